@@ -1,0 +1,48 @@
+/* What a board gives the core. Each folder under firmware/boards/ implements exactly these functions.
+ *
+ * Everything is polled: no function here needs an interrupt, and none allocates.
+ */
+#ifndef POET_BOARD_H
+#define POET_BOARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "poet/block_device.h"
+
+/* Name as in profiles/boards/NAME.toml. */
+extern const char poet_board_name[];
+
+/* Clocks, GPIO, UART, timer and SPI. Called once, first. */
+void poet_board_init(void);
+
+/* A free-running counter and its rate. 32 bits wrap; differences up to 2^32 ticks are exact. */
+uint32_t poet_board_ticks(void);
+extern const uint32_t poet_board_ticks_hz;
+
+/* Next received byte, or -1 when none has come. */
+int poet_board_getchar(void);
+/* Blocks until the byte is accepted by the UART. */
+void poet_board_putchar(char byte);
+/* Returns when the last byte has left the line: the serial line is then quiet. */
+void poet_board_flush(void);
+
+/* The digital line that marks the measured window for a power meter: high inside. */
+void poet_board_window(bool inside);
+
+/* Sleeps (wait for interrupt, CPU clock stopped) for about `ticks`. Used to measure idle power. */
+void poet_board_idle(uint32_t ticks);
+
+/* Brings the storage up and fills `device`. POET_E_ABSENT with no card in the slot, POET_E_IO on error. */
+int poet_board_storage(poet_block_device *device);
+
+/* The RAM that holds the resident tensors and the arena, 8-byte aligned. */
+uint8_t *poet_board_ram(uint32_t *bytes);
+
+/* A number that differs between two boots (reset cause, noise, a counter): the host notices a reset by it. */
+uint32_t poet_board_boot_id(void);
+
+/* Most stack used since boot, in bytes (found by painting), or 0 where unknown. */
+uint32_t poet_board_stack_peak(void);
+
+#endif

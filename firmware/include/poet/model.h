@@ -1,0 +1,47 @@
+/* The built model: what generated poet_model.h fills in, and poet_schedule.h refers to. Byte for byte in docs/SPEC.md.
+ *
+ * Tensors come in two kinds. A *value* is an activation: it lives in the arena where and when the schedule says.
+ * A *resident* tensor (parameter, gradient, batch input, loss) has one fixed place for good. Operands are
+ * numbered with values first: reference r is value r if r < value_count, else resident r - value_count.
+ */
+#ifndef POET_MODEL_H
+#define POET_MODEL_H
+
+#include <stdint.h>
+
+typedef struct poet_node {
+    uint8_t op;           /* POET_OP_* */
+    uint8_t input_count;
+    uint8_t output_count;
+    uint8_t reserved;
+    uint16_t params;      /* index of its first parameter in poet_model.params */
+    uint16_t operands;    /* index of its first operand in poet_model.operands: inputs, then outputs */
+    uint32_t workspace_bytes;
+} poet_node;
+
+typedef struct poet_value {
+    uint32_t bytes;       /* a multiple of 4 */
+    uint32_t page_block;  /* first block of its page, counted from the page area's start; POET_NO_PAGE: never paged */
+} poet_value;
+
+#define POET_NO_PAGE UINT32_MAX
+
+typedef struct poet_resident {
+    uint32_t offset;      /* from the start of the resident region, a multiple of 4 */
+    uint32_t bytes;
+} poet_resident;
+
+typedef struct poet_model {
+    uint64_t graph_hash;
+    uint32_t resident_bytes;
+    uint16_t node_count;
+    uint16_t value_count;
+    uint16_t resident_count;
+    const poet_node *nodes;
+    const poet_value *values;
+    const poet_resident *residents;
+    const int32_t *params;
+    const uint16_t *operands;
+} poet_model;
+
+#endif

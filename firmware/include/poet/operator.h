@@ -1,0 +1,64 @@
+/* The operator table: the one list that the schedule runner, the benchmark and the planner's vocabulary share.
+ *
+ * An operator is a pure function from input tensors to output tensors, f32 unless stated, row-major, NCHW.
+ * Its shape is a short list of integers whose names and order stand in operators.def (and, in words, in
+ * docs/SPEC.md). Inputs and outputs never overlap unless the operator is marked in-place in operators.def.
+ *
+ *     const int32_t params[] = {8, 1, 8, 8, 16, 3, 3, 1, 1, 1, 1, 1, 1};
+ *     const poet_operator *conv = poet_operator_find(POET_OP_CONV2D);
+ *     poet_sizes sizes;
+ *     conv->sizes(params, &sizes);                 // POET_E_ARGUMENT if the parameters make no sense
+ *     const void *in[] = {x, w, b};
+ *     void *out[] = {y};
+ *     poet_op_args args = {params, in, out, workspace, 0.0f};
+ *     conv->run(&args);
+ */
+#ifndef POET_OPERATOR_H
+#define POET_OPERATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "poet/status.h"
+
+#define POET_MAX_INPUTS 6
+#define POET_MAX_OUTPUTS 4
+#define POET_MAX_PARAMS 16
+
+typedef struct poet_sizes {
+    uint32_t inputs; /* how many inputs there are with these parameters */
+    uint32_t outputs;
+    uint32_t input_bytes[POET_MAX_INPUTS];
+    uint32_t output_bytes[POET_MAX_OUTPUTS]; /* unpadded; the planner rounds up to 4 */
+    uint32_t workspace_bytes;
+} poet_sizes;
+
+typedef struct poet_op_args {
+    const int32_t *params;
+    const void *const *inputs;
+    void *const *outputs;
+    void *workspace;
+    float learning_rate; /* read by the optimiser operators only */
+} poet_op_args;
+
+typedef struct poet_operator {
+    const char *name;
+    uint8_t code;
+    uint8_t param_count;
+    int (*sizes)(const int32_t *params, poet_sizes *sizes);
+    int (*run)(const poet_op_args *args);
+} poet_operator;
+
+enum {
+#define POET_OPERATOR(code, NAME, name, params) POET_OP_##NAME = code,
+#include "poet/operators.def"
+#undef POET_OPERATOR
+};
+
+extern const poet_operator poet_operators[];
+extern const size_t poet_operator_count;
+
+/* NULL for a code that this build does not know. */
+const poet_operator *poet_operator_find(uint8_t code);
+
+#endif

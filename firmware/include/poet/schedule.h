@@ -1,0 +1,30 @@
+/* The schedule: what generated poet_schedule.h fills in. Byte for byte in docs/SPEC.md. */
+#ifndef POET_SCHEDULE_H
+#define POET_SCHEDULE_H
+
+#include <stdint.h>
+
+typedef enum poet_action {
+    POET_COMPUTE = 1,  /* index: node; place: index into `offsets` of its value outputs in order, then its workspace */
+    POET_PAGE_IN = 2,  /* index: value; place: its arena offset in bytes */
+    POET_PAGE_OUT = 3, /* index: value; place: unused, 0 */
+    POET_FREE = 4      /* index: value; place: unused, 0 */
+} poet_action;
+
+typedef struct poet_step {
+    uint8_t action;
+    uint8_t reserved;
+    uint16_t index;
+    uint32_t place;
+} poet_step;
+
+typedef struct poet_schedule {
+    uint64_t graph_hash;   /* must equal the model's */
+    uint32_t peak_bytes;   /* predicted, resident tensors included */
+    uint32_t arena_bytes;  /* what the static offsets need, without the resident tensors */
+    uint32_t step_count;
+    const poet_step *steps;
+    const uint32_t *offsets;
+} poet_schedule;
+
+#endif

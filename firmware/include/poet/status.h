@@ -1,0 +1,18 @@
+/* One error enumeration for the whole firmware: 0 is success, every failure is negative. */
+#ifndef POET_STATUS_H
+#define POET_STATUS_H
+
+typedef enum poet_status {
+    POET_OK = 0,
+    POET_E_ARGUMENT = -1,    /* a caller's argument or an operator's parameters make no sense */
+    POET_E_MEMORY = -2,      /* a block lies outside the arena or overlaps a live one */
+    POET_E_HASH = -3,        /* the schedule was made for another graph than the built model */
+    POET_E_ORDER = -4,       /* a schedule step needs a value that is not in RAM or not on the card */
+    POET_E_IO = -5,          /* the storage device reported an error or did not answer */
+    POET_E_FULL = -6,        /* the storage device has no room */
+    POET_E_CORRUPT = -7,     /* a page, frame or table failed its check */
+    POET_E_UNSUPPORTED = -8, /* a known request that this build cannot serve */
+    POET_E_ABSENT = -9       /* no storage device, no schedule or no model in this build */
+} poet_status;
+
+#endif

@@ -1,0 +1,1 @@
+"""What the harness and the planner share: operators, boards and profile tables."""

@@ -1,0 +1,23 @@
+"""The one exception a user sees as a single line instead of a traceback."""
+
+from __future__ import annotations
+
+BAD_INPUT = 2
+NO_SCHEDULE = 3
+NO_DEVICE = 4
+
+
+class UserError(Exception):
+    """Something the user can mend: the message says what is wrong, where, and what to do.
+
+    Parameters
+    ----------
+    message : str
+        One line.
+    exit_code : int
+        2 bad input, 3 no schedule exists, 4 the device did not answer.
+    """
+
+    def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

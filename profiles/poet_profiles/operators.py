@@ -1,0 +1,169 @@
+"""The operator vocabulary: names, codes, parameters and sizes (docs/SPEC.md, section 1).
+
+Mirrors ``firmware/include/poet/operators.def``; a test compares the two, and the sizes with the firmware's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Params = Mapping[str, int]
+
+CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
+POOL_PARAMS = "n c h w r s sh sw ph pw"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
+
+    ``flops`` counts a multiply-accumulate as two operations.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    flops: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One entry of the vocabulary."""
+
+    code: int
+    name: str
+    params: tuple[str, ...]
+    sizes: Callable[[Params], Sizes]
+
+
+def output_extent(extent: int, kernel: int, stride: int, padding: int) -> int:
+    """Length of one spatial axis behind a convolution or a pooling window."""
+    return (extent + 2 * padding - kernel) // stride + 1
+
+
+def _planes(p: Params) -> tuple[int, int]:
+    height = output_extent(p["h"], p["r"], p["sh"], p["ph"])
+    width = output_extent(p["w"], p["s"], p["sw"], p["pw"])
+    return height, width
+
+
+def _conv(p: Params) -> tuple[int, int, int, int, int]:
+    """Bytes of x, w, b, y and the flops of one pass."""
+    height, width = _planes(p)
+    taps = p["c"] // p["g"] * p["r"] * p["s"]
+    y = p["n"] * p["k"] * height * width
+    return 4 * p["n"] * p["c"] * p["h"] * p["w"], 4 * p["k"] * taps, 4 * p["k"], 4 * y, 2 * y * taps
+
+
+def _conv2d(p: Params) -> Sizes:
+    x, w, b, y, flops = _conv(p)
+    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops)
+
+
+def _conv2d_backward_input(p: Params) -> Sizes:
+    x, w, _, y, flops = _conv(p)
+    return Sizes((y, w), (x,), flops)
+
+
+def _conv2d_backward_weight(p: Params) -> Sizes:
+    x, w, b, y, flops = _conv(p)
+    return Sizes((y, x), (w, b) if p["bias"] else (w,), flops)
+
+
+def _linear(p: Params) -> Sizes:
+    m, k, n = p["m"], p["k"], p["n"]
+    inputs = (4 * m * k, 4 * n * k, 4 * n) if p["bias"] else (4 * m * k, 4 * n * k)
+    return Sizes(inputs, (4 * m * n,), 2 * m * k * n)
+
+
+def _matmul(p: Params) -> Sizes:
+    b, m, k, n = p["b"], p["m"], p["k"], p["n"]
+    return Sizes((4 * b * m * k, 4 * b * k * n), (4 * b * m * n,), 2 * b * m * k * n)
+
+
+def _pool(p: Params) -> tuple[int, int, int]:
+    height, width = _planes(p)
+    y = p["n"] * p["c"] * height * width
+    return 4 * p["n"] * p["c"] * p["h"] * p["w"], y, y * p["r"] * p["s"]
+
+
+def _max_pool2d(p: Params) -> Sizes:
+    x, y, flops = _pool(p)
+    return Sizes((x,), (4 * y, y), flops)
+
+
+def _max_pool2d_backward(p: Params) -> Sizes:
+    x, y, _ = _pool(p)
+    return Sizes((4 * y, y), (x,), y + x // 4)
+
+
+def _avg_pool2d(p: Params) -> Sizes:
+    x, y, flops = _pool(p)
+    return Sizes((x,), (4 * y,), flops)
+
+
+def _avg_pool2d_backward(p: Params) -> Sizes:
+    x, y, flops = _pool(p)
+    return Sizes((4 * y,), (x,), flops)
+
+
+def _elementwise(inputs: int) -> Callable[[Params], Sizes]:
+    return lambda p: Sizes((4 * p["size"],) * inputs, (4 * p["size"],), p["size"])
+
+
+def _rows(inputs: int, flops_per_element: int) -> Callable[[Params], Sizes]:
+    def sizes(p: Params) -> Sizes:
+        size = p["m"] * p["n"]
+        return Sizes((4 * size,) * inputs, (4 * size,), flops_per_element * size)
+
+    return sizes
+
+
+_TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
+    (1, "conv2d", CONV_PARAMS, _conv2d),
+    (2, "conv2d_backward_input", CONV_PARAMS, _conv2d_backward_input),
+    (3, "conv2d_backward_weight", CONV_PARAMS, _conv2d_backward_weight),
+    (4, "linear", "m k n bias", _linear),
+    (5, "matmul", "b m k n ta tb", _matmul),
+    (6, "sum_rows", "m n", lambda p: Sizes((4 * p["m"] * p["n"],), (4 * p["n"],), p["m"] * p["n"])),
+    (7, "relu", "size", _elementwise(1)),
+    (8, "relu_backward", "size", _elementwise(2)),
+    (9, "max_pool2d", POOL_PARAMS, _max_pool2d),
+    (10, "max_pool2d_backward", POOL_PARAMS, _max_pool2d_backward),
+    (11, "avg_pool2d", POOL_PARAMS, _avg_pool2d),
+    (12, "avg_pool2d_backward", POOL_PARAMS, _avg_pool2d_backward),
+    (13, "add", "size", _elementwise(2)),
+    (14, "log_softmax", "m n", _rows(1, 20)),
+    (15, "log_softmax_backward", "m n", _rows(2, 20)),
+    (16, "nll_loss", "m n", lambda p: Sizes((4 * p["m"] * p["n"], 4 * p["m"]), (4,), p["m"])),
+    (17, "nll_loss_backward", "m n", lambda p: Sizes((4, 4 * p["m"]), (4 * p["m"] * p["n"],), p["m"] * p["n"])),
+    (18, "fill", "size value_nano", lambda p: Sizes((), (4 * p["size"],), p["size"])),
+    (19, "sgd", "size", lambda p: Sizes((4 * p["size"],) * 2, (4 * p["size"],), 2 * p["size"])),
+)
+
+OPERATORS: dict[str, Operator] = {
+    name: Operator(code, name, tuple(params.split()), sizes) for code, name, params, sizes in _TABLE
+}
+
+
+def params_key(op: str, params: Params) -> str:
+    """Canonical key of a configuration.
+
+    Raises
+    ------
+    KeyError
+        If the operator is not in the vocabulary or a parameter is missing.
+    """
+    return " ".join(f"{name}={params[name]}" for name in OPERATORS[op].params)
+
+
+def parse_params(key: str) -> dict[str, int]:
+    """Inverse of :func:`params_key`.
+
+    Raises
+    ------
+    ValueError
+        If the key is not ``name=integer`` pairs joined by single spaces.
+    """
+    pairs = (pair.partition("=") for pair in key.split(" ")) if key else ()
+    return {name: int(value) for name, _, value in pairs}
