@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine: `make demo` runs the main job, `make test` passes all tests.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.set-up
+
+# PlatformIO keeps its packages in the project, asks nobody for upgrades and reports nothing.
+export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
+export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
+export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
+
+.PHONY: help setup demo test lint unit clean
+
+help:
+	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
+	@echo "make test    set up, then every check: ruff, mypy, C warnings, tests"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
+	@echo "make clean   remove what was built (not the virtual environment)"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml debian-packages.txt
+	./install-debian-packages
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[emulator,demo,dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python demo/digits.py
+
+test: lint unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+clean:
+	rm -rf .pio build out .pytest_cache .mypy_cache .ruff_cache
