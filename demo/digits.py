@@ -1,0 +1,126 @@
+"""The whole loop on the emulated nRF52840: profile, plan, flash, train a step, compare with PyTorch.
+
+Runs the toolkit's own command lines, one after the other, and prints each before it runs. Everything it writes is
+under ``out/demo``. Needs no hardware: what it reports of time and energy is `emulated`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+OUT = Path("out") / "demo"
+
+BOARD = "nrf52840"
+MODEL = "digits_cnn"
+RAM = "192KB"
+STEPS = 20
+LEARNING_RATE = 0.1
+NO_SCHEDULE = 3
+GRADIENT_TOLERANCE = 1e-5
+
+console = Console(highlight=False)
+
+
+def say(text: str) -> None:
+    console.print(f"\n[bold]{text}[/bold]")
+
+
+def run(*command: str, expect: int = 0) -> None:
+    """Print a command, run it, and stop the demo if its exit code is not the one expected."""
+    console.print(f"[cyan]$ {shlex.join(command)}[/cyan]")
+    sys.stdout.flush()
+    finished = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, check=False)
+    if finished.returncode != expect:
+        sys.exit(f"demo: {command[0]} ended with {finished.returncode}, expected {expect}")
+
+
+def train(board: str, plan: Path, data: Path, *options: str) -> Path:
+    """Flash a plan, run the training steps, and return the file with losses and gradients."""
+    saved = plan / f"{board}.npz"
+    run("poet-harness", "flash", "--board", board, "--plan", str(plan), *options)
+    run(
+        *("poet-harness", "run", "--board", board, "--plan", str(plan), "--data", str(data)),
+        *("--steps", str(STEPS), "--lr", str(LEARNING_RATE)),
+        *("--out", str(plan / f"{board}.csv"), "--save", str(saved), *options),
+    )
+    return saved
+
+
+def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
+    """Hold losses and gradients of the scheduled run against the unlimited run and against PyTorch."""
+    observed, plain, reference = (dict(np.load(ROOT / path)) for path in (board, unlimited, pytorch))
+    gradients = sorted(name for name in reference if name.endswith(".grad"))
+    table = Table("tensor", "largest difference from PyTorch, relative", "equals the unlimited run bit for bit")
+    worst = 0.0
+    different = []
+    for name in ["loss", *gradients]:
+        expected = reference[name]
+        difference = float(np.abs(observed[name] - expected).max() / np.abs(expected).max())
+        equal = np.array_equal(observed[name].view(np.uint32), plain[name].view(np.uint32))
+        worst = max(worst, difference)
+        if not equal:
+            different.append(name)
+        table.add_row(name, f"{difference:.1e}", "yes" if equal else "NO")
+    console.print(table)
+    losses = observed["loss"].ravel()
+    console.print(f"loss over {losses.size} steps on the emulated board: {losses[0]:.4f} to {losses[-1]:.4f}")
+    if different:
+        sys.exit(f"demo: differs from the unlimited run in {', '.join(different)}")
+    if worst > GRADIENT_TOLERANCE:
+        sys.exit(f"demo: differs from PyTorch by {worst:.1e}, more than {GRADIENT_TOLERANCE:.0e}")
+    if not losses[-1] < losses[0]:
+        sys.exit("demo: the loss did not fall")
+
+
+def main() -> None:
+    start = time.monotonic()
+    os.chdir(ROOT)
+    OUT.mkdir(parents=True, exist_ok=True)
+    graph, data, profile = OUT / "graph.json", OUT / "data.npz", OUT / f"{BOARD}.csv"
+    plan, algorithm1, plain = OUT / "plan", OUT / "algorithm1", OUT / "plain"
+    common = ("poet-plan", "--profile", str(profile), "--model", MODEL)
+
+    say("1. Build the firmware for the board")
+    run("pio", "run", "--silent", "-e", BOARD)
+
+    say("2. Profile the network's operators and the card's pages on the emulated board")
+    run("poet-plan", "graph", "--model", MODEL, "--board", BOARD, "--out", str(graph))
+    profile.unlink(missing_ok=True)
+    run("poet-harness", "profile", "--board", BOARD, "--emulate", "--graph", str(graph), "--out", str(profile))
+
+    say(f"3. Plan a training step within {RAM}")
+    run(*common, "--ram", RAM, "--out", str(plan))
+    say("   The same, by Algorithm 1 of the paper as it is printed")
+    run(*common, "--ram", RAM, "--formulation", "paper", "--out", str(algorithm1))
+    say("   Plain training, every tensor kept until its last use, does not fit")
+    run(*common, "--ram", RAM, "--strategy", "plain", "--out", str(plain), expect=NO_SCHEDULE)
+
+    say("4. Flash the schedule and train on the emulated board")
+    run("poet-plan", "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(data))
+    board_run = train(BOARD, plan, data, "--emulate")
+
+    say("5. The same kernels with unlimited memory (on this computer), and PyTorch's autograd")
+    run(*common, "--ram", "16MB", "--strategy", "plain", "--out", str(plain))
+    plain_run = train("host", plain, data)
+    reference = OUT / "pytorch.npz"
+    run(
+        *("poet-plan", "reference", "--model", MODEL, "--data", str(data), "--lr", str(LEARNING_RATE)),
+        *("--out", str(reference)),
+    )
+    compare(board_run, plain_run, reference)
+    console.print(f"\ndone in {time.monotonic() - start:.0f} s; pictures: {plan / 'schedule.png'}, {plan / 'ram.png'}")
+
+
+if __name__ == "__main__":
+    main()
