@@ -1,0 +1,83 @@
+"""Board descriptions: the constants of one device under test, from ``profiles/boards/NAME.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from .errors import UserError
+from .shipped import SHIPPED
+
+UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+
+
+class Rails(BaseModel):
+    """Current drawn from the supply in each state, in ampere. The emulated meter adds them up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpu_active: float = Field(ge=0)
+    cpu_idle: float = Field(ge=0)
+    storage_idle: float = Field(ge=0)
+    storage_read: float = Field(ge=0)
+    storage_write: float = Field(ge=0)
+
+
+class Board(BaseModel):
+    """One device under test. Every field stands in ``profiles/boards/*.toml`` with its meaning beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+    title: str
+    kind: Literal["microcontroller", "linux", "host"]
+    core: str
+    clock_hz: int = Field(gt=0)
+    fpu: bool
+    ram_bytes: int = Field(gt=0)
+    ram_reserved_bytes: int = Field(default=0, ge=0)
+    flash_bytes: int = Field(default=0, ge=0)
+    storage: Literal["none", "sd-spi", "file"]
+    storage_block_bytes: int = Field(default=512, gt=0)
+    dma_overlap: bool = False
+    voltage_v: float = Field(gt=0)
+    baud: int = Field(default=1_000_000, gt=0)
+    usb_ids: tuple[UsbId, ...] = ()
+    platformio_env: str | None = None
+    rails_a: Rails
+
+    @property
+    def usable_ram_bytes(self) -> int:
+        """What residents and arena may use together, in bytes."""
+        return self.ram_bytes - self.ram_reserved_bytes
+
+
+def board_names() -> list[str]:
+    """Names of the boards that poet knows."""
+    return sorted(path.stem for path in (SHIPPED / "boards").glob("*.toml"))
+
+
+def load_board(name: str) -> Board:
+    """Read a board by its name, or from the path of a ``.toml`` file.
+
+    Raises
+    ------
+    UserError
+        If there is no such board, or its file is not a board description.
+    """
+    path = Path(name) if name.endswith(".toml") else SHIPPED / "boards" / f"{name}.toml"
+    if not path.is_file():
+        raise UserError(f"no board named {name!r}; known are {', '.join(board_names())} (or give a .toml file)")
+    try:
+        board = Board.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+    if board.name != path.stem:
+        raise UserError(f"{path}: name is {board.name!r}, must be the file's own, {path.stem!r}")
+    return board

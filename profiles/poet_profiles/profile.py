@@ -1,0 +1,199 @@
+"""Profile tables: the columns, reading with checks, and appending row by row (docs/SPEC.md, section 2)."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SOURCES = ("measured", "emulated", "published")
+
+Configuration = tuple[str, str]
+"""Operator and canonical key of its parameters."""
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One measured configuration. Units are in the names; ``docs/SPEC.md`` says what each column means."""
+
+    board: str
+    op: str
+    params: str
+    dtype: str
+    time_s: float
+    time_s_std: float
+    energy_j: float
+    energy_j_std: float
+    idle_power_w: float
+    bytes: int
+    workspace_bytes: int
+    repeats: int
+    slice: float
+    source: str
+    meter: str
+    voltage_v: float
+    firmware: str
+    taken_at: str
+
+
+COLUMNS = tuple(field.name for field in fields(ProfileRow))
+_WHOLE = ("bytes", "workspace_bytes", "repeats")
+_REAL = ("time_s", "time_s_std", "energy_j", "energy_j_std", "idle_power_w", "slice", "voltage_v")
+_KEY = ("board", "op", "params", "dtype", "source")
+
+
+def read_profile(path: str | Path) -> pd.DataFrame:
+    """Read and check a profile.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a configuration, with the columns of ``docs/SPEC.md``, section 2, and whatever further ones the file
+        has. ``params`` is an empty string where there are none.
+
+    Raises
+    ------
+    UserError
+        With file, line and column, if the table breaks section 2.
+    """
+    import pandas as pd
+
+    path = Path(path)
+    records = []
+    seen: dict[tuple[str, ...], int] = {}
+    for line, row in _lines(path):
+        record: dict[str, object] = dict(row)
+        for column in _REAL:
+            record[column] = _number(path, line, column, row[column])
+        for column in _WHOLE:
+            record[column] = _count(path, line, column, row[column])
+        if row["source"] not in SOURCES:
+            raise UserError(f"{path}:{line}: source: {row['source']!r} is none of {', '.join(SOURCES)}")
+        for column in ("board", "op"):
+            if not row[column]:
+                raise UserError(f"{path}:{line}: {column}: is empty")
+        key = tuple(row[column] for column in _KEY)
+        if key in seen:
+            raise UserError(f"{path}:{line}: params: same {', '.join(_KEY)} as line {seen[key]}")
+        seen[key] = line
+        records.append(record)
+    if not records:
+        return pd.DataFrame(columns=list(COLUMNS))
+    return pd.DataFrame.from_records(records)
+
+
+class ProfileWriter:
+    """Appends rows to a profile as they come; each is on disk before the next is measured.
+
+    An existing file is continued: a last line that a crash tore is cut off first, and further columns are kept.
+
+        with ProfileWriter(path) as profile:
+            if ("relu", "size=1024") not in profile.done:
+                profile.append(row)
+
+    Attributes
+    ----------
+    done : set of (str, str)
+        Configurations that the file already has, as operator and parameters.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.done: set[Configuration] = set()
+        header: list[str] = list(COLUMNS)
+        _cut_torn_line(self.path)
+        if self.path.exists() and self.path.stat().st_size:
+            frame = read_profile(self.path)
+            if len(frame):
+                header = list(frame.columns)
+            self.done = set(zip(frame["op"], frame["params"], strict=True))
+        self._file: TextIO = self.path.open("a", encoding="utf-8", newline="")
+        self._rows = csv.DictWriter(self._file, header, restval="", lineterminator="\n")
+        if not self._file.tell():
+            self._rows.writeheader()
+            self._flush()
+
+    def append(self, row: ProfileRow) -> None:
+        """Write one row and wait until it is on disk."""
+        self._rows.writerow(asdict(row))
+        self._flush()
+        self.done.add((row.op, row.params))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _flush(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line number and fields of every row, after a check of the header and of each row's length."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            missing = [column for column in COLUMNS if column not in header]
+            if missing:
+                raise UserError(f"{path}:1: {missing[0]}: column is missing (is this a profile?)")
+            if len(set(header)) < len(header):
+                raise UserError(f"{path}:1: {', '.join(header)}: a column stands twice")
+            for row in reader:
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    column = header[min(len(row), len(header)) - 1]
+                    raise UserError(
+                        f"{path}:{reader.line_num}: {column}: the line has {len(row)} fields, the header {len(header)}"
+                    )
+                yield reader.line_num, dict(zip(header, row, strict=True))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
+
+
+def _number(path: Path, line: int, column: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{path}:{line}: {column}: {text!r} is not a number") from None
+    if not math.isfinite(value) or value < 0:
+        raise UserError(f"{path}:{line}: {column}: {text} must be finite and not negative")
+    return value
+
+
+def _count(path: Path, line: int, column: str, text: str) -> int:
+    value = _number(path, line, column, text)
+    if value != int(value):
+        raise UserError(f"{path}:{line}: {column}: {text} is not a whole number")
+    return int(value)
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cut off what stands behind the last line feed: a row that a crash left half written."""
+    if not path.is_file():
+        return
+    with path.open("r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)
