@@ -26,9 +26,20 @@ typedef struct poet_value {
 
 #define POET_NO_PAGE UINT32_MAX
 
+typedef enum poet_resident_kind {
+    POET_RESIDENT_PARAMETER = 1,
+    POET_RESIDENT_GRADIENT = 2,
+    POET_RESIDENT_STATE = 3, /* the optimiser's or a normalisation's, carried from step to step like a parameter */
+    POET_RESIDENT_INPUT = 4,
+    POET_RESIDENT_TARGET = 5,
+    POET_RESIDENT_LOSS = 6,
+    POET_RESIDENT_CONSTANT = 7
+} poet_resident_kind;
+
 typedef struct poet_resident {
     uint32_t offset;      /* from the start of the resident region, a multiple of 4 */
     uint32_t bytes;
+    uint8_t kind;         /* poet_resident_kind */
 } poet_resident;
 
 typedef struct poet_model {
@@ -37,6 +48,8 @@ typedef struct poet_model {
     uint16_t node_count;
     uint16_t value_count;
     uint16_t resident_count;
+    uint16_t param_count;   /* entries of `params` and `operands`, so that a damaged table is refused, not followed */
+    uint16_t operand_count;
     const poet_node *nodes;
     const poet_value *values;
     const poet_resident *residents;

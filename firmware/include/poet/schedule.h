@@ -23,6 +23,7 @@ typedef struct poet_schedule {
     uint32_t peak_bytes;   /* predicted, resident tensors included */
     uint32_t arena_bytes;  /* what the static offsets need, without the resident tensors */
     uint32_t step_count;
+    uint32_t offset_count; /* entries of `offsets`, so that a damaged table is refused, not followed */
     const poet_step *steps;
     const uint32_t *offsets;
 } poet_schedule;
