@@ -9,7 +9,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.graph import Graph, Node
+from poet_planner.graph import Graph, Node, Resident
 from poet_planner.graph_file import graph_hash
 from poet_planner.plain import aligned
 from poet_planner.schedule import Action, Schedule, Step
@@ -81,7 +81,10 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
             _array(
                 "poet_resident",
                 "poet_built_residents",
-                [f"{{{r.offset}u, {r.bytes}u}}" + _remark(r.id) for r in graph.residents],
+                [
+                    f"{{{r.offset}u, {r.bytes}u, POET_RESIDENT_{r.kind.upper()}}}" + _remark(r.id)
+                    for r in graph.residents
+                ],
                 "{0}",
             ),
             _array("int32_t", "poet_built_params", params.rows(), "0"),
@@ -92,6 +95,8 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
             f"    .node_count = {len(nodes)}u,",
             f"    .value_count = {len(values)}u,",
             f"    .resident_count = {len(graph.residents)}u,",
+            f"    .param_count = {len(params.entries)}u,",
+            f"    .operand_count = {len(operands.entries)}u,",
             "    .nodes = poet_built_nodes,",
             "    .values = poet_built_values,",
             "    .residents = poet_built_residents,",
@@ -127,6 +132,7 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             f"    .peak_bytes = {schedule.peak_bytes}u,",
             f"    .arena_bytes = {schedule.arena_bytes}u,",
             f"    .step_count = {len(rows)}u,",
+            f"    .offset_count = {len(offsets.entries)}u,",
             "    .steps = poet_built_steps,",
             "    .offsets = poet_built_offsets,",
             "};",
@@ -176,6 +182,11 @@ def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Ta
         f"{params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, {node.workspace_bytes}u}}"
         + _remark(f"{node.id}: {operation.op} {operation.params}")
     )
+
+
+def _resident_row(resident: Resident) -> str:
+    kind = f"POET_RESIDENT_{resident.kind.upper()}"
+    return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + _remark(resident.id)
 
 
 def _page_blocks(graph: Graph, schedule: Schedule) -> dict[str, int]:

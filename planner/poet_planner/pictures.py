@@ -1,0 +1,204 @@
+"""Pictures of a plan: the schedule (the POET paper's Figure 2), RAM over time, and where the energy goes."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from poet_profiles.whole_file import write_whole
+
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Action, Schedule
+from poet_planner.timeline import Kind, Moment, timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart by colour-blind readers too.
+COLOURS = {
+    Kind.COMPUTE: "#0072B2",
+    Kind.RECOMPUTE: "#E69F00",
+    Kind.PAGE_IN: "#009E73",
+    Kind.PAGE_OUT: "#CC79A7",
+}
+LABELS = {
+    Kind.COMPUTE: "computed",
+    Kind.RECOMPUTE: "recomputed",
+    Kind.PAGE_IN: "paged in",
+    Kind.PAGE_OUT: "paged out",
+}
+HELD = "#D5DCE4"
+ABSENT = "#FFFFFF"
+INK = "#30363D"
+
+
+def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
+    """Write `schedule.png`, `ram.png` and `energy.png`."""
+    moments = timeline(graph, schedule)
+    plain = timeline(graph, plain_schedule(graph))
+    _save(_schedule_figure(graph, schedule, moments), folder / "schedule.png")
+    _save(_ram_figure(graph, schedule, moments, plain), folder / "ram.png")
+    _save(_energy_figure(graph, schedule, moments), folder / "energy.png")
+
+
+def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure that needs no display and no global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=140, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(np.atleast_1d(figure.subplots(1, panels)))
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(colors=INK, labelsize=8)
+    return figure, axes
+
+
+def _save(figure: Figure, path: Path) -> None:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    write_whole(path, buffer.getvalue())
+
+
+def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
+    """Time downwards, one row a compute or transfer; nodes across; a grey cell is a value held in RAM."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    cells, shown = _cells(graph, schedule, moments)
+    rows, columns = cells.shape
+    figure, (axis,) = _figure(min(16.0, max(6.0, 2.6 + columns * 0.11)), min(16.0, max(4.5, 1.8 + rows * 0.055)))
+    colours = ListedColormap([ABSENT, HELD, *COLOURS.values()])
+    axis.pcolormesh(cells, cmap=colours, vmin=0, vmax=colours.N - 1, rasterized=True)
+    axis.invert_yaxis()
+    axis.set_xlabel("operator, forward to backward", color=INK)
+    axis.set_ylabel("time (one row a step)", color=INK)
+    first_backward = next((index for index, node in enumerate(graph.nodes) if node.backward), None)
+    if first_backward:
+        axis.axvline(first_backward, color=INK, linewidth=0.8, linestyle=":")
+        axis.annotate(
+            "backward \u2192", (first_backward, 0), (3, -10), textcoords="offset points", fontsize=8, color=INK
+        )
+    if columns <= 60:
+        axis.set_xticks(np.arange(columns) + 0.5, [node.id for node in graph.nodes], rotation=90, fontsize=6)
+    _time_ticks(axis, shown)
+    patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in COLOURS]
+    patches.append(Patch(facecolor=HELD, label="held in RAM"))
+    figure.legend(handles=patches, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    return figure
+
+
+def _cells(graph: Graph, schedule: Schedule, moments: list[Moment]) -> tuple[np.ndarray, list[Moment]]:
+    """Colour numbers by row and node, and the moment of each row; frees take no row."""
+    column = {node.id: index for index, node in enumerate(graph.nodes)}
+    owner = {value.id: node.id for node in graph.nodes for value in node.values}
+    number = {kind: index + 2 for index, kind in enumerate(COLOURS)}
+    held: dict[str, set[str]] = {node.id: set() for node in graph.nodes}
+    sized = {node.id: [value.id for value in node.values if value.bytes] for node in graph.nodes}
+    rows, shown = [], []
+    for step, moment in zip(schedule.steps, moments, strict=True):
+        if step.do is Action.FREE:
+            held[moment.node].discard(step.target)
+            continue
+        row = np.zeros(len(column), dtype=np.uint8)
+        for id, values in held.items():
+            row[column[id]] = bool(values)
+        row[column[moment.node]] = number[moment.kind]
+        rows.append(row)
+        shown.append(moment)
+        if step.do is Action.COMPUTE:
+            held[step.target].update(sized[step.target])
+        elif step.do is Action.PAGE_IN:
+            held[owner[step.target]].add(step.target)
+    return np.array(rows), shown
+
+
+def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
+    """Seconds beside about ten of the rows."""
+    every = max(1, len(shown) // 10)
+    places = range(0, len(shown), every)
+    axis.set_yticks([place + 0.5 for place in places], [f"{shown[place].start_s:.3g} s" for place in places])
+
+
+def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: list[Moment]) -> Figure:
+    """RAM held over time under the plan and under plain training, and the budget."""
+    figure, (axis,) = _figure(8.5, 4.2)
+    unit, scale = _byte_unit(max(moment.ram_bytes for moment in plain + moments))
+    times, ram = _staircase(moments)
+    axis.fill_between(times, ram / scale, color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
+    axis.plot(times, ram / scale, color=COLOURS[Kind.COMPUTE], linewidth=1.2, label="this plan")
+    plain_times, plain_ram = _staircase(plain)
+    axis.plot(plain_times, plain_ram / scale, color=INK, linewidth=0.9, linestyle=":", label="plain training")
+    axis.axhline(schedule.ram_budget_bytes / scale, color="#D55E00", linewidth=1.2, linestyle="--", label="budget")
+    if graph.resident_bytes:
+        axis.fill_between(
+            [0, times[-1]], graph.resident_bytes / scale, color="#8C959F", alpha=0.5, linewidth=0, label="resident"
+        )
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("time, s", color=INK)
+    axis.set_ylabel(f"RAM, {unit}", color=INK)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    return figure
+
+
+def _staircase(moments: list[Moment]) -> tuple[np.ndarray, np.ndarray]:
+    """Corners of the RAM curve; a free has no length and counts from the step behind it."""
+    corners = [
+        (time, moment.ram_bytes)
+        for moment in moments
+        if moment.kind is not Kind.FREE
+        for time in (moment.start_s, moment.end_s)
+    ]
+    times, ram = np.array(corners, dtype=float).T
+    return times, ram
+
+
+def _byte_unit(largest: int) -> tuple[str, float]:
+    return ("MB", 1e6) if largest >= 4_000_000 else ("KB", 1024.0)
+
+
+def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
+    """Left: all energy beside plain training's; right: what the plan adds, split."""
+    figure, (total, added) = _figure(8.5, 3.6, panels=2)
+    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in COLOURS}
+    unit, scale = _energy_unit(sum(energy.values()))
+    plain = sum(node.energy_j for node in graph.nodes)
+    total.barh(["plain"], [plain / scale], color=COLOURS[Kind.COMPUTE])
+    left = 0.0
+    for kind, joules in energy.items():
+        total.barh(["this plan"], [joules / scale], left=left / scale, color=COLOURS[kind], label=LABELS[kind])
+        left += joules
+    total.set_xlabel(f"energy a step, {unit}", color=INK)
+    total.set_xlim(0, max(left, plain, 1e-30) / scale * 1.08)
+    unit, scale = _energy_unit(left - energy[Kind.COMPUTE])
+    extra = {kind: joules for kind, joules in energy.items() if kind is not Kind.COMPUTE}
+    bars = added.barh(
+        [LABELS[k] for k in extra], [j / scale for j in extra.values()], color=[COLOURS[k] for k in extra]
+    )
+    added.bar_label(bars, [f"{j / plain:.2%}" if plain else "" for j in extra.values()], padding=3, fontsize=8)
+    added.set_xlim(0, max(*extra.values(), 1e-30) / scale * 1.2)
+    added.set_xlabel(f"above plain training, {unit}", color=INK)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    return figure
+
+
+def _energy_unit(joules: float) -> tuple[str, float]:
+    for unit, scale in (("J", 1.0), ("mJ", 1e-3), ("\u00b5J", 1e-6)):
+        if joules >= scale:
+            return unit, scale
+    return "nJ", 1e-9
+
+
+def _title(graph: Graph, schedule: Schedule) -> str:
+    unit, scale = _byte_unit(schedule.ram_budget_bytes)
+    budget = f"{schedule.ram_budget_bytes / scale:.4g} {unit}"
+    return f"{graph.name}: {schedule.energy_j:.4g} J, {schedule.time_s:.4g} s a step within {budget}"

@@ -1,0 +1,109 @@
+"""When each step of a schedule happens and how much RAM is held: what the pictures and the summary show.
+
+The rules of time and RAM are those of docs/SPEC.md, section 4. Whether a schedule keeps the contract is not asked here;
+`verify` has said so before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poet_planner.graph import Graph
+from poet_planner.plain import aligned
+from poet_planner.schedule import Action, Schedule
+
+
+class Kind(StrEnum):
+    """What a step spends its energy on; a free spends none."""
+
+    COMPUTE = "compute"
+    RECOMPUTE = "recompute"
+    PAGE_IN = "page_in"
+    PAGE_OUT = "page_out"
+    FREE = "free"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step of the schedule.
+
+    ``node`` is the node computed, or the producer of the value moved or freed. ``ram_bytes`` is what is allocated
+    during the step, resident tensors included.
+    """
+
+    kind: Kind
+    target: str
+    node: str
+    start_s: float
+    end_s: float
+    energy_j: float
+    ram_bytes: int
+
+
+def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
+    """One moment for each step of ``schedule``, in its order."""
+    nodes = {node.id: node for node in graph.nodes}
+    producer = {value.id: node.id for node in graph.nodes for value in node.values}
+    values = {value.id: value for node in graph.nodes for value in node.values}
+    sizes = {id: aligned(value.bytes) for id, value in values.items()}
+    clock = _Clock(graph.dma)
+    computed: set[str] = set()
+    held = graph.resident_bytes
+    moments = []
+    for step in schedule.steps:
+        energy_j = 0.0
+        during = held
+        if step.do is Action.COMPUTE:
+            node = nodes[step.target]
+            kind = Kind.RECOMPUTE if node.id in computed else Kind.COMPUTE
+            computed.add(node.id)
+            span = clock.compute(node.inputs, node.time_s)
+            energy_j = node.energy_j
+            held += sum(sizes[value.id] for value in node.values)
+            during = held + aligned(node.workspace_bytes)
+        elif step.do is Action.FREE:
+            kind = Kind.FREE
+            span = clock.free(step.target)
+            held -= sizes[step.target]
+        else:
+            page = values[step.target].page
+            if page is None:
+                raise ValueError(f"{step.target} is not pageable")
+            if step.do is Action.PAGE_IN:
+                kind, energy_j = Kind.PAGE_IN, page.in_energy_j
+                span = clock.transfer(step.target, page.in_time_s)
+                held += sizes[step.target]
+                during = held
+            else:
+                kind, energy_j = Kind.PAGE_OUT, page.out_energy_j
+                span = clock.transfer(step.target, page.out_time_s)
+        owner = step.target if step.do is Action.COMPUTE else producer[step.target]
+        moments.append(Moment(kind, step.target, owner, *span, energy_j, during))
+    return moments
+
+
+class _Clock:
+    """Time on the CPU and, on a board with DMA, on the one bus beside it."""
+
+    def __init__(self, dma: bool) -> None:
+        self._dma = dma
+        self._cpu_s = 0.0
+        self._bus_s = 0.0
+        self._moved_s: dict[str, float] = {}
+
+    def compute(self, inputs: tuple[str, ...], time_s: float) -> tuple[float, float]:
+        start_s = max([self._cpu_s, *(self._moved_s.get(value, 0.0) for value in inputs)])
+        self._cpu_s = start_s + time_s
+        return start_s, self._cpu_s
+
+    def free(self, value: str) -> tuple[float, float]:
+        self._cpu_s = max(self._cpu_s, self._moved_s.get(value, 0.0))
+        return self._cpu_s, self._cpu_s
+
+    def transfer(self, value: str, time_s: float) -> tuple[float, float]:
+        start_s = max(self._cpu_s, self._bus_s)
+        end_s = start_s + time_s
+        self._bus_s = self._moved_s[value] = end_s
+        self._cpu_s = start_s if self._dma else end_s
+        return start_s, end_s
