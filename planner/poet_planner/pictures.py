@@ -89,7 +89,7 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
     _time_ticks(axis, shown)
     patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in COLOURS]
     patches.append(Patch(facecolor=HELD, label="held in RAM"))
-    figure.legend(handles=patches, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(handles=patches, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
     return figure
 
@@ -144,7 +144,7 @@ def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: 
     axis.set_ylim(bottom=0)
     axis.set_xlabel("time, s", color=INK)
     axis.set_ylabel(f"RAM, {unit}", color=INK)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
     return figure
 
@@ -186,7 +186,7 @@ def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> F
     added.bar_label(bars, [f"{j / plain:.2%}" if plain else "" for j in extra.values()], padding=3, fontsize=8)
     added.set_xlim(0, max(*extra.values(), 1e-30) / scale * 1.2)
     added.set_xlabel(f"above plain training, {unit}", color=INK)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
     return figure
 
