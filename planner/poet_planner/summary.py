@@ -1,0 +1,179 @@
+"""What a plan costs and what that rests on, for people and, as JSON, for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Schedule
+from poet_planner.timeline import Kind, timeline
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from poet_planner.costs import CostedGraph
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A fitted cost model that the plan rests on; errors are relative, None where one row is all there is."""
+
+    operator: str
+    rows: int
+    sources: tuple[str, ...]
+    time_error: float | None
+    energy_error: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's."""
+
+    graph: str
+    graph_hash: str
+    nodes: int
+    status: str
+    energy_j: float
+    energy_compute_j: float
+    energy_recompute_j: float
+    energy_page_in_j: float
+    energy_page_out_j: float
+    recomputes: int
+    page_ins: int
+    page_outs: int
+    plain_energy_j: float
+    overhead: float
+    bound_j: float
+    gap: float
+    overhead_gap: float
+    time_s: float
+    deadline_s: float | None
+    plain_time_s: float
+    peak_bytes: int
+    ram_budget_bytes: int
+    resident_bytes: int
+    arena_bytes: int
+    plain_peak_bytes: int
+    energy_share: dict[str, float]
+    fits: tuple[FitReport, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form, `summary.json`."""
+        return asdict(self)
+
+
+def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = None) -> Summary:
+    """Add up a verified plan.
+
+    Parameters
+    ----------
+    costed : CostedGraph, optional
+        Where the graph was costed from a profile; says what the energy rests on.
+    """
+    moments = timeline(graph, schedule)
+    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
+    count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
+    plain = plain_schedule(graph)
+    overhead_j = schedule.energy_j - plain.energy_j
+    return Summary(
+        graph=graph.name,
+        graph_hash=schedule.graph_hash,
+        nodes=len(graph.nodes),
+        status=schedule.status.value,
+        energy_j=schedule.energy_j,
+        energy_compute_j=energy[Kind.COMPUTE],
+        energy_recompute_j=energy[Kind.RECOMPUTE],
+        energy_page_in_j=energy[Kind.PAGE_IN],
+        energy_page_out_j=energy[Kind.PAGE_OUT],
+        recomputes=count[Kind.RECOMPUTE],
+        page_ins=count[Kind.PAGE_IN],
+        page_outs=count[Kind.PAGE_OUT],
+        plain_energy_j=plain.energy_j,
+        overhead=overhead_j / plain.energy_j if plain.energy_j else 0.0,
+        bound_j=schedule.bound_j,
+        gap=schedule.gap,
+        overhead_gap=overhead_gap(schedule.energy_j, schedule.bound_j, plain.energy_j),
+        time_s=schedule.time_s,
+        deadline_s=schedule.deadline_s,
+        plain_time_s=plain.time_s,
+        peak_bytes=schedule.peak_bytes,
+        ram_budget_bytes=schedule.ram_budget_bytes,
+        resident_bytes=graph.resident_bytes,
+        arena_bytes=schedule.arena_bytes,
+        plain_peak_bytes=plain.peak_bytes,
+        energy_share=_energy_share(graph, schedule, costed) if costed else {},
+        fits=_fit_reports(costed) if costed else (),
+    )
+
+
+def overhead_gap(energy_j: float, bound_j: float, plain_energy_j: float) -> float:
+    """Share of the overhead above plain training that is not proven to be needed: 0 proven, 1 nothing proven."""
+    overhead_j = energy_j - plain_energy_j
+    return min(1.0, max(0.0, (energy_j - bound_j) / overhead_j)) if overhead_j > 1e-12 * plain_energy_j else 0.0
+
+
+def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict[str, float]:
+    """Share of the plan's energy by what it rests on; page costs are always a fitted model's."""
+    from poet_planner.costs import Basis
+
+    shares = {basis.value: 0.0 for basis in Basis}
+    for moment in timeline(graph, schedule):
+        basis = costed.basis[moment.node] if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE) else Basis.FITTED
+        shares[basis.value] += moment.energy_j
+    total = sum(shares.values())
+    return {basis: joules / total if total else 0.0 for basis, joules in shares.items()}
+
+
+def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
+    return tuple(
+        FitReport(fit.name, fit.rows, fit.sources, fit.time_error, fit.energy_error) for fit in costed.fits.values()
+    )
+
+
+def table(summary: Summary) -> Table:
+    """The summary as a table for a terminal."""
+    from rich.table import Table
+
+    rows = Table(
+        title=f"{summary.graph}, {summary.nodes} nodes: {summary.status}", show_header=False, title_justify="left"
+    )
+    rows.add_column(style="bold")
+    rows.add_column(justify="right")
+    rows.add_column()
+    for row in (*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary)):
+        rows.add_row(*row)
+    return rows
+
+
+def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
+    return [
+        ("energy", f"{s.energy_j:.6g} J", f"{s.overhead:+.4%} above plain training's {s.plain_energy_j:.6g} J"),
+        ("  compute", f"{s.energy_compute_j:.6g} J", ""),
+        ("  recompute", f"{s.energy_recompute_j:.6g} J", f"{s.recomputes} recomputations"),
+        ("  page out", f"{s.energy_page_out_j:.6g} J", f"{s.page_outs} transfers"),
+        ("  page in", f"{s.energy_page_in_j:.6g} J", f"{s.page_ins} transfers"),
+        ("bound", f"{s.bound_j:.6g} J", f"gap {s.gap:.4%} of the energy, {s.overhead_gap:.2%} of the overhead"),
+    ]
+
+
+def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
+    deadline = "no deadline" if s.deadline_s is None else f"deadline {s.deadline_s:.6g} s"
+    return [
+        ("time", f"{s.time_s:.6g} s", f"{deadline}; plain training {s.plain_time_s:.6g} s"),
+        ("peak RAM", f"{s.peak_bytes} B", f"budget {s.ram_budget_bytes} B; plain training {s.plain_peak_bytes} B"),
+        ("  resident", f"{s.resident_bytes} B", "parameters, gradients, batch"),
+        ("  arena", f"{s.arena_bytes} B", "with its static offsets"),
+    ]
+
+
+def _basis_rows(s: Summary) -> list[tuple[str, str, str]]:
+    rows = [(f"  {basis}", f"{share:.1%}", "") for basis, share in s.energy_share.items() if share]
+    if rows:
+        rows.insert(0, ("energy rests on", "", ""))
+    for fit in s.fits:
+        error = "error unknown, one row" if fit.energy_error is None else f"{fit.energy_error:.1%} off in energy"
+        time = "" if fit.time_error is None else f", {fit.time_error:.1%} in time"
+        rows.append((f"  fit {fit.operator}", f"{fit.rows} rows", f"{error}{time} ({', '.join(fit.sources)})"))
+    return rows
