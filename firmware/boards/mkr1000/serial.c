@@ -1,0 +1,65 @@
+/* SERCOM5 as USART, polled, 115,200 baud 8N1 (data sheet chapter 26): the MKR1000's Serial1 on D13 and D14. */
+#include "serial.h"
+
+#include "clocks.h"
+#include "pins.h"
+#include "poet/board.h"
+#include "registers.h"
+
+#define BAUD 115200u
+
+/* Asynchronous arithmetic mode, 16 samples a bit: 65536 * (1 - 16 * baud / clock) (26.6.2.3). */
+#define BAUD_REGISTER (65536u - (uint32_t)((65536ull * 16u * BAUD + CORE_HZ / 2u) / CORE_HZ))
+
+static bool sending;
+
+static void settle(void)
+{
+    while (SERCOM5_USART_SYNCBUSY != 0u) {
+    }
+}
+
+void serial_init(void)
+{
+    PORT_PMUX1_(PIN_SERIAL_TX / 2u) = PORT_FUNCTION_D | PORT_FUNCTION_D << 4; /* PB22 and PB23 share it */
+    PORT_PINCFG1_(PIN_SERIAL_TX) = PORT_PINCFG0_PMUXEN;
+    PORT_OUTSET1 = 1u << PIN_SERIAL_RX; /* a pull-up: nobody may be at the other end */
+    PORT_PINCFG1_(PIN_SERIAL_RX) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN | PORT_PINCFG0_PULLEN;
+    PM_APBCMASK |= PM_APBCMASK_SERCOM5;
+    clocks_feed(GCLK_ID_SERCOM5_CORE);
+    SERCOM5_USART_CTRLA = SERCOM5_USART_CTRLA_SWRST;
+    settle();
+    SERCOM5_USART_CTRLA = SERCOM5_USART_CTRLA_MODE(SERCOM_MODE_USART_INTERNAL) | SERCOM5_USART_CTRLA_DORD |
+                          SERCOM5_USART_CTRLA_RXPO(3u) | SERCOM5_USART_CTRLA_TXPO(1u);
+    SERCOM5_USART_BAUD = (uint16_t)BAUD_REGISTER;
+    SERCOM5_USART_CTRLB = SERCOM5_USART_CTRLB_TXEN | SERCOM5_USART_CTRLB_RXEN;
+    settle();
+    SERCOM5_USART_CTRLA |= SERCOM5_USART_CTRLA_ENABLE;
+    settle();
+    sending = false;
+}
+
+int poet_board_getchar(void)
+{
+    if ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_RXC) == 0u) {
+        return -1;
+    }
+    return (int)(SERCOM5_USART_DATA & 0xFFu);
+}
+
+void poet_board_putchar(char byte)
+{
+    while ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_DRE) == 0u) {
+    }
+    SERCOM5_USART_DATA = (uint8_t)byte;
+    sending = true;
+}
+
+void poet_board_flush(void)
+{
+    if (sending) {
+        while ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_TXC) == 0u) {
+        }
+        sending = false;
+    }
+}

@@ -1,0 +1,7 @@
+/* SERCOM5 as USART, the line to the host. */
+#ifndef MKR1000_SERIAL_H
+#define MKR1000_SERIAL_H
+
+void serial_init(void);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPIM2, the SPI bus of the SD card. */
+#ifndef NRF52840_CARD_SPI_H
+#define NRF52840_CARD_SPI_H
+
+#include "poet/sdcard.h"
+
+extern const poet_spi card_spi;
+
+void card_spi_init(void);
+
+#endif

@@ -1,0 +1,84 @@
+"""Builds firmware/src and one board's folder: ELF, HEX, BIN, a size report, and the upload command."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from SCons.Script import AlwaysBuild, Default, DefaultEnvironment
+
+env = DefaultEnvironment()
+project = Path(env.subst("$PROJECT_DIR"))
+board = env.BoardConfig() if env.get("BOARD") else None
+
+COMMON_FLAGS = ["-O2", "-g", "-ffunction-sections", "-fdata-sections"]
+
+
+def source_identity():
+    """Twelve hex digits that change with any firmware source file."""
+    digest = hashlib.sha256()
+    for path in sorted((project / "firmware").rglob("*")):
+        if path.suffix in {".c", ".h", ".def", ".ld"}:
+            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def define_identity(build_env, node):
+    """Gives POET_FIRMWARE_ID to the files that name it, so that a change elsewhere does not rebuild everything."""
+    if b"POET_FIRMWARE_ID" not in node.srcnode().get_contents():
+        return node
+    return build_env.Object(node, CPPDEFINES=[*build_env["CPPDEFINES"], ("POET_FIRMWARE_ID", identity)])
+
+
+identity = env.StringifyMacro(source_identity())
+env.Append(CCFLAGS=COMMON_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(project / "firmware" / "include")])
+env.AddBuildMiddleware(define_identity, "*.c")
+
+model_dir = os.environ.get("POET_MODEL_DIR")
+if model_dir:
+    env.Append(CPPPATH=[str((project / model_dir).resolve())])
+else:
+    env.Append(CPPDEFINES=["POET_NO_MODEL"])
+
+if board is None:
+    env.Replace(CC="gcc", AS="gcc", LINK="gcc", PROGNAME="poet", SIZETOOL=None)
+    program = env.BuildProgram()
+    Default([program])
+else:
+    prefix = "arm-none-eabi-"
+    machine = board.get("build.machine_flags")
+    env.Replace(
+        CC=prefix + "gcc",
+        AS=prefix + "gcc",
+        AR=prefix + "gcc-ar",
+        RANLIB=prefix + "gcc-ranlib",
+        LINK=prefix + "gcc",
+        OBJCOPY=prefix + "objcopy",
+        SIZETOOL=prefix + "size",
+        PROGNAME="firmware",
+        PROGSUFFIX=".elf",
+        SIZEPROGREGEXP=r"^(?:\.vectors|\.text|\.data|\.ARM\.exidx)\s+([0-9]+).*",
+        SIZEDATAREGEXP=r"^(?:\.stack|\.data|\.bss|\.noinit)\s+([0-9]+).*",
+        SIZECHECKCMD="$SIZETOOL -A -d $SOURCES",
+        SIZEPRINTCMD="$SIZETOOL -B -d $SOURCES",
+        LDSCRIPT_PATH=str(project / board.get("build.ldscript")),
+    )
+    env.Append(
+        CPPPATH=[str(project / "firmware" / "boards" / "cortex_m")],
+        CCFLAGS=machine,
+        ASFLAGS=machine,
+        # PlatformIO's own options stay behind these; the map lies beside the image, also on a path with a space.
+        LINKFLAGS=[*machine, "-nostartfiles", "-Wl,--gc-sections", "-Wl,--fatal-warnings", "-Wl,-Map=${TARGET.base}.map"],
+    )
+    elf = env.BuildProgram()
+    hexfile = env.Command("$BUILD_DIR/${PROGNAME}.hex", elf, env.VerboseAction("$OBJCOPY -O ihex $SOURCE $TARGET", "Building $TARGET"))
+    binary = env.Command("$BUILD_DIR/${PROGNAME}.bin", elf, env.VerboseAction("$OBJCOPY -O binary $SOURCE $TARGET", "Building $TARGET"))
+    env.AddPlatformTarget(
+        "size", elf, env.VerboseAction("$SIZEPRINTCMD", "Calculating size $SOURCE"), "Program size", "RAM and flash use"
+    )
+    upload = [env.VerboseAction(env.AutodetectUploadPort, "Looking for the upload port...")] if "$UPLOAD_PORT" in env.GetProjectOption("upload_command", "") else []
+    env.Replace(UPLOADCMD=env.GetProjectOption("upload_command", "echo this environment has no upload_command; exit 1"))
+    upload.append(env.VerboseAction("$UPLOADCMD", "Uploading $SOURCE"))
+    env.AddPlatformTarget("upload", [hexfile, binary], upload, "Upload")
+    checked = env.Alias("checkprogsize", elf, env.VerboseAction(env.CheckUploadSize, "Checking size $PROGPATH"))
+    AlwaysBuild(checked)
+    Default([hexfile, binary, checked])
