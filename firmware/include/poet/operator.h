@@ -50,10 +50,18 @@ typedef struct poet_operator {
 } poet_operator;
 
 enum {
-#define POET_OPERATOR(code, NAME, name, params) POET_OP_##NAME = code,
+#define POET_OPERATOR(code, NAME, name, ...) POET_OP_##NAME = code,
 #include "poet/operators.def"
 #undef POET_OPERATOR
 };
+
+/* An operator's parameters by name, in the order in which they stand in the array `params`. */
+#define POET_OPERATOR(code, NAME, name, ...) \
+    typedef struct poet_##name##_params {    \
+        int32_t __VA_ARGS__;                 \
+    } poet_##name##_params;
+#include "poet/operators.def"
+#undef POET_OPERATOR
 
 extern const poet_operator poet_operators[];
 extern const size_t poet_operator_count;

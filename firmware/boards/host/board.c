@@ -1,0 +1,214 @@
+/* This computer as a board: serial line on standard input and output, a file as the card, RAM of any size.
+ *
+ *     program [--card FILE] [--ram BYTES]
+ *
+ * FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. The program ends
+ * when its input ends. There is no marker line and no interrupt; libc is allowed here, and only here.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "poet/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "poet/status.h"
+
+#define DEFAULT_RAM_BYTES (64u << 20)
+#define NEW_CARD_BYTES ((off_t)256 << 20)
+
+const char poet_board_name[] = "host";
+const uint32_t poet_board_ticks_hz = 1000000000u;
+
+static char arguments[4096]; /* every argument, each with its zero byte */
+static const char *card_path;
+static uint8_t *ram;
+static uint32_t ram_size = DEFAULT_RAM_BYTES;
+static int card = -1;
+
+static _Noreturn void stop(const char *why, const char *what)
+{
+    fprintf(stderr, "poet host board: %s %s\n", why, what);
+    exit(2);
+}
+
+static uint32_t parse_bytes(const char *text)
+{
+    char *end;
+    errno = 0;
+    unsigned long long bytes = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || bytes < 1024u || bytes > UINT32_MAX - 8u)
+        stop("--ram takes a number of bytes from 1024, not", text);
+    return (uint32_t)bytes;
+}
+
+/* The core's main has no arguments (a microcontroller has none to give), so they come from the kernel. */
+static void read_arguments(void)
+{
+    int file = open("/proc/self/cmdline", O_RDONLY);
+    ssize_t length = file < 0 ? 0 : read(file, arguments, sizeof arguments - 1u);
+    if (file >= 0)
+        close(file);
+    const char *end = arguments + (length > 0 ? length : 0);
+    for (const char *word = arguments + strlen(arguments) + 1u; word < end;) {
+        const char *value = word + strlen(word) + 1u;
+        if (value >= end)
+            stop("expected [--card FILE] [--ram BYTES], not", word);
+        if (strcmp(word, "--card") == 0)
+            card_path = value;
+        else if (strcmp(word, "--ram") == 0)
+            ram_size = parse_bytes(value);
+        else
+            stop("expected [--card FILE] [--ram BYTES], not", word);
+        word = value + strlen(value) + 1u;
+    }
+}
+
+void poet_board_init(void)
+{
+    read_arguments();
+    ram = calloc(1, ram_size); /* aligned for any type */
+    if (ram == NULL)
+        stop("this computer has no memory for", "--ram");
+}
+
+/* ---- time ---- */
+
+uint32_t poet_board_ticks(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint32_t)((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+}
+
+void poet_board_idle(uint32_t ticks)
+{
+    struct timespec left = {(time_t)(ticks / 1000000000u), (long)(ticks % 1000000000u)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+void poet_board_window(bool inside)
+{
+    (void)inside;
+}
+
+uint32_t poet_board_boot_id(void)
+{
+    static uint32_t id;
+    if (id == 0)
+        id = (poet_board_ticks() ^ (uint32_t)getpid() * 2654435761u) | 1u;
+    return id;
+}
+
+/* ---- serial line ---- */
+
+static char output[4096];
+static size_t output_length;
+
+void poet_board_flush(void)
+{
+    for (size_t done = 0; done < output_length;) {
+        ssize_t written = write(STDOUT_FILENO, output + done, output_length - done);
+        if (written < 0 && errno != EINTR)
+            exit(0); /* nobody listens any more */
+        done += written > 0 ? (size_t)written : 0u;
+    }
+    output_length = 0;
+}
+
+void poet_board_putchar(char byte)
+{
+    if (output_length == sizeof output)
+        poet_board_flush();
+    output[output_length++] = byte;
+}
+
+/* Waits for the byte: there is nothing else to do meanwhile. */
+int poet_board_getchar(void)
+{
+    static unsigned char input[4096];
+    static ssize_t length;
+    static ssize_t next;
+    if (next == length) {
+        next = 0;
+        do
+            length = read(STDIN_FILENO, input, sizeof input);
+        while (length < 0 && errno == EINTR);
+        if (length <= 0)
+            exit(0);
+    }
+    return input[next++];
+}
+
+/* ---- memory ---- */
+
+uint8_t *poet_board_ram(uint32_t *bytes)
+{
+    *bytes = ram_size;
+    return ram;
+}
+
+uint32_t poet_board_stack_peak(void)
+{
+    return 0;
+}
+
+/* ---- card ---- */
+
+static off_t position(uint32_t block)
+{
+    return (off_t)block * (off_t)POET_BLOCK_BYTES;
+}
+
+static int read_card(void *context, uint32_t block, void *data, uint32_t bytes)
+{
+    (void)context;
+    return pread(card, data, bytes, position(block)) == (ssize_t)bytes ? POET_OK : POET_E_IO;
+}
+
+static int write_card(void *context, uint32_t block, const void *data, uint32_t bytes)
+{
+    static const uint8_t zeros[POET_BLOCK_BYTES];
+    uint32_t padding = (POET_BLOCK_BYTES - bytes % POET_BLOCK_BYTES) % POET_BLOCK_BYTES;
+    (void)context;
+    if (pwrite(card, data, bytes, position(block)) != (ssize_t)bytes)
+        return POET_E_IO;
+    return pwrite(card, zeros, padding, position(block) + (off_t)bytes) == (ssize_t)padding ? POET_OK : POET_E_IO;
+}
+
+static int sync_card(void *context)
+{
+    (void)context;
+    return fsync(card) == 0 ? POET_OK : POET_E_IO;
+}
+
+int poet_board_storage(poet_block_device *device)
+{
+    if (card_path == NULL)
+        return POET_E_ABSENT;
+    if (card >= 0)
+        close(card);
+    card = open(card_path, O_RDWR | O_CREAT, 0666);
+    struct stat status;
+    if (card < 0 || fstat(card, &status) != 0)
+        return POET_E_ABSENT;
+    if (status.st_size == 0) {
+        if (ftruncate(card, NEW_CARD_BYTES) != 0)
+            return POET_E_IO;
+        status.st_size = NEW_CARD_BYTES;
+    }
+    *device = (poet_block_device){
+        .block_count = (uint32_t)(status.st_size / (off_t)POET_BLOCK_BYTES),
+        .read = read_card,
+        .write = write_card,
+        .sync = sync_card,
+    };
+    return POET_OK;
+}

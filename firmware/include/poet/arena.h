@@ -1,0 +1,50 @@
+/* The arena: memory in which the schedule, not the firmware, decides what lies where.
+ *
+ * It hands out exactly the places it is asked for and records them, so that a wrong schedule is caught before it
+ * overwrites a live tensor, and so that the peak that was really used can be held against the planned one.
+ *
+ *     poet_block table[3];
+ *     poet_arena arena;
+ *     poet_arena_init(&arena, memory, 4096, table, 3);
+ *     void *y;
+ *     poet_arena_take(&arena, 0, 1024, &y);     // POET_OK
+ *     poet_arena_take(&arena, 512, 64, &y);     // POET_E_MEMORY: overlaps the first block
+ *     poet_arena_release(&arena, 0);
+ */
+#ifndef POET_ARENA_H
+#define POET_ARENA_H
+
+#include <stdint.h>
+
+#include "poet/status.h"
+
+typedef struct poet_block {
+    uint32_t offset;
+    uint32_t bytes;
+} poet_block;
+
+typedef struct poet_arena {
+    uint8_t *memory;
+    uint32_t bytes;
+    poet_block *live; /* in order of offset; caller-owned */
+    uint32_t capacity;
+    uint32_t live_count;
+    uint32_t live_bytes;
+    uint32_t peak_bytes; /* the most `live_bytes` has been since poet_arena_clear */
+    uint32_t high_water; /* the highest end of a block since then */
+} poet_arena;
+
+/* `memory` must be aligned to 4. */
+void poet_arena_init(poet_arena *arena, void *memory, uint32_t bytes, poet_block *table, uint32_t capacity);
+
+/* Forgets every block and both marks. */
+void poet_arena_clear(poet_arena *arena);
+
+/* Takes `bytes`, rounded up to 4, at `offset` and gives their address. POET_E_MEMORY, with nothing changed, if the
+ * offset is not a multiple of 4, the block is empty, lies outside or overlaps a live one, or the table is full. */
+int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **memory);
+
+/* Releases the block that starts at `offset`. POET_E_MEMORY if there is none. */
+int poet_arena_release(poet_arena *arena, uint32_t offset);
+
+#endif

@@ -1,0 +1,39 @@
+/* Benchmarks of single operators and of page transfers: what the planner's costs are made of.
+ *
+ * All buffers lie in the RAM that is passed in, so that a benchmark overwrites resident tensors and arena.
+ * Each measured part runs inside one window (poet_board_window).
+ */
+#ifndef POET_BENCH_H
+#define POET_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "poet/operator.h"
+#include "poet/pager.h"
+#include "poet/status.h"
+
+typedef struct poet_operator_bench {
+    uint64_t ticks; /* of all repeats */
+    uint32_t output_bytes;
+    uint32_t workspace_bytes;
+    uint32_t checksum; /* CRC-32 of all outputs after the last repeat */
+} poet_operator_bench;
+
+/* Runs an operator `repeats` times on pseudo-random data, equal on every board. POET_E_MEMORY if its operands do not
+ * fit the RAM, POET_E_ARGUMENT for parameters that make no sense. */
+int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
+                        uint32_t ram_bytes, poet_operator_bench *result);
+
+typedef struct poet_page_bench {
+    bool in;
+    bool scattered; /* each transfer at another pseudo-random place, instead of one behind the other */
+    uint32_t bytes;
+    uint32_t repeats;
+    uint64_t ticks; /* result */
+} poet_page_bench;
+
+/* Transfers a page `repeats` times within the page area, check included, as the schedule runner does it. */
+int poet_bench_page(poet_pager *pager, uint8_t *ram, uint32_t ram_bytes, poet_page_bench *bench);
+
+#endif

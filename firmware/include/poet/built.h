@@ -1,0 +1,17 @@
+/* What was built into this firmware: a model and its schedule from the generated headers, or (POET_NO_MODEL) neither. */
+#ifndef POET_BUILT_H
+#define POET_BUILT_H
+
+#include "poet/model.h"
+#include "poet/runner.h"
+#include "poet/schedule.h"
+
+typedef struct poet_built {
+    const poet_model *model; /* NULL for none */
+    const poet_schedule *schedule;
+    poet_tables tables;
+} poet_built;
+
+extern const poet_built poet_built_in;
+
+#endif

@@ -1,0 +1,13 @@
+/* CRC-32 (IEEE 802.3, as in zlib): the check of every page and of every benchmark's outputs.
+ *
+ *     uint32_t crc = poet_crc32(0, first, 100);
+ *     crc = poet_crc32(crc, second, 50);   // the CRC of both pieces behind one another
+ */
+#ifndef POET_CRC32_H
+#define POET_CRC32_H
+
+#include <stdint.h>
+
+uint32_t poet_crc32(uint32_t crc, const void *data, uint32_t bytes);
+
+#endif

@@ -1,0 +1,54 @@
+/* The pager: tensors to and from the card, each with a check, over any poet_block_device (docs/SPEC.md, section 7).
+ *
+ *     poet_pager pager;
+ *     poet_pager_open(&pager, &card);                    // POET_E_ABSENT: not a card labelled for poet
+ *     uint32_t crc;
+ *     poet_pager_out(&pager, 0, activation, 5000, &crc); // page blocks 0..9
+ *     poet_pager_in(&pager, 0, activation, 5000, crc);   // POET_E_CORRUPT if the card does not give back the same
+ *
+ * Blocks are counted from the page area's start. The caller keeps the CRC of each page.
+ */
+#ifndef POET_PAGER_H
+#define POET_PAGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "poet/block_device.h"
+#include "poet/status.h"
+
+#define POET_PAGE_AREA_BLOCK 2048u
+#define POET_PAGE_READS 3u /* one, and two more if the check fails */
+
+typedef struct poet_pager {
+    const poet_block_device *device;
+    bool reading; /* the transfer under way, if any */
+    bool busy;
+    uint32_t block;
+    void *data;
+    uint32_t bytes;
+    uint32_t crc;
+} poet_pager;
+
+/* Writes the label that allows poet to use the card. Whatever was on it may be overwritten from then on.
+ * POET_E_FULL if the card has no page area. */
+int poet_pager_format(const poet_block_device *device);
+
+/* POET_E_ABSENT if the card carries no label, POET_E_IO if it does not answer. */
+int poet_pager_open(poet_pager *pager, const poet_block_device *device);
+
+/* Page blocks that the card has room for. */
+uint32_t poet_pager_blocks(const poet_pager *pager);
+
+/* Both transfer `bytes` (not 0) and return when the transfer is complete. POET_E_FULL where the card ends first. */
+int poet_pager_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);
+int poet_pager_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
+
+/* The same, returning at once where the device can transfer on its own; poet_pager_wait completes the transfer and
+ * gives its result. `data` must stay untouched until then. A start waits for the transfer before it; if that one
+ * failed, nothing is started and its error returned. */
+int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);
+int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
+int poet_pager_wait(poet_pager *pager);
+
+#endif

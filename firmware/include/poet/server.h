@@ -1,0 +1,47 @@
+/* The device's side of the serial protocol (docs/SPEC.md, section 6): bytes in, checked answers out.
+ *
+ *     static poet_server server;
+ *     poet_server_init(&server, &poet_built_in);
+ *     for (;;)
+ *         if ((byte = poet_board_getchar()) >= 0)
+ *             poet_server_receive(&server, (char)byte);
+ *
+ * A whole valid request is acknowledged, carried out and answered before poet_server_receive returns.
+ */
+#ifndef POET_SERVER_H
+#define POET_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "poet/block_device.h"
+#include "poet/built.h"
+#include "poet/frame.h"
+#include "poet/pager.h"
+#include "poet/runner.h"
+
+typedef struct poet_server {
+    const poet_built *built;
+    uint8_t *ram;
+    uint32_t ram_bytes;
+    poet_runner runner;
+    int runner_status; /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
+    poet_block_device card;
+    bool card_up;
+    poet_pager pager;
+    bool greeted;      /* a `hello` has been heard since boot */
+    uint16_t sequence; /* of the last request carried out, whose answer is kept */
+    poet_line line;
+    char answer[POET_LINE_BYTES + 2u];
+    uint32_t answer_length;
+} poet_server;
+
+/* Takes the board's RAM and checks the built model and schedule. */
+void poet_server_init(poet_server *server, const poet_built *built);
+
+void poet_server_receive(poet_server *server, char byte);
+
+/* Carries out one request: writes ` key=value` pairs, or words behind an error, and returns a poet_status. */
+int poet_command_run(poet_server *server, const char *body, poet_text *answer);
+
+#endif

@@ -1,0 +1,379 @@
+#include <stddef.h>
+#include <string.h>
+
+#include "poet/bench.h"
+#include "poet/board.h"
+#include "poet/server.h"
+
+#ifndef POET_FIRMWARE_ID
+#define POET_FIRMWARE_ID "unknown"
+#endif
+
+#define MOST_GET_BYTES 224u
+#define MOST_TIMES 24u
+
+/* ---- answers ---- */
+
+static void put_key(poet_text *answer, const char *key)
+{
+    poet_text_char(answer, ' ');
+    poet_text_string(answer, key);
+    poet_text_char(answer, '=');
+}
+
+static void put_number(poet_text *answer, const char *key, uint64_t number)
+{
+    put_key(answer, key);
+    poet_text_decimal(answer, number);
+}
+
+static void put_hex(poet_text *answer, const char *key, uint64_t number, uint32_t digits)
+{
+    put_key(answer, key);
+    poet_text_hex(answer, number, digits);
+}
+
+static void put_string(poet_text *answer, const char *key, const char *string)
+{
+    put_key(answer, key);
+    poet_text_string(answer, string);
+}
+
+static const char *explain(int status)
+{
+    switch (status) {
+    case POET_E_ARGUMENT:
+        return "arguments make no sense";
+    case POET_E_MEMORY:
+        return "does not fit the RAM, or overlaps a live block";
+    case POET_E_HASH:
+        return "schedule was made for another graph than the model";
+    case POET_E_ORDER:
+        return "schedule needs a value that is not there";
+    case POET_E_IO:
+        return "storage device does not answer or reports an error";
+    case POET_E_FULL:
+        return "storage device has no room";
+    case POET_E_CORRUPT:
+        return "check failed";
+    case POET_E_UNSUPPORTED:
+        return "not in this build";
+    default:
+        return "no card, no label on it, or no model in this build";
+    }
+}
+
+/* Ends a command: replaces whatever was written by what went wrong. */
+static int fail(poet_text *answer, int status, const char *words)
+{
+    answer->length = 0;
+    poet_text_string(answer, words);
+    return status;
+}
+
+static int finish(poet_text *answer, int status)
+{
+    return status == POET_OK ? status : fail(answer, status, explain(status));
+}
+
+/* ---- arguments ---- */
+
+static bool read_unsigned(const char **cursor, uint32_t *number)
+{
+    return poet_read_char(cursor, ' ') && poet_read_unsigned(cursor, number);
+}
+
+static bool read_signed(const char **cursor, int32_t *number)
+{
+    int64_t wide;
+    if (!poet_read_char(cursor, ' ') || !poet_read_decimal(cursor, &wide) || wide < INT32_MIN || wide > INT32_MAX)
+        return false;
+    *number = (int32_t)wide;
+    return true;
+}
+
+static bool at_end(const char *cursor)
+{
+    return *cursor == '\0';
+}
+
+/* ---- verbs ---- */
+
+static int hello(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "hello takes no arguments");
+    const poet_built *built = server->built;
+    put_number(answer, "protocol", 1);
+    put_string(answer, "board", poet_board_name);
+    put_string(answer, "firmware", POET_FIRMWARE_ID);
+    put_hex(answer, "boot", poet_board_boot_id(), 8);
+    put_number(answer, "ticks_hz", poet_board_ticks_hz);
+    put_number(answer, "ram_bytes", server->ram_bytes);
+    put_hex(answer, "model", built->model != NULL ? built->model->graph_hash : 0, 16);
+    put_hex(answer, "schedule", built->schedule != NULL ? built->schedule->graph_hash : 0, 16);
+    return POET_OK;
+}
+
+static int bench(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t code;
+    uint32_t repeats;
+    if (!read_unsigned(&arguments, &code) || !read_unsigned(&arguments, &repeats) || repeats == 0)
+        return fail(answer, POET_E_ARGUMENT, "expected: bench CODE repeats p0 p1 ...");
+    const poet_operator *operator = code <= UINT8_MAX ? poet_operator_find((uint8_t)code) : NULL;
+    if (operator == NULL)
+        return fail(answer, POET_E_UNSUPPORTED, "no such operator in this build");
+
+    int32_t params[POET_MAX_PARAMS];
+    for (uint32_t i = 0; i < operator->param_count; i++)
+        if (!read_signed(&arguments, &params[i]))
+            return fail(answer, POET_E_ARGUMENT, "too few parameters for the operator");
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "too many parameters for the operator");
+
+    poet_operator_bench result;
+    int status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, &result);
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_number(answer, "ticks", result.ticks);
+    put_number(answer, "repeats", repeats);
+    put_number(answer, "bytes", result.output_bytes);
+    put_number(answer, "workspace", result.workspace_bytes);
+    put_hex(answer, "checksum", result.checksum, 8);
+    return POET_OK;
+}
+
+/* After an error the card is brought up afresh, so that one which was pulled out can be put back. */
+static void note_card(poet_server *server, int status)
+{
+    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT)
+        server->card_up = false;
+}
+
+static int bring_card_up(poet_server *server)
+{
+    int status = server->card_up ? POET_OK : poet_board_storage(&server->card);
+    server->card_up = status == POET_OK;
+    return status;
+}
+
+static int open_pager(poet_server *server)
+{
+    int status = bring_card_up(server);
+    if (status == POET_OK)
+        status = poet_pager_open(&server->pager, &server->card);
+    note_card(server, status);
+    return status;
+}
+
+static int page(poet_server *server, const char *arguments, poet_text *answer)
+{
+    static const char usage[] = "expected: page in|out bytes repeats sequential|scattered";
+    poet_page_bench work = {0};
+    if (!poet_read_char(&arguments, ' '))
+        return fail(answer, POET_E_ARGUMENT, usage);
+    work.in = poet_read_word(&arguments, "in");
+    if ((!work.in && !poet_read_word(&arguments, "out")) || !read_unsigned(&arguments, &work.bytes) ||
+        !read_unsigned(&arguments, &work.repeats) || !poet_read_char(&arguments, ' '))
+        return fail(answer, POET_E_ARGUMENT, usage);
+    work.scattered = poet_read_word(&arguments, "scattered");
+    if ((!work.scattered && !poet_read_word(&arguments, "sequential")) || !at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, usage);
+
+    int status = open_pager(server);
+    if (status == POET_OK)
+        status = poet_bench_page(&server->pager, server->ram, server->ram_bytes, &work);
+    note_card(server, status);
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_number(answer, "ticks", work.ticks);
+    put_number(answer, "repeats", work.repeats);
+    put_number(answer, "bytes", work.bytes);
+    return POET_OK;
+}
+
+static int idle(poet_server *server, const char *arguments, poet_text *answer)
+{
+    (void)server;
+    uint32_t ticks;
+    if (!read_unsigned(&arguments, &ticks) || !at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "expected: idle ticks");
+    poet_board_window(true);
+    uint32_t before = poet_board_ticks();
+    poet_board_idle(ticks);
+    uint32_t after = poet_board_ticks();
+    poet_board_window(false);
+    put_number(answer, "ticks", after - before);
+    return POET_OK;
+}
+
+/* Finds `count` bytes of a resident tensor. */
+static int locate(poet_server *server, uint32_t index, uint32_t offset, uint32_t count, uint8_t **bytes)
+{
+    if (server->runner_status != POET_OK)
+        return server->runner_status;
+    const poet_model *model = server->built->model;
+    if (index >= model->resident_count)
+        return POET_E_ARGUMENT;
+    const poet_resident *resident = &model->residents[index];
+    if (count > resident->bytes || offset > resident->bytes - count)
+        return POET_E_ARGUMENT;
+    *bytes = server->ram + resident->offset + offset;
+    return POET_OK;
+}
+
+static int put(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t index;
+    uint32_t offset;
+    if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) || !poet_read_char(&arguments, ' '))
+        return fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
+    uint32_t digits = (uint32_t)strlen(arguments);
+    uint8_t *bytes;
+    int status = digits % 2u == 0 ? locate(server, index, offset, digits / 2u, &bytes) : POET_E_ARGUMENT;
+    if (status != POET_OK)
+        return finish(answer, status);
+    const char *check = arguments;
+    uint32_t value;
+    for (uint32_t i = 0; i < digits / 2u; i++)
+        if (!poet_read_hex(&check, 2, &value))
+            return fail(answer, POET_E_ARGUMENT, "data must be lower-case hex");
+    for (uint32_t i = 0; i < digits / 2u; i++) {
+        (void)poet_read_hex(&arguments, 2, &value);
+        bytes[i] = (uint8_t)value;
+    }
+    put_number(answer, "bytes", digits / 2u);
+    return POET_OK;
+}
+
+static int get(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t index;
+    uint32_t offset;
+    uint32_t count;
+    if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) ||
+        !read_unsigned(&arguments, &count) || !at_end(arguments) || count > MOST_GET_BYTES)
+        return fail(answer, POET_E_ARGUMENT, "expected: get INDEX offset count, count at most 224");
+    uint8_t *bytes;
+    int status = locate(server, index, offset, count, &bytes);
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_key(answer, "data");
+    for (uint32_t i = 0; i < count; i++)
+        poet_text_hex(answer, bytes[i], 2);
+    return POET_OK;
+}
+
+/* The bits of the model's loss; zero in a model without one. */
+static uint32_t loss_bits(const poet_server *server)
+{
+    const poet_model *model = server->built->model;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < model->resident_count; i++)
+        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof bits)
+            memcpy(&bits, server->ram + model->residents[i].offset, sizeof bits);
+    return bits;
+}
+
+static int fail_step(poet_text *answer, int status, uint32_t step)
+{
+    answer->length = 0;
+    poet_text_string(answer, "schedule step ");
+    poet_text_decimal(answer, step);
+    poet_text_string(answer, ": ");
+    poet_text_string(answer, explain(status));
+    return status;
+}
+
+static int step(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t rate_nano;
+    uint32_t trace;
+    if (!read_unsigned(&arguments, &rate_nano) || !read_unsigned(&arguments, &trace) || trace > 1u ||
+        !at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
+    if (server->runner_status != POET_OK)
+        return finish(answer, server->runner_status);
+
+    poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
+    if (poet_schedule_pages(server->built->schedule)) {
+        int status = open_pager(server);
+        if (status != POET_OK)
+            return finish(answer, status);
+        run.pager = &server->pager;
+    }
+    int status = poet_runner_step(&server->runner, &run);
+    note_card(server, status);
+    if (status != POET_OK)
+        return fail_step(answer, status, run.steps);
+    put_number(answer, "ticks", run.ticks);
+    put_number(answer, "peak", run.peak_bytes);
+    put_number(answer, "arena", run.arena_bytes);
+    put_number(answer, "page_ins", run.page_ins);
+    put_number(answer, "page_outs", run.page_outs);
+    put_hex(answer, "loss", loss_bits(server), 8);
+    return POET_OK;
+}
+
+static int times(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t first;
+    uint32_t count;
+    if (!read_unsigned(&arguments, &first) || !read_unsigned(&arguments, &count) || !at_end(arguments) ||
+        count > MOST_TIMES)
+        return fail(answer, POET_E_ARGUMENT, "expected: times FIRST count, count at most 24");
+    if (server->runner_status != POET_OK)
+        return finish(answer, server->runner_status);
+    uint32_t steps = server->built->schedule->step_count;
+    if (first > steps || count > steps - first)
+        return fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
+    put_key(answer, "ticks");
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0)
+            poet_text_char(answer, ',');
+        poet_text_decimal(answer, server->runner.ticks[first + i]);
+    }
+    return POET_OK;
+}
+
+static int stack(poet_server *server, const char *arguments, poet_text *answer)
+{
+    (void)server;
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "stack takes no arguments");
+    put_number(answer, "bytes", poet_board_stack_peak());
+    return POET_OK;
+}
+
+static int format(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "format takes no arguments");
+    int status = bring_card_up(server);
+    if (status == POET_OK)
+        status = poet_pager_format(&server->card);
+    note_card(server, status);
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_number(answer, "blocks", server->card.block_count);
+    return POET_OK;
+}
+
+/* ---- dispatch ---- */
+
+static const struct {
+    const char *name;
+    int (*run)(poet_server *server, const char *arguments, poet_text *answer);
+} verbs[] = {
+    {"hello", hello}, {"bench", bench}, {"page", page},   {"idle", idle},   {"put", put},      {"get", get},
+    {"step", step},   {"times", times}, {"stack", stack}, {"format", format},
+};
+
+int poet_command_run(poet_server *server, const char *body, poet_text *answer)
+{
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (poet_read_word(&body, verbs[i].name))
+            return verbs[i].run(server, body, answer);
+    return fail(answer, POET_E_UNSUPPORTED, "unknown verb");
+}

@@ -1,0 +1,80 @@
+#include "poet/server.h"
+
+#include <stddef.h>
+
+#include "poet/board.h"
+
+void poet_server_init(poet_server *server, const poet_built *built)
+{
+    *server = (poet_server){.built = built};
+    server->ram = poet_board_ram(&server->ram_bytes);
+    server->runner_status = POET_E_ABSENT;
+    if (built->model != NULL)
+        server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
+                                                 server->ram, server->ram_bytes);
+}
+
+static void send(const char *text, uint32_t length)
+{
+    for (uint32_t i = 0; i < length; i++)
+        poet_board_putchar(text[i]);
+    poet_board_flush();
+}
+
+static void acknowledge(uint16_t sequence)
+{
+    char buffer[16];
+    poet_text text = {buffer, sizeof buffer, 0};
+    poet_frame_begin(&text, sequence);
+    poet_text_string(&text, "ack");
+    poet_frame_close(&text);
+    send(buffer, text.length);
+}
+
+static void compose_error(poet_text *answer, int status, const char *words)
+{
+    poet_text_string(answer, "err -");
+    poet_text_decimal(answer, (uint32_t)-status);
+    poet_text_char(answer, ' ');
+    poet_text_string(answer, words);
+}
+
+static void answer_request(poet_server *server, const poet_request *request)
+{
+    /* The text leaves room for the frame's end: "*CCCC\n" and the final zero byte. */
+    poet_text text = {server->answer, sizeof server->answer, 0};
+    poet_frame_begin(&text, request->sequence);
+    if (!server->greeted) {
+        compose_error(&text, POET_E_ORDER, "reset");
+    } else {
+        char words[POET_LINE_BYTES - 40u];
+        poet_text result = {words, sizeof words, 0};
+        words[0] = '\0';
+        int status = poet_command_run(server, request->body, &result);
+        if (status == POET_OK) {
+            poet_text_string(&text, "ok");
+            poet_text_string(&text, words);
+        } else {
+            compose_error(&text, status, words);
+        }
+    }
+    poet_frame_close(&text);
+    server->answer_length = text.length;
+    server->sequence = request->sequence;
+}
+
+void poet_server_receive(poet_server *server, char byte)
+{
+    poet_request request;
+    if (!poet_line_push(&server->line, byte) ||
+        poet_frame_open(server->line.text, server->line.length, &request) != POET_OK)
+        return;
+    acknowledge(request.sequence);
+    /* `hello` is harmless and is never answered from memory: a new host may count from any number. */
+    const char *cursor = request.body;
+    bool hello = poet_read_word(&cursor, "hello");
+    server->greeted = server->greeted || hello;
+    if (hello || server->answer_length == 0 || request.sequence != server->sequence)
+        answer_request(server, &request);
+    send(server->answer, server->answer_length);
+}

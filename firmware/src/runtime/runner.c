@@ -1,0 +1,256 @@
+#include "poet/runner.h"
+
+#include <stddef.h>
+
+#include "poet/board.h"
+#include "poet/operator.h"
+
+/* ---- checks, once ---- */
+
+static uint32_t operand_bytes(const poet_model *model, uint16_t reference)
+{
+    return reference < model->value_count ? model->values[reference].bytes
+                                          : model->residents[reference - model->value_count].bytes;
+}
+
+static uint32_t produced_values(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        count += outputs[i] < model->value_count;
+    return count;
+}
+
+static int check_node(const poet_model *model, const poet_node *node)
+{
+    if (node->op == 0)
+        return node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0 ? POET_OK : POET_E_CORRUPT;
+    const poet_operator *operator = poet_operator_find(node->op);
+    if (operator == NULL)
+        return POET_E_UNSUPPORTED;
+    uint32_t operands = (uint32_t)node->input_count + node->output_count;
+    if (node->input_count > POET_MAX_INPUTS || node->output_count > POET_MAX_OUTPUTS ||
+        node->operands > model->operand_count || operands > (uint32_t)model->operand_count - node->operands ||
+        node->params > model->param_count || operator->param_count > model->param_count - node->params)
+        return POET_E_CORRUPT;
+
+    poet_sizes sizes;
+    if (operator->sizes(model->params + node->params, &sizes) != POET_OK)
+        return POET_E_CORRUPT;
+    if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
+        sizes.workspace_bytes > node->workspace_bytes)
+        return POET_E_CORRUPT;
+    for (uint32_t i = 0; i < operands; i++) {
+        uint16_t reference = model->operands[node->operands + i];
+        uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
+        if (reference >= (uint32_t)model->value_count + model->resident_count || operand_bytes(model, reference) < needed)
+            return POET_E_CORRUPT;
+    }
+    return POET_OK;
+}
+
+static int check_model(const poet_model *model)
+{
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        const poet_resident *resident = &model->residents[i];
+        if (resident->offset % 4u != 0 || resident->bytes > model->resident_bytes ||
+            resident->offset > model->resident_bytes - resident->bytes)
+            return POET_E_CORRUPT;
+    }
+    for (uint32_t i = 0; i < model->node_count; i++) {
+        int status = check_node(model, &model->nodes[i]);
+        if (status != POET_OK)
+            return status;
+    }
+    return POET_OK;
+}
+
+static int check_step(const poet_model *model, const poet_schedule *schedule, const poet_step *step)
+{
+    if (step->action == POET_COMPUTE) {
+        if (step->index >= model->node_count)
+            return POET_E_CORRUPT;
+        const poet_node *node = &model->nodes[step->index];
+        uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
+        return step->place <= schedule->offset_count && places <= schedule->offset_count - step->place ? POET_OK
+                                                                                                       : POET_E_CORRUPT;
+    }
+    if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE)
+        return POET_E_CORRUPT;
+    if (step->index >= model->value_count)
+        return POET_E_CORRUPT;
+    return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
+}
+
+int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                     const poet_tables *tables, void *ram, uint32_t ram_bytes)
+{
+    if (schedule->graph_hash != model->graph_hash)
+        return POET_E_HASH;
+    int status = check_model(model);
+    for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++)
+        status = check_step(model, schedule, &schedule->steps[i]);
+    if (status != POET_OK)
+        return status;
+    if (model->resident_bytes % 4u != 0 || model->resident_bytes > ram_bytes ||
+        schedule->arena_bytes > ram_bytes - model->resident_bytes)
+        return POET_E_MEMORY;
+
+    runner->model = model;
+    runner->schedule = schedule;
+    runner->residents = ram;
+    runner->values = tables->values;
+    runner->ticks = tables->ticks;
+    poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
+                    (uint32_t)model->value_count + 1u);
+    return POET_OK;
+}
+
+bool poet_schedule_pages(const poet_schedule *schedule)
+{
+    for (uint32_t i = 0; i < schedule->step_count; i++)
+        if (schedule->steps[i].action == POET_PAGE_IN || schedule->steps[i].action == POET_PAGE_OUT)
+            return true;
+    return false;
+}
+
+/* ---- one step of the schedule ---- */
+
+static void *address(const poet_runner *runner, uint16_t reference)
+{
+    uint32_t values = runner->model->value_count;
+    return reference < values ? runner->arena.memory + runner->values[reference].offset
+                              : runner->residents + runner->model->residents[reference - values].offset;
+}
+
+static int compute(poet_runner *runner, const poet_step *step, const poet_run *run)
+{
+    const poet_model *model = runner->model;
+    const poet_node *node = &model->nodes[step->index];
+    if (node->op == 0)
+        return POET_OK;
+    const uint16_t *operands = model->operands + node->operands;
+    const uint32_t *places = runner->schedule->offsets + step->place;
+    const void *inputs[POET_MAX_INPUTS];
+    void *outputs[POET_MAX_OUTPUTS];
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram)
+            return POET_E_ORDER;
+        inputs[i] = address(runner, operands[i]);
+    }
+    operands += node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (operands[i] >= model->value_count) {
+            outputs[i] = address(runner, operands[i]);
+            continue;
+        }
+        poet_value_state *value = &runner->values[operands[i]];
+        if (value->in_ram)
+            return POET_E_ORDER;
+        int status = poet_arena_take(&runner->arena, *places, model->values[operands[i]].bytes, &outputs[i]);
+        if (status != POET_OK)
+            return status;
+        value->offset = *places++;
+        value->in_ram = true;
+    }
+    void *workspace = NULL;
+    if (node->workspace_bytes > 0) {
+        int status = poet_arena_take(&runner->arena, *places, node->workspace_bytes, &workspace);
+        if (status != POET_OK)
+            return status;
+    }
+    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
+    int status = poet_operator_find(node->op)->run(&args);
+    if (node->workspace_bytes > 0)
+        (void)poet_arena_release(&runner->arena, *places);
+    return status;
+}
+
+static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
+{
+    const poet_value *value = &runner->model->values[step->index];
+    poet_value_state *state = &runner->values[step->index];
+    if (state->in_ram || !state->on_card)
+        return POET_E_ORDER;
+    void *data;
+    int status = poet_arena_take(&runner->arena, step->place, value->bytes, &data);
+    if (status != POET_OK)
+        return status;
+    state->offset = step->place;
+    state->in_ram = true;
+    run->page_ins++;
+    return poet_pager_in(run->pager, value->page_block, data, value->bytes, state->crc);
+}
+
+static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
+{
+    const poet_value *value = &runner->model->values[step->index];
+    poet_value_state *state = &runner->values[step->index];
+    if (!state->in_ram)
+        return POET_E_ORDER;
+    state->on_card = true;
+    run->page_outs++;
+    return poet_pager_out(run->pager, value->page_block, runner->arena.memory + state->offset, value->bytes, &state->crc);
+}
+
+static int release(poet_runner *runner, const poet_step *step)
+{
+    poet_value_state *state = &runner->values[step->index];
+    if (!state->in_ram)
+        return POET_E_ORDER;
+    state->in_ram = false;
+    return poet_arena_release(&runner->arena, state->offset);
+}
+
+static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
+{
+    switch (step->action) {
+    case POET_COMPUTE:
+        return compute(runner, step, run);
+    case POET_PAGE_IN:
+        return page_in(runner, step, run);
+    case POET_PAGE_OUT:
+        return page_out(runner, step, run);
+    default:
+        return release(runner, step);
+    }
+}
+
+int poet_runner_step(poet_runner *runner, poet_run *run)
+{
+    const poet_schedule *schedule = runner->schedule;
+    if (run->pager == NULL && poet_schedule_pages(schedule))
+        return POET_E_ABSENT;
+    for (uint32_t i = 0; i < runner->model->value_count; i++)
+        runner->values[i] = (poet_value_state){0};
+    poet_arena_clear(&runner->arena);
+    run->ticks = 0;
+    run->page_ins = 0;
+    run->page_outs = 0;
+
+    int status = POET_OK;
+    poet_board_window(!run->trace);
+    uint32_t before = poet_board_ticks();
+    for (run->steps = 0; run->steps < schedule->step_count; run->steps++) {
+        const poet_step *step = &schedule->steps[run->steps];
+        bool traced = run->trace && step->action != POET_FREE;
+        if (traced)
+            poet_board_window(true);
+        status = execute(runner, step, run);
+        if (traced)
+            poet_board_window(false);
+        /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
+        uint32_t now = poet_board_ticks();
+        runner->ticks[run->steps] = now - before;
+        run->ticks += now - before;
+        before = now;
+        if (status != POET_OK)
+            break;
+    }
+    poet_board_window(false);
+    run->peak_bytes = runner->model->resident_bytes + runner->arena.peak_bytes;
+    run->arena_bytes = runner->arena.high_water;
+    return status;
+}
