@@ -72,12 +72,12 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
                 raise ValueError(f"{step.target} is not pageable")
             if step.do is Action.PAGE_IN:
                 kind, energy_j = Kind.PAGE_IN, page.in_energy_j
-                span = clock.transfer(step.target, page.in_time_s)
+                span = clock.page_in(step.target, page.in_time_s)
                 held += sizes[step.target]
                 during = held
             else:
                 kind, energy_j = Kind.PAGE_OUT, page.out_energy_j
-                span = clock.transfer(step.target, page.out_time_s)
+                span = clock.page_out(step.target, page.out_time_s)
         owner = step.target if step.do is Action.COMPUTE else producer[step.target]
         moments.append(Moment(kind, step.target, owner, *span, energy_j, during))
     return moments
@@ -90,20 +90,30 @@ class _Clock:
         self._dma = dma
         self._cpu_s = 0.0
         self._bus_s = 0.0
-        self._moved_s: dict[str, float] = {}
+        self._arrives_s: dict[str, float] = {}
+        self._leaves_s: dict[str, float] = {}
 
     def compute(self, inputs: tuple[str, ...], time_s: float) -> tuple[float, float]:
-        start_s = max([self._cpu_s, *(self._moved_s.get(value, 0.0) for value in inputs)])
+        start_s = max([self._cpu_s, *(self._arrives_s.get(value, 0.0) for value in inputs)])
         self._cpu_s = start_s + time_s
         return start_s, self._cpu_s
 
     def free(self, value: str) -> tuple[float, float]:
-        self._cpu_s = max(self._cpu_s, self._moved_s.get(value, 0.0))
+        self._cpu_s = max(self._cpu_s, self._arrives_s.get(value, 0.0), self._leaves_s.get(value, 0.0))
         return self._cpu_s, self._cpu_s
 
-    def transfer(self, value: str, time_s: float) -> tuple[float, float]:
+    def page_in(self, value: str, time_s: float) -> tuple[float, float]:
+        span = self._transfer(time_s)
+        self._arrives_s[value] = span[1]
+        return span
+
+    def page_out(self, value: str, time_s: float) -> tuple[float, float]:
+        span = self._transfer(time_s)
+        self._leaves_s[value] = span[1]
+        return span
+
+    def _transfer(self, time_s: float) -> tuple[float, float]:
         start_s = max(self._cpu_s, self._bus_s)
-        end_s = start_s + time_s
-        self._bus_s = self._moved_s[value] = end_s
-        self._cpu_s = start_s if self._dma else end_s
-        return start_s, end_s
+        self._bus_s = start_s + time_s
+        self._cpu_s = start_s if self._dma else self._bus_s
+        return start_s, self._bus_s

@@ -1,0 +1,29 @@
+"""The command line `poet-plan`; one module a verb. Heavy imports wait until a verb runs, so that --help is quick."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from poet_profiles.errors import UserError
+
+from poet_planner.cli import plan, verify
+
+app = typer.Typer(
+    name="poet-plan",
+    help=plan.HELP,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback(invoke_without_command=True)(plan.plan)
+app.command("verify")(verify.verify)
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's ends it in one line on standard error."""
+    try:
+        app()
+    except UserError as error:
+        print(f"poet-plan: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

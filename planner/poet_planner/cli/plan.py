@@ -1,0 +1,213 @@
+"""`poet-plan` itself: from a model and a profile, or a costed graph, to a verified schedule and its headers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from poet_profiles.errors import NO_SCHEDULE, UserError
+
+if TYPE_CHECKING:
+    from poet_planner.graph import Graph
+    from poet_planner.problem import Problem
+    from poet_planner.schedule import Schedule
+    from poet_planner.summary import Summary
+
+HELP = """Plan a training step of least energy within a RAM budget and a deadline.
+
+Without a verb: trace a model (or read a costed graph), cost it from a profile, optimise, verify, and write the
+schedule, its C headers, pictures and a summary.
+
+    poet-plan --profile profiles/m4.csv
+
+    poet-plan --graph graph.json --ram 256KB --deadline 1.5x --time-limit 60 --out plan
+"""
+
+
+class Formulation(StrEnum):
+    """Which optimisation problem is solved."""
+
+    BEST = "best"
+    PAPER = "paper"
+
+
+class Strategy(StrEnum):
+    """How the schedule is made."""
+
+    OPTIMAL = "optimal"
+    PLAIN = "plain"
+
+
+def plan(
+    context: typer.Context,
+    profile: Annotated[
+        str | None, typer.Option(help="Profile of the board: a CSV file, or the name of a shipped one.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="Plan this costed graph (poet-graph/1) instead of a model.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    board: Annotated[str | None, typer.Option(help="Board; default is the profile's.")] = None,
+    ram: Annotated[
+        str | None, typer.Option(help="RAM budget: 256KB, or 50% of plain training's peak; default is the board's.")
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x plain training's time.")
+    ] = None,
+    paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
+    strategy: Annotated[
+        Strategy, typer.Option(help="optimal; or plain: every value kept until its last use.")
+    ] = Strategy.OPTIMAL,
+    formulation: Annotated[
+        Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
+    ] = Formulation.BEST,
+    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise for, at most.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("plan"),
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Plan a training step (the default action)."""
+    if context.invoked_subcommand is not None:
+        return
+    from poet_planner.plain import plain_schedule
+    from poet_planner.summary import summarise
+
+    problem = _problem(profile, model, graph, batch, board, paging)
+    plain = plain_schedule(problem.graph)
+    budget_bytes = _budget_bytes(problem, ram, plain)
+    deadline_s = _deadline_s(deadline, plain)
+    if strategy is Strategy.PLAIN:
+        schedule = _within(plain, budget_bytes, deadline_s)
+    else:
+        schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit, seed, solver, formulation)
+    _check(problem.graph, schedule)
+    headers = _write(problem.graph, schedule, out)
+    summary = summarise(problem.graph, schedule, problem.costed)
+    _report(summary, headers, out, json)
+
+
+def _problem(
+    profile: str | None, model: str | None, graph: Path | None, batch: int | None, board: str | None, paging: bool
+) -> Problem:
+    from dataclasses import replace
+
+    from poet_planner.problem import problem_from_graph, problem_from_model, without_paging
+
+    if graph is not None:
+        for option, given in (("--profile", profile), ("--model", model), ("--batch", batch)):
+            if given is not None:
+                raise UserError(f"--graph already holds the costs: leave {option} out")
+        problem = problem_from_graph(graph, board)
+    elif profile is not None:
+        problem = problem_from_model(model, batch, profile, board)
+    else:
+        from poet_profiles.shipped import profile_names
+
+        names = ", ".join(profile_names())
+        raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
+    return problem if paging else replace(problem, graph=without_paging(problem.graph))
+
+
+def _budget_bytes(problem: Problem, ram: str | None, plain: Schedule) -> int:
+    from poet_planner.amounts import ram_bytes
+
+    if ram is not None:
+        return ram_bytes(ram, plain.peak_bytes)
+    if problem.board is None:
+        raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
+    return problem.board.usable_ram_bytes
+
+
+def _deadline_s(deadline: str | None, plain: Schedule) -> float | None:
+    from poet_planner.amounts import deadline_s
+
+    return None if deadline is None else deadline_s(deadline, plain.time_s)
+
+
+def _within(plain: Schedule, budget_bytes: int, deadline_s: float | None) -> Schedule:
+    """The plain schedule, if it keeps the limits."""
+    from dataclasses import replace
+
+    if plain.ram_budget_bytes > budget_bytes:
+        raise UserError(
+            f"plain training needs {plain.ram_budget_bytes} B of RAM, the budget is {budget_bytes} B; "
+            "leave --strategy plain out or raise --ram",
+            NO_SCHEDULE,
+        )
+    if deadline_s is not None and plain.time_s > deadline_s:
+        raise UserError(
+            f"plain training takes {plain.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
+            NO_SCHEDULE,
+        )
+    return replace(plain, ram_budget_bytes=budget_bytes, deadline_s=deadline_s)
+
+
+def _optimised(
+    graph: Graph,
+    budget_bytes: int,
+    deadline_s: float | None,
+    time_limit_s: float,
+    seed: int,
+    solver: str,
+    formulation: Formulation,
+) -> Schedule:
+    from poet_planner.solve import OptimiseOptions, optimise
+
+    from poet_planner.cli.progress import progress
+
+    with progress() as show:
+        options = OptimiseOptions(
+            time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=show
+        )
+        return optimise(graph, budget_bytes, deadline_s, options)
+
+
+def _check(graph: Graph, schedule: Schedule) -> None:
+    """Every plan is verified before it is written."""
+    from poet_planner.verify import verify
+
+    report = verify(graph, schedule)
+    if not report.sound:
+        raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
+
+
+def _write(graph: Graph, schedule: Schedule, out: Path) -> bool:
+    """Write everything but the summary; False where the firmware cannot run the graph, so that it gets no headers."""
+    from poet_planner.emit import operators_missing, write_headers
+    from poet_planner.graph_file import write_graph
+    from poet_planner.pictures import write_pictures
+    from poet_planner.schedule_file import write_schedule
+
+    write_graph(graph, out / "graph.json")
+    write_schedule(schedule, out / "schedule.json")
+    runs_on_firmware = not operators_missing(graph)
+    if runs_on_firmware:
+        write_headers(graph, schedule, out)
+    write_pictures(graph, schedule, out)
+    return runs_on_firmware
+
+
+def _report(summary: Summary, headers: bool, out: Path, as_json: bool) -> None:
+    import json
+
+    from poet_profiles.whole_file import write_whole
+    from rich.console import Console
+
+    from poet_planner.summary import table
+
+    document = json.dumps(summary.document(), indent=1)
+    write_whole(out / "summary.json", document + "\n")
+    if as_json:
+        print(document)
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table(summary))
+    files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
+    files += ", poet_model.h, poet_schedule.h" if headers else ""
+    console.print(f"verified; wrote {out}/: {files}")

@@ -1,0 +1,42 @@
+"""One line on standard error while the optimiser works: incumbent, bound, gap, seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poet_planner.solve import Progress
+
+LINES_EVERY_S = 5.0
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Progress], None]]:
+    """A function that shows progress: on a terminal the line is rewritten, in a log there is one every few seconds."""
+    terminal = sys.stderr.isatty()
+    shown_s = -LINES_EVERY_S
+
+    def show(state: Progress) -> None:
+        nonlocal shown_s
+        if terminal:
+            sys.stderr.write(f"\r\x1b[K{_line(state)}")
+        elif state.seconds >= shown_s + LINES_EVERY_S:
+            shown_s = state.seconds
+            sys.stderr.write(f"{_line(state)}\n")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _line(state: Progress) -> str:
+    incumbent = "no schedule yet" if state.incumbent_j is None else f"best {state.incumbent_j:.6g} J"
+    bound = "no bound yet" if state.bound_j is None else f"bound {state.bound_j:.6g} J"
+    gap = "" if state.gap is None else f", gap {state.gap:.4%}"
+    return f"{state.seconds:6.1f} s  {incumbent}, {bound}{gap}"

@@ -1,0 +1,36 @@
+"""`poet-plan verify`: replay a schedule from the contract alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from poet_profiles.errors import UserError
+
+
+def verify(
+    graph: Annotated[Path, typer.Argument(help="Costed graph, poet-graph/1.")],
+    schedule: Annotated[Path, typer.Argument(help="Schedule, poet-schedule/1.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the replay as JSON.")] = False,
+) -> None:
+    """Replay SCHEDULE on GRAPH and check all it claims: order, RAM, offsets, energy, time, deadline."""
+    import json
+    from dataclasses import asdict
+
+    from poet_planner.graph_file import read_graph
+    from poet_planner.schedule_file import read_schedule
+    from poet_planner.verify import verify as replay
+
+    plan = read_schedule(schedule)
+    report = replay(read_graph(graph), plan)
+    if as_json:
+        print(json.dumps(asdict(report), indent=1))
+    if not report.sound:
+        more = f" (and {len(report.faults) - 1} more faults)" if len(report.faults) > 1 else ""
+        raise UserError(f"{schedule}: {report.faults[0]}{more}; plan {graph} again")
+    if not as_json:
+        print(
+            f"{schedule} is sound: {len(plan.steps)} steps, {report.energy_j:.6g} J in {report.time_s:.6g} s, "
+            f"peak {report.peak_bytes} B of {plan.ram_budget_bytes} B"
+        )
