@@ -18,12 +18,13 @@ POOL_PARAMS = "n c h w r s sh sw ph pw"
 class Sizes:
     """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
 
-    ``flops`` counts a multiply-accumulate as two operations.
+    ``flops`` counts a multiply-accumulate as two operations; ``workspace`` is the firmware's scratch memory in bytes.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     flops: int
+    workspace: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+#include "conv.h"
+
+int poet_conv_read(const int32_t *params, poet_conv *conv)
+{
+    const poet_conv2d_params *p = (const poet_conv2d_params *)params;
+    if (p->g < 1 || p->c < p->g || p->k < p->g || p->c % p->g != 0 || p->k % p->g != 0 || (p->bias & ~1) != 0) {
+        return POET_E_ARGUMENT;
+    }
+    *conv = (poet_conv){
+        .n = p->n,
+        .groups = p->g,
+        .bias = p->bias,
+        .in_channels = p->c / p->g,
+        .out_channels = p->k / p->g,
+        .windows = {.h = p->h, .w = p->w, .r = p->r, .s = p->s, .sh = p->sh, .sw = p->sw, .ph = p->ph, .pw = p->pw},
+    };
+    if (poet_windows_place(&conv->windows) != POET_OK) {
+        return POET_E_ARGUMENT;
+    }
+    conv->x_bytes = 4 * poet_count(p->n, p->c, p->h, p->w);
+    conv->w_bytes = 4 * poet_count(p->k, conv->in_channels, p->r, p->s);
+    conv->b_bytes = 4 * poet_count(p->k, 1, 1, 1);
+    conv->y_bytes = 4 * poet_count(p->n, p->k, conv->windows.oh, conv->windows.ow);
+    if (conv->x_bytes == 0 || conv->w_bytes == 0 || conv->y_bytes == 0) {
+        return POET_E_ARGUMENT;
+    }
+    conv->taps = conv->in_channels * p->r * p->s;
+    return POET_OK;
+}

@@ -1,0 +1,18 @@
+/* The shape of a convolution, shared by its forward pass and its two gradients. */
+#ifndef POET_OPS_CONV_H
+#define POET_OPS_CONV_H
+
+#include "shape.h"
+
+typedef struct poet_conv {
+    int32_t n, groups, bias;
+    int32_t in_channels, out_channels; /* of one group */
+    int32_t taps;                      /* in_channels x r x s: multiply-accumulates behind one output element */
+    poet_windows windows;
+    uint32_t x_bytes, w_bytes, b_bytes, y_bytes;
+} poet_conv;
+
+/* Reads the parameters of one of the three convolution operators; POET_E_ARGUMENT if they make no sense. */
+int poet_conv_read(const int32_t *params, poet_conv *conv);
+
+#endif

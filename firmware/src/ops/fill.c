@@ -1,0 +1,17 @@
+#include "shape.h"
+
+int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 0, sizes);
+}
+
+int poet_fill_run(const poet_op_args *args)
+{
+    const poet_fill_params *p = (const poet_fill_params *)args->params;
+    const float value = (float)p->value_nano / 1e9f;
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = value;
+    }
+    return POET_OK;
+}

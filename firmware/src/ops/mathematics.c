@@ -1,0 +1,94 @@
+#include "mathematics.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* ln 2 in two parts: the first has few enough bits that its product with an exponent is exact. */
+#define LN2_HIGH 0.693359375f
+#define LN2_LOW -2.12194440e-4f
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 2^exponent, for a normal result. */
+static float power_of_two(int32_t exponent)
+{
+    return float_of((uint32_t)(exponent + 127) << 23);
+}
+
+/* exp x = 2^k exp r with |r| <= ln 2 / 2, and a polynomial for exp r (Cephes' expf coefficients). */
+float poet_exp(float x)
+{
+    if (x != x) {
+        return x;
+    }
+    if (x > 88.73f) {
+        return float_of(0x7f800000u);
+    }
+    if (x < -103.98f) {
+        return 0.0f;
+    }
+    const float scaled = x * 1.44269504088896341f;
+    const int32_t k = (int32_t)(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f);
+    const float kf = (float)k;
+    const float r = (x - kf * LN2_HIGH) - kf * LN2_LOW;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    const float y = (p * r * r + r) + 1.0f;
+    /* in two halves, because 2^k itself may be too large or subnormal */
+    return y * power_of_two(k / 2) * power_of_two(k - k / 2);
+}
+
+/* log x = k ln 2 + log m with sqrt(1/2) <= m < sqrt 2, and a polynomial for log m (Cephes' logf coefficients). */
+float poet_log(float x)
+{
+    if (x != x || bits_of(x) == 0x7f800000u) {
+        return x;
+    }
+    if (x <= 0.0f) {
+        return float_of(x == 0.0f ? 0xff800000u : 0x7fc00000u);
+    }
+    int32_t k = 0;
+    if (x < 1.17549435e-38f) { /* subnormal */
+        x = x * 8388608.0f;
+        k = -23;
+    }
+    const uint32_t bits = bits_of(x);
+    k += (int32_t)(bits >> 23) - 126;
+    float m = float_of((bits & 0x007fffffu) | 0x3f000000u); /* in [1/2, 1) */
+    if (m < 0.707106781186547524f) {
+        k -= 1;
+        m = m + m;
+    }
+    m = m - 1.0f;
+    const float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    float y = p * m * z;
+    const float kf = (float)k;
+    y = y + kf * LN2_LOW;
+    y = y - 0.5f * z;
+    return (m + y) + kf * LN2_HIGH;
+}

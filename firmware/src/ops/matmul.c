@@ -1,0 +1,41 @@
+/* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. */
+#include "shape.h"
+
+int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_matmul_params *p = (const poet_matmul_params *)params;
+    const uint32_t a = poet_count(p->b, p->m, p->k, 1);
+    const uint32_t c = poet_count(p->b, p->k, p->n, 1);
+    const uint32_t y = poet_count(p->b, p->m, p->n, 1);
+    if (a == 0 || c == 0 || y == 0 || ((p->ta | p->tb) & ~1) != 0) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){.inputs = 2, .outputs = 1, .input_bytes = {4 * a, 4 * c}, .output_bytes = {4 * y}};
+    return POET_OK;
+}
+
+int poet_matmul_run(const poet_op_args *args)
+{
+    const poet_matmul_params *p = (const poet_matmul_params *)args->params;
+    const float *a = args->inputs[0];
+    const float *c = args->inputs[1];
+    float *y = args->outputs[0];
+    const int32_t a_row = p->ta ? 1 : p->k;
+    const int32_t a_step = p->ta ? p->m : 1;
+    const int32_t c_column = p->tb ? p->k : 1;
+    const int32_t c_step = p->tb ? 1 : p->n;
+    for (int32_t b = 0; b < p->b; b++) {
+        for (int32_t m = 0; m < p->m; m++) {
+            for (int32_t n = 0; n < p->n; n++) {
+                float sum = 0.0f;
+                for (int32_t k = 0; k < p->k; k++) {
+                    sum += a[m * a_row + k * a_step] * c[n * c_column + k * c_step];
+                }
+                *y++ = sum;
+            }
+        }
+        a += p->m * p->k;
+        c += p->k * p->n;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,55 @@
+/* Maximum over windows. The second output is the row-major place of the maximum inside its window: one byte an
+ * element, so a window has at most 256 places. */
+#include "pool.h"
+
+int poet_max_pool2d_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    poet_pool pool;
+    if (poet_pool_read(params, &pool) != POET_OK || poet_count(pool.windows.r, pool.windows.s, 1, 1) > 256) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 1,
+        .outputs = 2,
+        .input_bytes = {4 * pool.x_count},
+        .output_bytes = {4 * pool.y_count, pool.y_count},
+    };
+    return POET_OK;
+}
+
+int poet_max_pool2d_run(const poet_op_args *args)
+{
+    poet_pool pool;
+    const int status = poet_pool_read(args->params, &pool);
+    if (status != POET_OK) {
+        return status;
+    }
+    const poet_windows *win = &pool.windows;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    uint8_t *indices = args->outputs[1];
+    for (int32_t plane = 0; plane < pool.planes; plane++, x += win->h * win->w) {
+        for (int32_t oy = 0; oy < win->oh; oy++) {
+            const int32_t top = oy * win->sh - win->ph;
+            const poet_span rows = poet_span_inside(top, win->r, win->h);
+            for (int32_t ox = 0; ox < win->ow; ox++) {
+                const int32_t left = ox * win->sw - win->pw;
+                const poet_span columns = poet_span_inside(left, win->s, win->w);
+                int32_t place = rows.first * win->s + columns.first;
+                float most = x[(top + rows.first) * win->w + left + columns.first];
+                for (int32_t r = rows.first; r < rows.end; r++) {
+                    for (int32_t s = columns.first; s < columns.end; s++) {
+                        const float value = x[(top + r) * win->w + left + s];
+                        if (value > most || value != value) { /* a NaN wins, as in PyTorch */
+                            most = value;
+                            place = r * win->s + s;
+                        }
+                    }
+                }
+                *y++ = most;
+                *indices++ = (uint8_t)place;
+            }
+        }
+    }
+    return POET_OK;
+}

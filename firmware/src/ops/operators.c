@@ -1,0 +1,27 @@
+/* The operator table, built from operators.def. */
+#include "poet/operator.h"
+
+#define POET_OPERATOR(code, NAME, name, ...)                              \
+    int poet_##name##_sizes(const int32_t *params, poet_sizes *sizes); \
+    int poet_##name##_run(const poet_op_args *args);
+#include "poet/operators.def"
+#undef POET_OPERATOR
+
+const poet_operator poet_operators[] = {
+#define POET_OPERATOR(code, NAME, name, ...) \
+    {#name, code, sizeof(poet_##name##_params) / sizeof(int32_t), poet_##name##_sizes, poet_##name##_run},
+#include "poet/operators.def"
+#undef POET_OPERATOR
+};
+
+const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operators;
+
+const poet_operator *poet_operator_find(uint8_t code)
+{
+    for (size_t i = 0; i < poet_operator_count; i++) {
+        if (poet_operators[i].code == code) {
+            return &poet_operators[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,18 @@
+#include "shape.h"
+
+int poet_relu_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_relu_backward_run(const poet_op_args *args)
+{
+    const poet_relu_backward_params *p = (const poet_relu_backward_params *)args->params;
+    const float *gy = args->inputs[0];
+    const float *y = args->inputs[1];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = y[i] <= 0.0f ? 0.0f : gy[i];
+    }
+    return POET_OK;
+}

@@ -1,0 +1,52 @@
+#include "shape.h"
+
+#define MAX_ELEMENTS (UINT32_C(1) << 28)
+
+uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d)
+{
+    const int32_t extents[] = {a, b, c, d};
+    uint32_t count = 1;
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        if (extents[i] < 1 || (uint32_t)extents[i] > MAX_ELEMENTS / count) {
+            return 0;
+        }
+        count *= (uint32_t)extents[i];
+    }
+    return count;
+}
+
+int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes)
+{
+    return poet_rows_sizes(1, size, inputs, sizes);
+}
+
+int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes)
+{
+    const uint32_t bytes = 4 * poet_count(m, n, 1, 1);
+    if (bytes == 0) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){.inputs = inputs, .outputs = 1, .output_bytes = {bytes}};
+    for (uint32_t i = 0; i < inputs; i++) {
+        sizes->input_bytes[i] = bytes;
+    }
+    return POET_OK;
+}
+
+/* Positions of the kernel along one axis, or 0. */
+static int32_t positions(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
+{
+    const int32_t most = (int32_t)MAX_ELEMENTS; /* so that extent + 2 * padding fits 32 bits */
+    if (extent < 1 || kernel < 1 || stride < 1 || padding < 0 || extent > most || kernel > most || padding > most) {
+        return 0;
+    }
+    const int32_t room = extent + 2 * padding - kernel;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+int poet_windows_place(poet_windows *windows)
+{
+    windows->oh = positions(windows->h, windows->r, windows->sh, windows->ph);
+    windows->ow = positions(windows->w, windows->s, windows->sw, windows->pw);
+    return windows->oh > 0 && windows->ow > 0 ? POET_OK : POET_E_ARGUMENT;
+}

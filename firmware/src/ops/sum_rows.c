@@ -1,0 +1,29 @@
+/* y[n] = sum over m of x[m,n]: the gradient of a bias that was added to every row. */
+#include "shape.h"
+
+int poet_sum_rows_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_sum_rows_params *p = (const poet_sum_rows_params *)params;
+    const int status = poet_rows_sizes(p->m, p->n, 1, sizes);
+    if (status == POET_OK) {
+        sizes->output_bytes[0] = 4 * (uint32_t)p->n;
+    }
+    return status;
+}
+
+int poet_sum_rows_run(const poet_op_args *args)
+{
+    const poet_sum_rows_params *p = (const poet_sum_rows_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t n = 0; n < p->n; n++) {
+        y[n] = x[n];
+    }
+    for (int32_t m = 1; m < p->m; m++) {
+        x += p->n;
+        for (int32_t n = 0; n < p->n; n++) {
+            y[n] += x[n];
+        }
+    }
+    return POET_OK;
+}

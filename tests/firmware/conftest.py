@@ -1,0 +1,12 @@
+"""Fixtures of the firmware's tests."""
+
+from __future__ import annotations
+
+import pytest
+from host_operators import Operators, build
+
+
+@pytest.fixture(scope="session")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
+    """The operators in firmware/src/ops, built for this machine."""
+    return build(tmp_path_factory.mktemp("operators") / "operators.so")

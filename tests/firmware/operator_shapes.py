@@ -1,0 +1,81 @@
+"""Configurations of every operator, made by hypothesis: small, but with every feature that a kernel treats apart."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+Params = dict[str, int]
+
+
+@st.composite
+def convolutions(draw: DrawFn) -> Params:
+    """Plain, strided, padded, grouped, depthwise and 1x1 convolutions."""
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3, 8]))
+    depthwise = groups > 1 and draw(st.booleans())
+    c, k = (1, draw(st.integers(1, 2))) if depthwise else (draw(st.integers(1, 9)), draw(st.integers(1, 10)))
+    r, s = draw(st.sampled_from([(1, 1), (3, 3), (3, 3), (2, 3), (1, 5), (5, 1), (4, 2)]))
+    ph, pw = draw(st.integers(0, min(r, 2))), draw(st.integers(0, min(s, 2)))
+    h, w = draw(st.integers(max(1, r - 2 * ph), 13)), draw(st.integers(max(1, s - 2 * pw), 13))
+    return {
+        "n": draw(st.integers(1, 3)),
+        "c": c * groups,
+        "h": h,
+        "w": w,
+        "k": k * groups,
+        "r": r,
+        "s": s,
+        "sh": draw(st.sampled_from([1, 1, 2, 3])),
+        "sw": draw(st.sampled_from([1, 1, 2, 3])),
+        "ph": ph,
+        "pw": pw,
+        "g": groups,
+        "bias": draw(st.integers(0, 1)),
+    }
+
+
+@st.composite
+def poolings(draw: DrawFn) -> Params:
+    """Overlapping, gapped, padded and global pooling; padding at most half a window, as PyTorch demands."""
+    r, s = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    ph, pw = draw(st.integers(0, r // 2)), draw(st.integers(0, s // 2))
+    h, w = draw(st.integers(max(1, r - 2 * ph), 11)), draw(st.integers(max(1, s - 2 * pw), 11))
+    if draw(st.booleans()):
+        r, s, ph, pw = h, w, 0, 0
+    n, c, sh, sw = (draw(st.integers(1, 3)) for _ in range(4))
+    return {"n": n, "c": c, "h": h, "w": w, "r": r, "s": s, "sh": sh, "sw": sw, "ph": ph, "pw": pw}
+
+
+def integers(**ranges: tuple[int, int]) -> SearchStrategy[Params]:
+    return st.fixed_dictionaries({name: st.integers(low, high) for name, (low, high) in ranges.items()})
+
+
+def _rows() -> SearchStrategy[Params]:
+    return integers(m=(1, 9), n=(1, 17))
+
+
+def _elements() -> SearchStrategy[Params]:
+    return integers(size=(1, 70))
+
+
+CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
+    "conv2d": convolutions(),
+    "conv2d_backward_input": convolutions(),
+    "conv2d_backward_weight": convolutions(),
+    "linear": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)),
+    "matmul": integers(b=(1, 3), m=(1, 10), k=(1, 33), n=(1, 18), ta=(0, 1), tb=(0, 1)),
+    "sum_rows": _rows(),
+    "relu": _elements(),
+    "relu_backward": _elements(),
+    "max_pool2d": poolings(),
+    "max_pool2d_backward": poolings(),
+    "avg_pool2d": poolings(),
+    "avg_pool2d_backward": poolings(),
+    "add": _elements(),
+    "log_softmax": _rows(),
+    "log_softmax_backward": _rows(),
+    "nll_loss": _rows(),
+    "nll_loss_backward": _rows(),
+    "fill": integers(size=(1, 70), value_nano=(-(2**31), 2**31 - 1)),
+    "sgd": _elements(),
+}

@@ -1,0 +1,72 @@
+"""operators.def, the firmware's table and the planner's vocabulary are one list, with the same sizes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from host_operators import FIRMWARE, Operators, StatusError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from operator_shapes import CONFIGURATIONS
+from poet_profiles.operators import OPERATORS
+
+LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTILINE)
+
+
+def test_definition_and_vocabulary_agree() -> None:
+    text = (FIRMWARE / "include" / "poet" / "operators.def").read_text()
+    defined = {name: (int(code), tuple(params.split(", "))) for code, _, name, params in LINE.findall(text)}
+    assert defined == {operator.name: (operator.code, operator.params) for operator in OPERATORS.values()}
+    assert all(upper == name.upper() for _, upper, name, _ in LINE.findall(text))
+    assert len({code for code, _ in defined.values()}) == len(defined)
+
+
+def test_table_and_vocabulary_agree(operators: Operators) -> None:
+    table = {name: (entry.code, entry.param_count) for name, entry in operators.table.items()}
+    assert table == {operator.name: (operator.code, len(operator.params)) for operator in OPERATORS.values()}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_sizes_agree(operators: Operators, name: str) -> None:
+    @settings(max_examples=60, deadline=None, derandomize=True)
+    @given(CONFIGURATIONS[name])
+    def agree(params: dict[str, int]) -> None:
+        assert set(params) == set(OPERATORS[name].params)
+        theirs = operators.sizes(name, params)
+        ours = OPERATORS[name].sizes(params)
+        assert tuple(theirs.input_bytes[: theirs.inputs]) == ours.inputs
+        assert tuple(theirs.output_bytes[: theirs.outputs]) == ours.outputs
+        assert theirs.workspace_bytes == ours.workspace
+
+    agree()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_nonsense_is_refused_and_nothing_overflows(operators: Operators, name: str) -> None:
+    """Any 32-bit parameters: either refused, or sizes that exact arithmetic confirms."""
+    extremes = st.one_of(st.integers(-2, 70000), st.sampled_from([-(2**31), 2**31 - 1, 2**28, 2**28 + 1, 65536]))
+
+    @settings(max_examples=300, deadline=None, derandomize=True)
+    @given(st.fixed_dictionaries({param: extremes for param in OPERATORS[name].params}))
+    def safe(params: dict[str, int]) -> None:
+        try:
+            theirs = operators.sizes(name, params)
+        except StatusError as refused:
+            assert refused.status == -1
+            return
+        ours = OPERATORS[name].sizes(params)
+        assert tuple(theirs.input_bytes[: theirs.inputs]) == ours.inputs
+        assert tuple(theirs.output_bytes[: theirs.outputs]) == ours.outputs
+
+    safe()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_shape_parameter_of_zero_is_refused(operators: Operators, name: str) -> None:
+    smallest = {param: 0 if param in ("ph", "pw", "bias", "ta", "tb") else 1 for param in OPERATORS[name].params}
+    operators.sizes(name, smallest)
+    for param, value in smallest.items():
+        if value == 1 and not param.endswith("_nano"):
+            with pytest.raises(StatusError):
+                operators.sizes(name, {**smallest, param: 0})
