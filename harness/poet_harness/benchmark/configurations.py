@@ -1,0 +1,172 @@
+"""Which operator configurations and page sizes a profile should hold: from a graph, from a list, or a grid."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poet_profiles.errors import UserError
+from poet_profiles.operators import OPERATORS, params_key, parse_params
+
+PAGE_OPS = {"page_in": "in", "page_out": "out"}
+PAGE_SIZES = tuple(512 << shift for shift in range(12))
+PATTERNS = ("sequential", "scattered")
+PAGE_GRANULE = 512
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """An operator, or ``page_in`` or ``page_out``, and the canonical key of its parameters."""
+
+    op: str
+    params: str
+
+    @property
+    def is_page(self) -> bool:
+        return self.op in PAGE_OPS
+
+
+def from_graph(path: Path) -> list[Configuration]:
+    """Every operator configuration of a ``poet-graph/1``, and page transfers of its values' sizes.
+
+    Raises
+    ------
+    UserError
+        If the file is not such a graph, or none of its nodes names an operator that a board runs.
+    """
+    graph = _read_json(path)
+    if not isinstance(graph, dict) or graph.get("format") != "poet-graph/1":
+        raise UserError(f"{path}: format: not a poet-graph/1")
+    try:
+        nodes = graph["nodes"]
+        compute = [Configuration(node["op"], node.get("params", "")) for node in nodes if node.get("op")]
+        sizes = {value["bytes"] for node in nodes for value in node.get("outputs", [node])}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: nodes: {error} is missing or of the wrong kind") from None
+    if not compute:
+        raise UserError(f"{path}: nodes: none names an operator (op), so there is nothing to benchmark")
+    sequential = {-(-size // PAGE_GRANULE) * PAGE_GRANULE for size in sizes if size > 0} | set(PAGE_SIZES)
+    pages = [page(op, size, "sequential") for op in PAGE_OPS for size in sorted(sequential)]
+    return _unique(_checked(path, compute), pages)
+
+
+def from_file(path: Path) -> list[Configuration]:
+    """A list of configurations: CSV with the columns ``op`` and ``params``, or a graph if the name ends in .json."""
+    if path.suffix == ".json":
+        return from_graph(path)
+    import csv
+
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if not rows or not {"op", "params"} <= set(rows[0]):
+        raise UserError(f"{path}:1: needs the columns op and params")
+    return _unique(_checked(path, (Configuration(row["op"], row["params"] or "") for row in rows)))
+
+
+def from_model(name: str, board: str) -> list[Configuration]:
+    """What a model that ``poet-plan`` knows needs, from the graph that it writes.
+
+    Raises
+    ------
+    UserError
+        If ``poet-plan`` is not installed or does not know the model.
+    """
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        path = Path(folder) / "graph.json"
+        command = ["poet-plan", "graph", "--model", name, "--board", board, "--out", str(path)]
+        beside = Path(sys.executable).parent / command[0]
+        program = str(beside) if beside.exists() else shutil.which(command[0])
+        if program is None:
+            raise UserError("poet-plan is not installed here; give a graph made elsewhere with --graph")
+        done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UserError(f"{' '.join(command[:4])}: {done.stderr.strip() or 'failed'}")
+        return from_graph(path)
+
+
+def grid() -> list[Configuration]:
+    """A grid from which a planner can fit costs of shapes never measured: every operator, forward and backward."""
+    pages = (page(op, size, pattern) for op in PAGE_OPS for pattern in PATTERNS for size in PAGE_SIZES)
+    return _unique(_convolutions(), _dense(), _pools(), _elementwise(), pages)
+
+
+def page(op: str, size: int, pattern: str) -> Configuration:
+    """A page transfer of ``size`` bytes."""
+    return Configuration(op, f"bytes={size} pattern={pattern}")
+
+
+def _convolutions() -> Iterator[Configuration]:
+    for op in ("conv2d", "conv2d_backward_input", "conv2d_backward_weight"):
+        for channels, filters, extent in ((1, 8, 8), (3, 16, 16), (8, 8, 8), (8, 16, 16), (16, 16, 8), (16, 32, 16)):
+            for kernel, stride in ((3, 1), (3, 2), (1, 1)):
+                yield _conv(op, channels, filters, extent, kernel, stride, groups=1)
+        for channels, extent in ((8, 8), (16, 16)):
+            yield _conv(op, channels, channels, extent, 3, 1, groups=channels)
+
+
+def _conv(op: str, c: int, k: int, extent: int, kernel: int, stride: int, groups: int) -> Configuration:
+    pad = kernel // 2
+    params = {"n": 1, "c": c, "h": extent, "w": extent, "k": k, "r": kernel, "s": kernel, "sh": stride, "sw": stride}
+    return Configuration(op, params_key(op, {**params, "ph": pad, "pw": pad, "g": groups, "bias": 1}))
+
+
+def _dense() -> Iterator[Configuration]:
+    for m, k, n in ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64)):
+        yield Configuration("linear", params_key("linear", {"m": m, "k": k, "n": n, "bias": 1}))
+        for ta, tb in ((0, 0), (1, 0), (0, 1)):
+            yield Configuration("matmul", params_key("matmul", {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}))
+    for m, n in ((1, 10), (8, 10), (32, 10), (8, 64)):
+        for op in ("sum_rows", "log_softmax", "log_softmax_backward", "nll_loss", "nll_loss_backward"):
+            yield Configuration(op, params_key(op, {"m": m, "n": n}))
+
+
+def _pools() -> Iterator[Configuration]:
+    for op in ("max_pool2d", "max_pool2d_backward", "avg_pool2d", "avg_pool2d_backward"):
+        for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8)):
+            params = {"n": n, "c": c, "h": extent, "w": extent, "r": 2, "s": 2, "sh": 2, "sw": 2, "ph": 0, "pw": 0}
+            yield Configuration(op, params_key(op, params))
+
+
+def _elementwise() -> Iterator[Configuration]:
+    for size in (64, 512, 4096, 16384):
+        for op in ("relu", "relu_backward", "add", "sgd"):
+            yield Configuration(op, params_key(op, {"size": size}))
+        yield Configuration("fill", params_key("fill", {"size": size, "value_nano": 0}))
+
+
+def _checked(path: Path, configurations: Iterable[Configuration]) -> Iterator[Configuration]:
+    """Configurations whose operator and parameters the vocabulary knows; ``aten.*`` is for Linux boards."""
+    for item in configurations:
+        if item.is_page or item.op.startswith("aten."):
+            yield item
+            continue
+        try:
+            if params_key(item.op, parse_params(item.params)) != item.params:
+                raise ValueError("not in the canonical order")
+        except (KeyError, ValueError) as error:
+            known = f"unknown operator {item.op!r}" if item.op not in OPERATORS else f"{item.op}: {error}"
+            raise UserError(f"{path}: params: {item.params!r}: {known}") from None
+        yield item
+
+
+def _unique(*groups: Iterable[Configuration]) -> list[Configuration]:
+    return list(dict.fromkeys(item for group in groups for item in group))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from None

@@ -1,0 +1,175 @@
+"""Profiling a board: every configuration in turn, each row on disk before the next begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.profile import ProfileRow, ProfileWriter
+
+from ..meters.meter import Activity, Meter
+from ..protocol.device import Device, Timing
+from ..protocol.link import DeviceError, DeviceResetError
+from .configurations import PAGE_OPS, Configuration
+from .measure import Effort, Measurement, measure
+from .slices import ram_bytes, slices
+
+T = TypeVar("T")
+
+E_MEMORY, E_ABSENT = -2, -9
+MOST_RESETS = 8
+IDLE_WINDOWS = 10
+
+
+@dataclass
+class Outcome:
+    """What a profile run did: rows written, configurations that the board cannot run (with the reason), resets seen."""
+
+    written: int = 0
+    skipped: list[tuple[Configuration, str]] = field(default_factory=list)
+    resets: int = 0
+
+
+class Profiler:
+    """Runs benchmarks on one board with one meter.
+
+    Parameters
+    ----------
+    device, meter, board
+        The board under test, the instrument on its supply, and its description.
+    effort : Effort
+        How well each configuration is to be known.
+    """
+
+    def __init__(self, device: Device, meter: Meter, board: Board, effort: Effort) -> None:
+        self._device = device
+        self._meter = meter
+        self._board = board
+        self._effort = effort
+        self._outcome = Outcome()
+
+    def run(
+        self,
+        configurations: Iterable[Configuration],
+        profile: ProfileWriter,
+        began: Callable[[Configuration], None] = lambda _: None,
+    ) -> Outcome:
+        """Measure what the profile does not hold yet, and append it row by row.
+
+        Parameters
+        ----------
+        began : callable
+            Told of each configuration before it is measured.
+
+        Raises
+        ------
+        UserError
+            If the board no longer answers, keeps resetting, or the meter fails; rows written so far stay.
+        """
+        idle = self._steadily(self._idle)
+        idle_power_w = idle.energy_j / idle.time_s
+        if ("idle", "") not in profile.done:
+            self._append(profile, Configuration("idle", ""), idle, idle_power_w, 1.0)
+        for item in configurations:
+            began(item)
+            if (item.op, item.params) in profile.done:
+                continue
+            try:
+                fraction, measurement = self._steadily(partial(self._measure, item))
+            except DeviceError as error:
+                if error.number == E_ABSENT and item.is_page:
+                    raise UserError(
+                        "no card with poet's label in the board: --format-card writes it (and ends whatever the card "
+                        "holds), --no-pages leaves page transfers out"
+                    ) from None
+                self._outcome.skipped.append((item, error.text))
+                continue
+            self._append(profile, item, measurement, idle_power_w, fraction)
+        return self._outcome
+
+    def _measure(self, item: Configuration) -> tuple[float, Measurement]:
+        if item.is_page:
+            return 1.0, self._page(item)
+        if item.op not in OPERATORS:
+            raise DeviceError(0, "not in the operator table of this harness")
+        params = parse_params(item.params)
+        for fraction, cut in slices(item.op, params, self._device.hello.ram_bytes):
+            try:
+                return fraction, self._operator(item.op, cut)
+            except DeviceError as error:
+                if error.number != E_MEMORY:
+                    raise
+        raise DeviceError(E_MEMORY, f"needs {ram_bytes(item.op, params)} bytes, and no slice of it fits")
+
+    def _operator(self, op: str, params: dict[str, int]) -> Measurement:
+        operator = OPERATORS[op]
+        values = [params[name] for name in operator.params]
+
+        def call(repeats: int, expected_s: float) -> Timing:
+            return self._device.bench(operator.code, repeats, values, expected_s)
+
+        return measure(call, Activity.COMPUTE, self._meter, self._effort)
+
+    def _page(self, item: Configuration) -> Measurement:
+        words = dict(pair.split("=") for pair in item.params.split())
+        size, pattern = int(words["bytes"]), words["pattern"]
+        if size > self._device.hello.ram_bytes:
+            raise DeviceError(E_MEMORY, f"a buffer of {size} bytes does not fit the board's RAM")
+
+        def call(repeats: int, expected_s: float) -> Timing:
+            return self._device.page(PAGE_OPS[item.op], size, repeats, pattern, expected_s)
+
+        return measure(call, Activity(item.op), self._meter, self._effort)
+
+    def _idle(self) -> Measurement:
+        window_s = IDLE_WINDOWS * self._meter.shortest_window_s
+        return measure(lambda _repeats, _s: self._device.idle(window_s), Activity.IDLE, self._meter, self._effort)
+
+    def _steadily(self, work: Callable[[], T]) -> T:
+        """Do ``work`` again when the board was reset in the middle of it."""
+        while True:
+            try:
+                return work()
+            except DeviceResetError:
+                self._outcome.resets += 1
+                if self._outcome.resets > MOST_RESETS:
+                    raise UserError(
+                        f"the board was reset {self._outcome.resets} times; check its supply, then use --resume",
+                        NO_DEVICE,
+                    ) from None
+
+    def _append(
+        self, profile: ProfileWriter, item: Configuration, measured: Measurement, idle_power_w: float, fraction: float
+    ) -> None:
+        whole_bytes = measured.bytes
+        if item.op in OPERATORS:
+            whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
+        profile.append(
+            ProfileRow(
+                board=self._board.name,
+                op=item.op,
+                params=item.params,
+                dtype="f32",
+                time_s=measured.time_s / fraction,
+                time_s_std=measured.time_s_std / fraction,
+                energy_j=measured.energy_j / fraction,
+                energy_j_std=measured.energy_j_std / fraction,
+                idle_power_w=idle_power_w,
+                bytes=whole_bytes,
+                workspace_bytes=measured.workspace_bytes,
+                repeats=measured.repeats,
+                slice=fraction,
+                source=self._meter.source,
+                meter=self._meter.identity,
+                voltage_v=self._meter.voltage_v,
+                firmware=self._device.hello.firmware,
+                taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        )
+        self._outcome.written += 1

@@ -1,0 +1,70 @@
+"""What the harness finds on this computer, and the cure for what it does not find."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from poet_profiles.errors import UserError
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to have: whether it is there, what it is needed for, and how to get it."""
+
+    name: str
+    present: bool
+    needed_for: str
+    cure: str
+    found: str = ""
+
+
+PROGRAMS = (
+    ("arm-none-eabi-gcc", "building the firmware", "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"),
+    ("gcc", "building for this computer; fast emulation", "apt install gcc libc6-dev"),
+    ("pyocd", "uploading to the nRF52840", "pip install pyocd"),
+    ("bossac", "uploading to the MKR1000", "apt install bossa-cli"),
+    ("ssh", "boards behind ssh://", "apt install openssh-client"),
+)
+MODULES = (
+    ("platformio", "building the firmware", "pip install platformio==6.2.0"),
+    ("unicorn", "--emulate", "pip install 'poet-edge[emulator]'"),
+    ("capstone", "--emulate", "pip install 'poet-edge[emulator]'"),
+)
+
+
+def checks() -> Iterator[Check]:
+    """Every check, in the order in which a newcomer meets the things."""
+    for name, needed_for, cure in MODULES:
+        yield Check(f"Python package {name}", importlib.util.find_spec(name) is not None, needed_for, cure, needed_for)
+    for name, needed_for, cure in PROGRAMS:
+        path = shutil.which(name)
+        yield Check(name, path is not None, needed_for, cure, path or "")
+    yield _firmware()
+    yield from _ports()
+
+
+def _firmware() -> Check:
+    from .firmware import find_project
+
+    try:
+        found = str(find_project())
+    except UserError:
+        found = ""
+    return Check("firmware sources", bool(found), "flash", "run inside a clone of the poet repository", found)
+
+
+def _ports() -> Iterator[Check]:
+    from .connection.ports import ports, usb_id
+
+    cure = "add yourself to the port's group, usually: sudo adduser $USER dialout; then log in again"
+    for port in ports():
+        if usb_id(port):
+            usable = Path(port.device).exists() and os.access(port.device, os.R_OK | os.W_OK)
+            yield Check(
+                f"port {port.device}", usable, "talking to the board", cure, f"{usb_id(port)} {port.description}"
+            )

@@ -1,0 +1,86 @@
+"""A device that is a program: it speaks the protocol on its standard streams, here or at the far end of ssh."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import subprocess
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import serial
+from poet_profiles.errors import NO_DEVICE, UserError
+
+REMOTE_COMMAND = "poet-harness agent"
+READ_BYTES = 4096
+
+
+class ProcessStream:
+    """The standard streams of a program, with the part of pyserial's interface that a link uses.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if the program cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.timeout: float | None = None
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        except OSError as error:
+            raise UserError(f"{command[0]}: cannot be started: {error.strerror}", NO_DEVICE) from None
+        assert self._process.stdin and self._process.stdout
+        self._in = self._process.stdin.fileno()
+        self._out = self._process.stdout.fileno()
+
+    @property
+    def in_waiting(self) -> int:
+        return 0
+
+    def read(self, size: int = 1, /) -> bytes:
+        """What has come, up to a few thousand bytes; waits for the first, at most ``timeout`` seconds."""
+        ready, _, _ = select.select([self._out], [], [], self.timeout)
+        if not ready:
+            return b""
+        data = os.read(self._out, READ_BYTES)
+        if not data:
+            raise serial.SerialException(f"the program ended with code {self._process.wait()}")
+        return data
+
+    def write(self, data: bytes, /) -> int:
+        sent = 0
+        while sent < len(data):
+            sent += os.write(self._in, data[sent:])
+        return sent
+
+    def close(self) -> None:
+        """Close its input, which ends it; make it end if it does not."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()
+        try:
+            self._process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def ssh_command(url: str) -> list[str]:
+    """Command for ``ssh://user@host:port/remote command``; without a command the remote agent is started.
+
+    Authentication is ssh's own: it never asks for a password here, since its input carries the protocol.
+
+    Raises
+    ------
+    UserError
+        If the URL names no host.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise UserError(f"{url}: no host; write ssh://user@host[:port]")
+    user = f"{parts.username}@" if parts.username else ""
+    port = ["-p", str(parts.port)] if parts.port else []
+    remote = shlex.split(parts.path.lstrip("/")) or shlex.split(REMOTE_COMMAND)
+    return ["ssh", "-T", "-o", "BatchMode=yes", *port, "--", f"{user}{parts.hostname}", *remote]

@@ -1,0 +1,110 @@
+"""A board to measure or train on, with the meter on its supply: real, emulated, or this computer."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from poet_profiles.boards import Board
+
+from ..meters.meter import Meter
+from ..meters.registry import open_meter
+from ..protocol.device import Device
+from ..protocol.link import Link, Patience
+from .ports import find_port, open_port
+from .process import ProcessStream, ssh_command
+
+# The emulated board and the host's program lose nothing; they are only sometimes slow.
+SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
+
+
+@dataclass
+class Target:
+    """An open device and its meter. Closes both.
+
+    ``scratch_card`` says that the card is a file made for this session, which may be labelled without asking.
+    """
+
+    device: Device
+    meter: Meter
+    scratch_card: bool
+    _resources: ExitStack
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+
+def connect(board: Board, port: str | None, image: Path | None, emulate: bool, meter: str | None) -> Target:
+    """Open a board.
+
+    Parameters
+    ----------
+    port : str, optional
+        Device name, pyserial URL or ``ssh://``; found by the board's USB ids if not given.
+    image : Path, optional
+        Firmware that the emulated board runs, or the host's program; not used for a real board.
+    emulate : bool
+        Run the image on the emulated board instead of looking for a real one.
+    meter : str, optional
+        See :func:`poet_harness.meters.registry.open_meter`.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if there is no such port, or nothing answers at it.
+    """
+    with ExitStack() as opening:
+        if emulate and board.kind == "microcontroller":
+            target = _emulated(board, image, meter, opening)
+        elif board.kind == "host" and port is None:
+            target = _host(board, image, meter, opening)
+        else:
+            target = _real(board, port, meter, opening)
+        target._resources = opening.pop_all()
+        return target
+
+
+def _emulated(board: Board, image: Path | None, meter: str | None, opening: ExitStack) -> Target:
+    from ..emulation import open_twin
+    from ..meters.emulated import EmulatedMeter
+
+    assert image is not None
+    folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-")))
+    twin = opening.enter_context(open_twin(board, image, folder / "card.img"))
+    device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
+    power = open_meter(meter, board) if meter else EmulatedMeter(twin, board.voltage_v)
+    return Target(device, power, True, opening)
+
+
+def _host(board: Board, image: Path | None, meter: str | None, opening: ExitStack) -> Target:
+    assert image is not None
+    folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-")))
+    card = folder / "card.img"
+    stream = ProcessStream([str(image.resolve()), "--card", str(card), "--ram", str(board.ram_bytes)])
+    opening.callback(stream.close)
+    device = Device(Link(stream, str(image), SURE_LINE))
+    return Target(device, open_meter(meter or "nominal", board), True, opening)
+
+
+def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack) -> Target:
+    if port and port.startswith("ssh://"):
+        stream = ProcessStream(ssh_command(port))
+        opening.callback(stream.close)
+        device = Device(Link(stream, port, Patience(acknowledge_s=10.0, answer_s=60.0, attempts=4)))
+    else:
+        url = port or find_port(board)
+        link = Link(open_port(url, board.baud), url)
+        opening.callback(link.close)
+        device = Device(link)
+    power = open_meter(meter, board)
+    opening.callback(power.close)
+    return Target(device, power, False, opening)

@@ -1,0 +1,80 @@
+"""Building and uploading the firmware with PlatformIO."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
+
+QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
+HEADERS = ("poet_model.h", "poet_schedule.h")
+
+
+def find_project(start: Path | None = None) -> Path:
+    """The folder that holds the firmware: at or above ``start`` (the current folder), else the source tree.
+
+    Raises
+    ------
+    UserError
+        If there is none: an installed wheel does not carry the firmware.
+    """
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents, *Path(__file__).resolve().parents):
+        if (folder / "platformio.ini").is_file() and (folder / "firmware").is_dir():
+            return folder
+    raise UserError(f"{here}: no platformio.ini with a firmware folder here or above; run inside a clone of poet")
+
+
+def build(board: Board, model_dir: Path | None = None) -> Path:
+    """Build the firmware, with the headers in ``model_dir`` if given, and return the image.
+
+    Raises
+    ------
+    UserError
+        If the headers are missing or the build fails; the compiler's words are on standard error.
+    """
+    project = find_project()
+    _platformio(board, project, model_dir)
+    folder = project / ".pio" / "build" / _environment(board)
+    return folder / ("program" if board.kind == "host" else "firmware.elf")
+
+
+def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
+    """Build as :func:`build` does, and upload with the board's own tool.
+
+    Raises
+    ------
+    UserError
+        If the build or the upload fails.
+    """
+    arguments = ["-t", "upload", *(["--upload-port", port] if port else [])]
+    _platformio(board, find_project(), model_dir, *arguments, exit_code=NO_DEVICE)
+
+
+def _environment(board: Board) -> str:
+    if board.platformio_env is None:
+        raise UserError(f"{board.name}: runs no firmware of ours (its board file has no platformio_env)")
+    return board.platformio_env
+
+
+def _platformio(
+    board: Board, project: Path, model_dir: Path | None, *arguments: str, exit_code: int = BAD_INPUT
+) -> None:
+    environment = {**os.environ, **QUIET_PLATFORMIO}
+    environment.setdefault("PLATFORMIO_CORE_DIR", str(project / ".pio-core"))
+    environment.pop("POET_MODEL_DIR", None)
+    if model_dir is not None:
+        for header in HEADERS:
+            if not (model_dir / header).is_file():
+                raise UserError(f"{model_dir / header}: is missing; make the plan with poet-plan --out {model_dir}")
+        environment["POET_MODEL_DIR"] = str(model_dir.resolve())
+    command = [sys.executable, "-m", "platformio", "run", "-s", "-d", str(project), "-e", _environment(board)]
+    done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        doing = "uploading to" if arguments else "building for"
+        raise UserError(f"{doing} {board.name} failed; PlatformIO's words are above", exit_code)

@@ -1,0 +1,1 @@
+"""Power meters behind one small interface (docs/adding_a_meter.md): one file an instrument."""

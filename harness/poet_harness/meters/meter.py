@@ -1,0 +1,120 @@
+"""The interface of a power meter, and what it hands back.
+
+    meter.begin()
+    timing = device.bench(...)
+    [window] = meter.end([Mark(Activity.COMPUTE, timing.work_s, timing.host_start_s, timing.host_end_s)])
+
+A meter that samples the board's window line finds the windows itself; one that does not takes them from the marks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+LONGEST_EDGE_SAMPLES = 2.0
+
+
+class MeterError(Exception):
+    """A recording that cannot be used: windows are missing, or too many samples were lost. Measure again."""
+
+
+class Activity(StrEnum):
+    """What the board does inside a window."""
+
+    COMPUTE = "compute"
+    PAGE_IN = "page_in"
+    PAGE_OUT = "page_out"
+    IDLE = "idle"
+    STEP = "step"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A window as device and host saw it: the device's own time, and the host's monotonic clock around it."""
+
+    activity: Activity
+    device_s: float
+    host_start_s: float
+    host_end_s: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window as the meter saw it.
+
+    Parameters
+    ----------
+    duration_s, energy_j : float
+        Between the edges, by the meter's own clock.
+    samples, lost : int
+        Samples between the edges, and how many of them never arrived. Lost ones count in the duration, and in the
+        energy with the mean power of the others.
+    period_s : float
+        Time between two samples; 0 where the edges are exact.
+    edge_power_w : float
+        Mean of the powers at the two edges.
+    """
+
+    duration_s: float
+    energy_j: float
+    samples: int
+    lost: int = 0
+    period_s: float = 0.0
+    edge_power_w: float = 0.0
+
+    @property
+    def lost_share(self) -> float:
+        return self.lost / self.samples if self.samples else 0.0
+
+    def with_device_time(self, device_s: float) -> Window:
+        """The window with its edges placed between samples.
+
+        A window line that is sampled gives each edge to one sample period. The device knows the length exactly; what
+        it differs by is added at the power of the edges, as long as it is no more than two sample periods. Anything
+        longer is a real disagreement and stays visible in ``duration_s``.
+        """
+        missing_s = device_s - self.duration_s
+        if abs(missing_s) > LONGEST_EDGE_SAMPLES * self.period_s:
+            return self
+        return replace(self, duration_s=device_s, energy_j=self.energy_j + missing_s * self.edge_power_w)
+
+
+class Meter(ABC):
+    """One instrument.
+
+    Attributes
+    ----------
+    identity : str
+        Name, serial number and calibration, as it goes into the profile.
+    voltage_v : float
+        Supply voltage during the measurement.
+    source : str
+        ``measured``, or ``emulated`` if no real instrument is behind it.
+    shortest_window_s : float
+        A window this long is measured well; the harness repeats an operator until its window is.
+    """
+
+    identity: str
+    voltage_v: float
+    source: str = "measured"
+    shortest_window_s: float = 0.1
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start to record. Returns when recording is under way."""
+
+    @abstractmethod
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        """Stop, and return one window a mark, in order.
+
+        Raises
+        ------
+        MeterError
+            If the recording does not hold as many windows.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most instruments need nothing
+        """Let the instrument go."""

@@ -1,0 +1,38 @@
+"""No instrument at all: energy as the board file's nominal currents times the device's own time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poet_profiles.boards import Board
+
+from .meter import Activity, Mark, Meter, Window
+
+
+class NominalMeter(Meter):
+    """Gives an order of magnitude where no meter is connected; its rows are never called ``measured``."""
+
+    source = "emulated"
+    shortest_window_s = 0.01
+
+    def __init__(self, board: Board) -> None:
+        self.identity = f"nominal currents of {board.name}.toml"
+        self.voltage_v = board.voltage_v
+        rails = board.rails_a
+        compute = rails.cpu_active + rails.storage_idle
+        self._current_a = {
+            Activity.COMPUTE: compute,
+            Activity.STEP: compute,
+            Activity.IDLE: rails.cpu_idle + rails.storage_idle,
+            Activity.PAGE_IN: rails.cpu_active + rails.storage_read,
+            Activity.PAGE_OUT: rails.cpu_active + rails.storage_write,
+        }
+
+    def begin(self) -> None:
+        pass
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        return [
+            Window(mark.device_s, mark.device_s * self._current_a[mark.activity] * self.voltage_v, samples=1)
+            for mark in marks
+        ]

@@ -1,0 +1,175 @@
+"""Recorded traces: energy between any two instants, and a meter that plays a recording back.
+
+Between two samples the power is taken to run in a straight line, so the energy up to an instant is a parabola between
+them and an edge may fall anywhere. A trace of energies (joule since the row before) is a straight line between its
+rows instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
+
+from .meter import Mark, Meter, MeterError, Window
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A trace as cumulative energy.
+
+    Parameters
+    ----------
+    times_s : array, shape (samples,)
+        Strictly increasing.
+    power_w : array, shape (samples,), or None
+        Power at each sample; None for a trace of energies.
+    total_j : array, shape (samples,)
+        Energy from the first sample up to each.
+    """
+
+    times_s: Floats
+    power_w: Floats | None
+    total_j: Floats
+
+    def energy_j(self, start_s: float, end_s: float) -> float:
+        """Energy between two instants within the trace."""
+        return self._until(end_s) - self._until(start_s)
+
+    def _until(self, time_s: float) -> float:
+        if self.power_w is None:
+            return float(np.interp(time_s, self.times_s, self.total_j))
+        last = len(self.times_s) - 2
+        left = min(max(int(np.searchsorted(self.times_s, time_s, side="right")) - 1, 0), last)
+        elapsed_s = time_s - self.times_s[left]
+        share = elapsed_s / (self.times_s[left + 1] - self.times_s[left])
+        power_w = self.power_w[left] + share / 2 * (self.power_w[left + 1] - self.power_w[left])
+        return float(self.total_j[left] + elapsed_s * power_w)
+
+
+def read_trace(path: Path, voltage_v: float | None) -> Recording:
+    """Read a CSV with ``time_s`` and one of ``power_w``, ``current_a`` (needs ``voltage_v``) or ``energy_j``.
+
+    Raises
+    ------
+    UserError
+        With file, line and column, if the trace cannot be integrated.
+    """
+    return _recording(path, _read(path), voltage_v)
+
+
+def read_windows(path: Path, recording: Recording) -> list[tuple[float, float, str]]:
+    """Read a CSV with ``start_s``, ``end_s`` and ``label``; every window must lie within the recording.
+
+    Raises
+    ------
+    UserError
+        With file, line and column.
+    """
+    table = _read(path)
+    starts, ends = _column(path, table, "start_s"), _column(path, table, "end_s")
+    if "label" not in table:
+        raise UserError(f"{path}:1: label: column is missing")
+    first, last = recording.times_s[0], recording.times_s[-1]
+    for row, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):
+        if not start_s < end_s:
+            raise UserError(f"{path}:{row + 2}: end_s: {end_s} is not after start_s {start_s}")
+        if start_s < first or end_s > last:
+            column = "start_s" if start_s < first else "end_s"
+            raise UserError(f"{path}:{row + 2}: {column}: outside the trace, which runs from {first} s to {last} s")
+    labels = ["" if value != value else str(value) for value in table["label"]]
+    return list(zip(starts.tolist(), ends.tolist(), labels, strict=True))
+
+
+class RecordedMeter(Meter):
+    """Plays back a trace with a further column ``window`` (0 or 1): each measurement takes the next window.
+
+    An edge stands halfway between the two samples where the column changes.
+    """
+
+    def __init__(self, path: Path, board: Board) -> None:
+        table = _read(path)
+        self._recording = _recording(path, table, board.voltage_v)
+        line = _column(path, table, "window") > 0.5
+        middles_s = (self._recording.times_s[1:] + self._recording.times_s[:-1]) / 2
+        rising, falling = middles_s[line[1:] & ~line[:-1]], middles_s[~line[1:] & line[:-1]]
+        self._edges = list(
+            zip(rising.tolist(), falling[falling > rising[0]].tolist() if len(rising) else [], strict=False)
+        )
+        self._next = 0
+        self.identity = f"recorded trace {path.name}"
+        self.voltage_v = board.voltage_v
+
+    def begin(self) -> None:
+        pass
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        edges = self._edges[self._next : self._next + len(marks)]
+        if len(edges) < len(marks):
+            raise MeterError(f"the recording holds only {len(self._edges)} windows")
+        self._next += len(marks)
+        times_s = self._recording.times_s
+        return [
+            Window(
+                duration_s=end_s - start_s,
+                energy_j=self._recording.energy_j(start_s, end_s),
+                samples=int(np.searchsorted(times_s, end_s) - np.searchsorted(times_s, start_s)),
+            )
+            for start_s, end_s in edges
+        ]
+
+
+def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Recording:
+    times_s = _column(path, table, "time_s")
+    if len(times_s) < 2:
+        raise UserError(f"{path}: time_s: a trace needs two samples or more")
+    steps_s = np.diff(times_s)
+    if not (steps_s > 0).all():
+        row = int(np.argmax(steps_s <= 0)) + 1
+        raise UserError(f"{path}:{row + 2}: time_s: {times_s[row]} is not after {times_s[row - 1]} in the line before")
+    if "power_w" in table:
+        power_w = _column(path, table, "power_w")
+    elif "current_a" in table:
+        if voltage_v is None:
+            raise UserError(f"{path}:1: current_a: give the supply voltage with --voltage")
+        power_w = _column(path, table, "current_a") * voltage_v
+    elif "energy_j" in table:
+        energies_j = _column(path, table, "energy_j")
+        return Recording(times_s, None, np.concatenate(([0.0], np.cumsum(energies_j[1:]))))
+    else:
+        raise UserError(f"{path}:1: power_w: column is missing (or current_a, or energy_j)")
+    return Recording(times_s, power_w, np.concatenate(([0.0], np.cumsum((power_w[1:] + power_w[:-1]) / 2 * steps_s))))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
+
+
+def _column(path: Path, table: pd.DataFrame, name: str) -> Floats:
+    import pandas as pd
+
+    if name not in table:
+        raise UserError(f"{path}:1: {name}: column is missing")
+    values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise UserError(f"{path}:{row + 2}: {name}: {table[name].iloc[row]!r} is not a finite number")
+    return values

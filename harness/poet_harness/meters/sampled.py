@@ -1,0 +1,91 @@
+"""From a stream of power samples and a sampled window line to windows, block by block, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .meter import Window
+
+
+class WindowIntegrator:
+    """Adds up the energy of every stretch in which the window line is high.
+
+    A lost sample is a NaN: it takes its time on the axis, keeps the line as it was, and counts with the mean power of
+    its window. A window that is open when the stream starts is dropped; one that is open at its end is not counted.
+
+    Parameters
+    ----------
+    period_s : float
+        Time between two samples.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self.windows: list[Window] = []
+        self.samples = 0
+        self.lost = 0
+        self._period_s = period_s
+        self._line: bool | None = None
+        self._whole = False
+        self._sum_w = 0.0
+        self._taken = 0
+        self._missed = 0
+        self._first_w = 0.0
+        self._last_w = 0.0
+
+    def feed(self, power_w: NDArray[np.floating], inside: NDArray[np.bool_]) -> None:
+        """Take the next samples: power in watt, NaN where lost, and the window line, both of shape (samples,)."""
+        if not len(power_w):
+            return
+        self.samples += len(power_w)
+        if self._line is None:
+            self._line = bool(inside[0])
+        edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+        if bool(inside[0]) != self._line:
+            edges = np.concatenate(([0], edges))
+        start = 0
+        for edge in edges.tolist():
+            self._take(power_w[start:edge])
+            self._turn()
+            start = edge
+        self._take(power_w[start:])
+
+    def _take(self, power_w: NDArray[np.floating]) -> None:
+        if not len(power_w):
+            return
+        total = float(power_w.sum(dtype=np.float64))
+        lost = 0
+        if total != total:
+            arrived = power_w[~np.isnan(power_w)]
+            lost = len(power_w) - len(arrived)
+            total = float(arrived.sum(dtype=np.float64))
+            power_w = arrived
+        self.lost += lost
+        if not (self._line and self._whole):
+            return
+        if len(power_w):
+            if not self._taken:
+                self._first_w = float(power_w[0])
+            self._last_w = float(power_w[-1])
+        self._sum_w += total
+        self._taken += len(power_w)
+        self._missed += lost
+
+    def _turn(self) -> None:
+        """The line changes: a window ends, or one begins."""
+        if self._line and self._whole and self._taken:
+            samples = self._taken + self._missed
+            duration_s = samples * self._period_s
+            self.windows.append(
+                Window(
+                    duration_s=duration_s,
+                    energy_j=self._sum_w / self._taken * duration_s,
+                    samples=samples,
+                    lost=self._missed,
+                    period_s=self._period_s,
+                    edge_power_w=(self._first_w + self._last_w) / 2,
+                )
+            )
+        self._line = not self._line
+        self._whole = bool(self._line)
+        self._sum_w, self._taken, self._missed = 0.0, 0, 0

@@ -1,0 +1,1 @@
+"""The serial protocol of docs/SPEC.md, section 6: frames, a link that survives a bad line, and the typed verbs."""

@@ -1,0 +1,168 @@
+"""The verbs of docs/SPEC.md, section 6, with types: a device under test as the rest of the harness sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from .link import Answer, DeviceResetError, Link
+
+PROTOCOL = "1"
+CHUNK_BYTES = 224
+TIMES_PER_LINE = 24
+HELLO_ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a device says of itself. ``model`` and ``schedule`` are hashes, zeros for none."""
+
+    board: str
+    firmware: str
+    boot: str
+    ticks_hz: int
+    ram_bytes: int
+    model: str
+    schedule: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Device time of one window: ``work_s`` for ``repeats`` calls, and the host's clock around it."""
+
+    work_s: float
+    repeats: int
+    bytes: int
+    workspace_bytes: int
+    checksum: str
+    host_start_s: float
+    host_end_s: float
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One training step: peak and arena in bytes, the loss's bits, page transfers, and the host's clock around it."""
+
+    work_s: float
+    peak_bytes: int
+    arena_bytes: int
+    page_ins: int
+    page_outs: int
+    loss_bits: int
+    host_start_s: float
+    host_end_s: float
+
+
+class Device:
+    """A board that speaks the protocol. Opens with ``hello``.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if nothing answers or the device speaks another protocol.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.hello = self.greet()
+
+    def greet(self) -> Hello:
+        """Say ``hello``: after that the device serves the other verbs."""
+        values = self.link.request("hello", attempts=HELLO_ATTEMPTS).values
+        if "protocol" not in values:
+            # The kept answer of an earlier session whose last sequence number was the same: ask under the next one.
+            values = self.link.request("hello").values
+        if values.get("protocol") != PROTOCOL:
+            raise UserError(
+                f"{self.link.name}: the device speaks protocol {values.get('protocol')}, this harness {PROTOCOL}; "
+                "flash the firmware of this version",
+                NO_DEVICE,
+            )
+        self.hello = Hello(
+            board=values["board"],
+            firmware=values["firmware"],
+            boot=values["boot"],
+            ticks_hz=int(values["ticks_hz"]),
+            ram_bytes=int(values["ram_bytes"]),
+            model=values["model"],
+            schedule=values["schedule"],
+        )
+        return self.hello
+
+    def bench(self, code: int, repeats: int, params: Sequence[int], expected_s: float = 0.0) -> Timing:
+        """Run an operator ``repeats`` times inside one window."""
+        words = " ".join(str(value) for value in params)
+        return self._timing(self._ask(f"bench {code} {repeats} {words}".rstrip(), expected_s), repeats)
+
+    def page(self, direction: str, count: int, repeats: int, pattern: str, expected_s: float = 0.0) -> Timing:
+        """Transfer ``count`` bytes ``repeats`` times, ``in`` from or ``out`` to the card, inside one window."""
+        return self._timing(self._ask(f"page {direction} {count} {repeats} {pattern}", expected_s), repeats)
+
+    def idle(self, duration_s: float) -> Timing:
+        """Sleep inside one window."""
+        answer = self._ask(f"idle {round(duration_s * self.hello.ticks_hz)}", duration_s)
+        return self._timing(answer, 1)
+
+    def put(self, index: int, data: bytes) -> None:
+        """Write a whole resident tensor."""
+        for offset in range(0, len(data), CHUNK_BYTES):
+            self._ask(f"put {index} {offset} {data[offset : offset + CHUNK_BYTES].hex()}")
+
+    def get(self, index: int, count: int) -> bytes:
+        """Read a whole resident tensor of ``count`` bytes."""
+        return b"".join(
+            bytes.fromhex(self._ask(f"get {index} {offset} {min(CHUNK_BYTES, count - offset)}").values["data"])
+            for offset in range(0, count, CHUNK_BYTES)
+        )
+
+    def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
+        """Run one training step; with ``trace``, one window around each compute and page step."""
+        answer = self._ask(f"step {round(learning_rate * 1e9)} {int(trace)}", expected_s)
+        values = answer.values
+        return StepReport(
+            work_s=int(values["ticks"]) / self.hello.ticks_hz,
+            peak_bytes=int(values["peak"]),
+            arena_bytes=int(values["arena"]),
+            page_ins=int(values["page_ins"]),
+            page_outs=int(values["page_outs"]),
+            loss_bits=int(values["loss"], 16),
+            host_start_s=answer.acknowledged_s,
+            host_end_s=answer.answered_s,
+        )
+
+    def times(self, steps: int) -> list[float]:
+        """Seconds of each schedule step of the last training step."""
+        ticks: list[int] = []
+        while len(ticks) < steps:
+            count = min(TIMES_PER_LINE, steps - len(ticks))
+            ticks += [int(word) for word in self._ask(f"times {len(ticks)} {count}").values["ticks"].split(",")]
+        return [count / self.hello.ticks_hz for count in ticks]
+
+    def stack(self) -> int:
+        """Most stack used since boot, in bytes."""
+        return int(self._ask("stack").values["bytes"])
+
+    def format(self) -> int:
+        """Label the card for paging, and return how many blocks it has."""
+        return int(self._ask("format").values["blocks"])
+
+    def _ask(self, text: str, expected_s: float = 0.0) -> Answer:
+        try:
+            return self.link.request(text, expected_s)
+        except DeviceResetError:
+            self.greet()
+            raise
+
+    def _timing(self, answer: Answer, repeats: int) -> Timing:
+        values = answer.values
+        return Timing(
+            work_s=int(values["ticks"]) / self.hello.ticks_hz,
+            repeats=int(values.get("repeats", repeats)),
+            bytes=int(values.get("bytes", 0)),
+            workspace_bytes=int(values.get("workspace", 0)),
+            checksum=values.get("checksum", ""),
+            host_start_s=answer.acknowledged_s,
+            host_end_s=answer.answered_s,
+        )

@@ -1,0 +1,209 @@
+"""A request and its answer over a line that may lose, double or change bytes.
+
+Each request carries the next sequence number. The device acknowledges it, works with the line quiet, and answers. A
+request without an answer in time is sent again under the same number; the device then repeats its kept answer instead
+of working twice. A repeated request starts with a line feed, so that what was left of a torn line ends there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+import serial
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from .frame import SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
+
+RESET_ERROR = -4
+RESET_TEXT = "reset"
+SILENT_ATTEMPTS = 3
+LONGEST_BACKOFF = 8
+NOISY_ATTEMPTS = 50
+
+
+class Stream(Protocol):
+    """What a link needs of a port: the part of pyserial's interface that every transport here offers."""
+
+    timeout: float | None
+
+    @property
+    def in_waiting(self) -> int: ...
+
+    def read(self, size: int = 1, /) -> bytes: ...
+
+    def write(self, data: bytes, /) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+class DeviceError(Exception):
+    """The device answered a request with ``err``.
+
+    Parameters
+    ----------
+    number : int
+        Its ``poet_status``.
+    text : str
+        Its words.
+    """
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{text} (error {number})")
+        self.number = number
+        self.text = text
+
+
+class DeviceResetError(Exception):
+    """The device has started anew since the last ``hello``; what it held in RAM is lost."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered."""
+
+    values: dict[str, str]
+    acknowledged_s: float
+    answered_s: float
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a link waits before it sends a request again, and how often it does.
+
+    Parameters
+    ----------
+    acknowledge_s : float
+        Time for the ``ack``.
+    answer_s : float
+        Time from the ``ack`` to the answer, on top of twice the work that the caller expects.
+    attempts : int
+        Requests in a row that bring not a single byte back before the link gives up. A noisy line gets more.
+    """
+
+    acknowledge_s: float = 0.3
+    answer_s: float = 1.0
+    attempts: int = 12
+
+
+class Link:
+    """The host's end of the line.
+
+    Parameters
+    ----------
+    stream : Stream
+        An open port.
+    name : str
+        Its name in messages.
+    patience : Patience
+        When to repeat and when to give up.
+    """
+
+    def __init__(self, stream: Stream, name: str, patience: Patience | None = None) -> None:
+        self.name = name
+        self.repeated = 0
+        self._stream = stream
+        self._patience = patience or Patience()
+        self._lines = LineSplitter()
+        self._received: deque[bytes] = deque()
+        self._sequence = random.randrange(SEQUENCE_MODULUS)
+        self._heard = False
+
+    def request(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
+        """Send a request and wait for its answer.
+
+        Parameters
+        ----------
+        text : str
+            Verb and arguments.
+        expected_s : float
+            How long the work is expected to take; during it the line stays quiet.
+        attempts : int, optional
+            Fewer or more silent requests than the link's patience allows.
+
+        Raises
+        ------
+        DeviceError
+            If the device answers ``err``.
+        DeviceResetError
+            If it says that it was reset.
+        UserError
+            With exit code 4, if it does not answer.
+        """
+        self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
+        line = encode(">", self._sequence, text)
+        work_s = self._patience.answer_s + 2.0 * expected_s
+        acknowledged_s: float | None = None
+        most_silent = attempts or self._patience.attempts
+        silent = 0
+        for attempt in range(NOISY_ATTEMPTS * most_silent):
+            self._write(b"\n" + line if attempt else line)
+            self.repeated += attempt > 0
+            sent_s = time.monotonic()
+            # A device that is silent may be working, its ack lost: ask ever more seldom, so as not to disturb it.
+            backoff = min(2**silent, LONGEST_BACKOFF)
+            may_work = acknowledged_s is not None or silent >= SILENT_ATTEMPTS
+            deadline_s = sent_s + (work_s if may_work else self._patience.acknowledge_s) * backoff
+            self._heard = False
+            while (frame := self._receive(deadline_s)) is not None:
+                if frame.text == "ack":
+                    acknowledged_s = time.monotonic()
+                    deadline_s = acknowledged_s + work_s * backoff
+                    continue
+                return Answer(_values(frame.text), acknowledged_s or sent_s, time.monotonic())
+            silent = 0 if self._heard else silent + 1
+            if silent == most_silent:
+                break
+        raise UserError(
+            f"{self.name}: no answer to {text.split()[0]!r}; is the board powered, flashed and at this port?", NO_DEVICE
+        )
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._stream.write(data)
+        except (serial.SerialException, OSError) as error:
+            raise self._lost(error) from error
+
+    def _receive(self, deadline_s: float) -> Frame | None:
+        """The next answer to the present request; None when the time is up, or at once when an answer is damaged."""
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if not self._received:
+                self._received.extend(self._lines.feed(self._read(left_s)))
+                continue
+            line = self._received.popleft()
+            frame = decode(line)
+            if frame is None and line.startswith(b"<"):
+                return None
+            if frame is not None and frame.direction == "<" and frame.sequence == self._sequence:
+                return frame
+        return None
+
+    def _read(self, timeout_s: float) -> bytes:
+        try:
+            self._stream.timeout = timeout_s
+            data = self._stream.read(max(1, self._stream.in_waiting))
+        except (serial.SerialException, OSError) as error:
+            raise self._lost(error) from error
+        self._heard |= bool(data)
+        return data
+
+    def _lost(self, error: Exception) -> UserError:
+        return UserError(f"{self.name}: the port is gone ({error}); plug it in again and use --resume", NO_DEVICE)
+
+
+def _values(text: str) -> dict[str, str]:
+    kind, _, rest = text.partition(" ")
+    if kind == "ok":
+        return dict(pair.partition("=")[::2] for pair in rest.split())
+    if kind == "err":
+        number, _, words = rest.partition(" ")
+        if int(number) == RESET_ERROR and words.startswith(RESET_TEXT):
+            raise DeviceResetError
+        raise DeviceError(int(number), words)
+    raise DeviceError(0, f"unknown answer {text!r}")

@@ -1,0 +1,165 @@
+"""Training steps on the board: data in, one step under the schedule, loss and gradients out, energy beside it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from ..meters.meter import Activity, Mark, Meter, MeterError, Window
+from ..protocol.device import Device, StepReport
+from ..protocol.link import DeviceError, DeviceResetError
+from .batches import TrainingData
+from .plan import Plan
+
+MOST_RESETS = 3
+
+
+@dataclass(frozen=True)
+class ObservedAction:
+    """Time and energy of one action of the schedule; ``energy_j`` is None where the board marks no window."""
+
+    time_s: float
+    energy_j: float | None
+
+
+@dataclass(frozen=True)
+class ObservedStep:
+    """One training step as board and meter saw it. ``actions`` is empty for a step that was not traced."""
+
+    loss: float
+    report: StepReport
+    energy_j: float | None
+    actions: tuple[ObservedAction, ...]
+    gradients: dict[str, NDArray[np.float32]]
+
+
+class Trainer:
+    """Runs a plan on a board.
+
+    Parameters
+    ----------
+    device, meter
+        The board, flashed with the plan, and the instrument on its supply.
+    plan : Plan
+        The plan it was flashed with.
+
+    Raises
+    ------
+    UserError
+        If the board carries another model or schedule.
+    """
+
+    def __init__(self, device: Device, meter: Meter, plan: Plan) -> None:
+        self._device = device
+        self._meter = meter
+        self._plan = plan
+        check_flashed(device, plan)
+
+    def train(
+        self,
+        data: TrainingData,
+        learning_rate: float,
+        done: Callable[[ObservedStep], None] = lambda _: None,
+    ) -> list[ObservedStep]:
+        """Run one step a batch; the first is traced action by action.
+
+        A board that is reset in the middle starts again from the initial parameters, which gives the same bits.
+
+        Parameters
+        ----------
+        done : callable
+            Told of each step when it is finished.
+
+        Raises
+        ------
+        UserError
+            If the board refuses a step, keeps resetting, or the meter fails.
+        """
+        for _ in range(MOST_RESETS + 1):
+            try:
+                return self._train(data, learning_rate, done)
+            except DeviceResetError:
+                continue
+            except DeviceError as error:
+                raise UserError(f"{self._device.link.name}: the training step failed: {error}", NO_DEVICE) from None
+        raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
+
+    def _train(
+        self, data: TrainingData, learning_rate: float, done: Callable[[ObservedStep], None]
+    ) -> list[ObservedStep]:
+        for index, content in data.initial.items():
+            self._device.put(index, content)
+        steps = []
+        for number, batch in enumerate(data.batches):
+            for index, content in batch.items():
+                self._device.put(index, content)
+            steps.append(self._step(learning_rate, trace=number == 0))
+            done(steps[-1])
+        return steps
+
+    def _step(self, learning_rate: float, trace: bool) -> ObservedStep:
+        self._meter.begin()
+        report = self._device.step(learning_rate, trace, self._plan.time_s)
+        actions: tuple[ObservedAction, ...] = ()
+        if trace:
+            actions = self._traced(report, self._device.times(len(self._plan.actions)))
+            energies = [action.energy_j for action in actions if action.energy_j is not None]
+            energy_j = sum(energies) if energies else None
+        else:
+            whole = Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)
+            energy_j = self._windows([whole])[0].with_device_time(report.work_s).energy_j
+        return ObservedStep(
+            loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
+            report=report,
+            energy_j=energy_j,
+            actions=actions,
+            gradients=self._gradients(),
+        )
+
+    def _traced(self, report: StepReport, times_s: list[float]) -> tuple[ObservedAction, ...]:
+        marks = []
+        clock_s = report.host_start_s
+        for action, time_s in zip(self._plan.actions, times_s, strict=True):
+            if action.is_marked:
+                activity = Activity(action.do) if action.do != "compute" else Activity.COMPUTE
+                marks.append(Mark(activity, time_s, clock_s, clock_s + time_s))
+            clock_s += time_s
+        windows = iter(self._windows(marks))
+        return tuple(
+            ObservedAction(time_s, next(windows).with_device_time(time_s).energy_j if action.is_marked else None)
+            for action, time_s in zip(self._plan.actions, times_s, strict=True)
+        )
+
+    def _windows(self, marks: list[Mark]) -> list[Window]:
+        try:
+            return self._meter.end(marks)
+        except MeterError as error:
+            raise UserError(f"{self._meter.identity}: {error}", NO_DEVICE) from None
+
+    def _gradients(self) -> dict[str, NDArray[np.float32]]:
+        return {
+            resident.id: np.frombuffer(self._device.get(index, resident.bytes), resident.dtype).reshape(resident.shape)
+            for index, resident in enumerate(self._plan.residents)
+            if resident.kind == "gradient"
+        }
+
+
+def check_flashed(device: Device, plan: Plan) -> None:
+    """Make sure that the board carries this plan.
+
+    Raises
+    ------
+    UserError
+        With both hashes, if its model or its schedule is another graph's.
+    """
+    for what, found in (("model", device.hello.model), ("schedule", device.hello.schedule)):
+        if found != plan.graph_hash:
+            raise UserError(
+                f"{device.link.name}: the board's {what} has graph hash {found}, the plan {plan.graph_hash}; "
+                "run poet-harness flash first"
+            )

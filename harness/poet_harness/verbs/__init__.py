@@ -1,0 +1,1 @@
+"""One module a verb of ``poet-harness``: ``NAME`` and ``command``."""

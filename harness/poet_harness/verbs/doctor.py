@@ -1,0 +1,18 @@
+"""``poet-harness doctor``: what is missing on this computer, and how to get it."""
+
+from __future__ import annotations
+
+NAME = "doctor"
+
+
+def command() -> None:
+    """Check the tools and packages that the harness uses, and say how to get what is missing."""
+    from ..checks import checks
+
+    missing = 0
+    for check in checks():
+        print(f"{'ok     ' if check.present else 'MISSING'}  {check.name}: {check.found or check.needed_for}")
+        if not check.present:
+            missing += 1
+            print(f"         get it: {check.cure}")
+    print(f"{missing} missing" if missing else "nothing is missing")

@@ -1,0 +1,49 @@
+"""``poet-harness energy``: energy of named windows in a recorded trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NAME = "energy"
+
+
+def command(
+    trace: Annotated[Path, typer.Option(help="CSV: time_s and power_w, current_a (with --voltage) or energy_j.")],
+    windows: Annotated[Path, typer.Option(help="CSV: start_s, end_s, label.")],
+    voltage: Annotated[float | None, typer.Option(help="Supply voltage in volt, for a trace of current_a.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Integrate a recorded trace over windows.
+
+    Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them.
+    """
+    import json
+
+    from ..meters.recorded import read_trace, read_windows
+
+    recording = read_trace(trace, voltage)
+    results = [
+        {
+            "label": label,
+            "start_s": start_s,
+            "end_s": end_s,
+            "energy_j": (energy_j := recording.energy_j(start_s, end_s)),
+            "mean_power_w": energy_j / (end_s - start_s),
+        }
+        for start_s, end_s, label in read_windows(windows, recording)
+    ]
+    if as_json:
+        print(json.dumps(results, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("label", "start, s", "end, s", "energy, J", "mean power, W")
+    for row in results:
+        table.add_row(
+            str(row["label"]), *(f"{row[name]:.6g}" for name in ("start_s", "end_s", "energy_j", "mean_power_w"))
+        )
+    Console().print(table)

@@ -1,0 +1,47 @@
+"""``poet-harness flash``: put a plan on a board, and read back that it is there."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from .options import BoardName, Emulate, Plan, Port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from poet_profiles.boards import Board
+
+NAME = "flash"
+
+
+def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = False) -> None:
+    """Build the firmware with a plan's headers, upload it, and read back the graph's hash.
+
+    For the emulated board, and for this computer (--board host), the image is kept in the plan's folder.
+    """
+    from poet_profiles.boards import load_board
+
+    from ..connection.target import connect
+    from ..firmware import build, upload
+    from ..training.plan import read_plan
+    from ..training.trainer import check_flashed
+
+    description = load_board(board)
+    schedule = read_plan(plan)
+    image = None
+    if emulate or description.kind == "host":
+        image = image_path(plan, description)
+        shutil.copy2(build(description, plan), image)
+    else:
+        upload(description, plan, port)
+    with connect(description, port, image, emulate, "nominal") as target:
+        check_flashed(target.device, schedule)
+        hello = target.device.hello
+        where = target.device.link.name
+    print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} schedule steps")
+
+
+def image_path(plan: Path, board: Board) -> Path:
+    """Where the image of a plan is kept."""
+    return plan / (f"{board.name}.program" if board.kind == "host" else f"{board.name}.elf")

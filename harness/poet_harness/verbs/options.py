@@ -1,0 +1,20 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BoardName = Annotated[str, typer.Option("--board", "-b", help="Board name (poet-harness boards) or a .toml file.")]
+Port = Annotated[
+    str | None,
+    typer.Option(help="Device name, socket://, rfc2217:// or ssh:// URL; found by USB id if not given."),
+]
+Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
+MeterName = Annotated[
+    str | None,
+    typer.Option("--meter", help="NAME or NAME:ADDRESS (poet-harness meters); the connected one if not given."),
+]
+Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]

@@ -1,0 +1,113 @@
+"""``poet-harness profile``: measure operators and page transfers on a board, into a profile CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import BoardName, Emulate, MeterName, Port
+
+if TYPE_CHECKING:
+    from poet_profiles.boards import Board
+    from poet_profiles.profile import ProfileWriter
+    from rich.console import Console
+
+    from ..benchmark.configurations import Configuration
+    from ..benchmark.profiler import Outcome, Profiler
+
+NAME = "profile"
+MOST_NAMED = 5
+
+
+def command(
+    board: BoardName,
+    port: Port = None,
+    emulate: Emulate = False,
+    meter: MeterName = None,
+    graph: Annotated[
+        list[Path] | None, typer.Option(help="Benchmark what this poet-graph/1 needs; may be given several times.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="The same for a model that poet-plan knows.")
+    ] = None,
+    configs: Annotated[Path | None, typer.Option(help="CSV with the columns op and params, or a graph .json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Profile to write; BOARD.csv if not given.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rows that the file already has.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One window each, no confidence interval.")] = False,
+    image: Annotated[Path | None, typer.Option(help="Firmware for --emulate; built if not given.")] = None,
+    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Page transfers too.")] = True,
+    format_card: Annotated[
+        bool, typer.Option("--format-card", help="Label the card for poet. What it holds is lost.")
+    ] = False,
+) -> None:
+    """Measure time and energy of operators and page transfers on a board.
+
+    Rows are on disk as they come: after Ctrl-C, a crash or a cable pulled out, --resume goes on where it stopped.
+    Without --graph, --model or --configs a grid is measured from which a planner can fit other shapes.
+    """
+    from poet_profiles.boards import load_board
+    from poet_profiles.errors import UserError
+    from poet_profiles.profile import ProfileWriter
+    from rich.console import Console
+
+    from ..benchmark.measure import Effort
+    from ..benchmark.profiler import Profiler
+    from ..connection.target import connect
+    from ..firmware import build
+
+    description = load_board(board)
+    target_path = out or Path(f"{description.name}.csv")
+    if target_path.exists() and target_path.stat().st_size and not resume:
+        raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
+    wanted = _wanted(description, graph or [], model or [], configs)
+    if description.storage == "none" or not pages:
+        wanted = [item for item in wanted if not item.is_page]
+    if image is None and (emulate or (description.kind == "host" and port is None)):
+        image = build(description)
+    effort = Effort(fewest=1, most=1) if quick else Effort()
+    with connect(description, port, image, emulate, meter) as target:
+        if any(item.is_page for item in wanted) and (format_card or target.scratch_card):
+            target.device.format()
+        with ProfileWriter(target_path) as profile:
+            outcome = _with_progress(Profiler(target.device, target.meter, description, effort), wanted, profile)
+        _report(Console(), target_path, outcome, target.meter.source)
+
+
+def _wanted(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
+    from ..benchmark.configurations import from_file, from_graph, from_model, grid
+
+    chosen = [item for path in graphs for item in from_graph(path)]
+    chosen += [item for name in models for item in from_model(name, board.name)]
+    if configs is not None:
+        chosen += from_file(configs)
+    return list(dict.fromkeys(chosen)) or grid()
+
+
+def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("idle power", total=len(wanted) + 1)
+
+        def began(item: Configuration) -> None:
+            progress.update(task, advance=1, description=f"{item.op:24}")
+
+        outcome = profiler.run(wanted, profile, began)
+        progress.update(task, completed=len(wanted) + 1, description="done")
+    return outcome
+
+
+def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None:
+    console.print(f"{path}: {outcome.written} rows written, {source}", highlight=False)
+    if outcome.resets:
+        console.print(f"the board was reset {outcome.resets} times; what it was measuring was measured again")
+    if outcome.skipped:
+        console.print(f"{len(outcome.skipped)} configurations cannot run on this board:", highlight=False)
+        for item, reason in outcome.skipped[:MOST_NAMED]:
+            console.print(f"  {item.op} {item.params}: {reason}", highlight=False)
+        if len(outcome.skipped) > MOST_NAMED:
+            console.print(f"  and {len(outcome.skipped) - MOST_NAMED} more")

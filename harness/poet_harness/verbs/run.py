@@ -1,0 +1,147 @@
+"""``poet-harness run``: training steps on the board, predicted against observed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .flash import image_path
+from .options import BoardName, Emulate, MeterName, Plan, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from ..training import plan as plans
+    from ..training.batches import TrainingData
+    from ..training.trainer import ObservedStep, Trainer
+
+NAME = "run"
+MOST_STEPS_SHOWN = 8
+
+
+def command(
+    board: BoardName,
+    plan: Plan,
+    data: Annotated[Path, typer.Option(help=".npz with parameters and batches (poet-plan data).")],
+    steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 1,
+    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Learning rate of the optimiser.")] = 0.01,
+    port: Port = None,
+    emulate: Emulate = False,
+    meter: MeterName = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None,
+    save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
+) -> None:
+    """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
+
+    The first step is traced: every operator and every page transfer is timed and metered for itself.
+    """
+    from poet_profiles.boards import load_board
+    from poet_profiles.errors import UserError
+    from poet_profiles.whole_file import write_whole
+    from rich.console import Console
+
+    from ..connection.target import connect
+    from ..training.batches import read_training_data
+    from ..training.comparison import as_csv, compare
+    from ..training.plan import read_plan
+    from ..training.trainer import Trainer
+
+    description = load_board(board)
+    schedule = read_plan(plan)
+    batches = read_training_data(data, schedule, steps)
+    image = None
+    if emulate or (description.kind == "host" and port is None):
+        image = image_path(plan, description)
+        if not image.is_file():
+            raise UserError(f"{image}: is missing; run poet-harness flash --board {board} --plan {plan} first")
+    with connect(description, port, image, emulate, meter) as target:
+        trainer = Trainer(target.device, target.meter, schedule)
+        if target.scratch_card:
+            target.device.format()
+        observed = _with_progress(trainer, batches, learning_rate)
+        source, stack_bytes = target.meter.source, target.device.stack()
+    if out is not None:
+        write_whole(out, as_csv(compare(schedule, observed, source)))
+    if save is not None:
+        write_whole(save, _arrays(observed))
+    console = Console(highlight=False)
+    console.print(_steps_table(schedule, observed, source))
+    console.print(_actions_table(schedule, observed[0], source))
+    if stack_bytes:
+        console.print(f"most stack used: {stack_bytes} bytes")
+
+
+def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float) -> list[ObservedStep]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("training", total=len(data.batches))
+
+        def done(step: ObservedStep) -> None:
+            progress.update(task, advance=1, description=f"loss {step.loss:.4f}")
+
+        return trainer.train(data, learning_rate, done)
+
+
+def _arrays(steps: Sequence[ObservedStep]) -> bytes:
+    """The bytes of an .npz: ``loss`` of shape (steps,), and every gradient with a leading axis over the steps."""
+    import io
+
+    import numpy as np
+
+    arrays: dict[str, NDArray[np.float32]] = {"loss": np.array([step.loss for step in steps], dtype=np.float32)}
+    for name in steps[0].gradients:
+        arrays[name] = np.stack([step.gradients[name] for step in steps])
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
+
+
+def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -> Table:
+    from rich.table import Table
+
+    table = Table("", "loss", "energy, mJ", "time, s", "peak RAM, bytes", title=f"Training steps ({source})")
+    table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", f"{plan.time_s:.5f}", f"{plan.peak_bytes:,}")
+    shown = list(enumerate(steps))
+    if len(shown) > MOST_STEPS_SHOWN:
+        shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
+    for number, step in shown:
+        energy = "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}{_relative(step.energy_j, plan.energy_j)}"
+        table.add_row(
+            f"step {number}" + (", traced" if step.actions else ""),
+            f"{step.loss:.4f}",
+            energy,
+            f"{step.report.work_s:.5f}{_relative(step.report.work_s, plan.time_s)}",
+            f"{step.report.peak_bytes:,}" + ("" if step.report.peak_bytes == plan.peak_bytes else " (differs)"),
+        )
+    return table
+
+
+def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
+    """Predicted and observed cost by operator, over all its runs in the traced step."""
+    from rich.table import Table
+
+    table = Table(
+        *("operator", "runs", "predicted, ms", "observed, ms", "predicted, mJ", "observed, mJ"),
+        title=f"Traced step by operator ({source})",
+    )
+    sums: dict[str, list[float]] = {}
+    for action, seen in zip(plan.actions, step.actions, strict=True):
+        if action.is_marked:
+            entry = sums.setdefault(action.op, [0.0] * 5)
+            for place, value in enumerate((1, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)):
+                entry[place] += value
+    for op, (runs, *costs) in sorted(sums.items(), key=lambda item: -item[1][4]):
+        table.add_row(op, f"{runs:.0f}", *(f"{cost * 1e3:.4f}" for cost in costs))
+    return table
+
+
+def _relative(observed: float, predicted: float) -> str:
+    return f" ({observed / predicted - 1:+.2%})" if predicted else ""
