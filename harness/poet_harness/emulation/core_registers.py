@@ -1,0 +1,51 @@
+"""Registers of the Cortex-M cores themselves that the firmware touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .bus import EmulationFault, Peripheral, Register
+
+SYSRESETREQ = 0x05FA0004
+
+
+class SystemControlSpace(Peripheral):
+    """NVIC and SCB (Armv6-M and Armv7-M Architecture Reference Manuals, B3.2 and B3.4).
+
+    No exception is ever taken: the firmware polls, and sleeps with interrupts masked.
+    """
+
+    REGISTERS = {
+        "NVIC_ISER0": Register(0x100),
+        "NVIC_ICER0": Register(0x180),
+        "NVIC_ICPR0": Register(0x280),
+        "SCB_VTOR": Register(0xD08),
+        "SCB_AIRCR": Register(0xD0C, reset=0xFA050000),
+        "SCB_CPACR": Register(0xD88),
+    }
+
+    def __init__(self, on_reset: Callable[[], None]) -> None:
+        super().__init__("SCS", 0xE000E000)
+        self._on_reset = on_reset
+
+    def power_on(self) -> None:
+        super().power_on()
+        self.enabled = 0
+
+    def is_enabled(self, interrupt: int) -> bool:
+        """Whether an interrupt may wake the CPU."""
+        return bool(self.enabled >> interrupt & 1)
+
+    def read_nvic_iser0(self) -> int:
+        return self.enabled
+
+    def write_nvic_iser0(self, value: int) -> None:
+        self.enabled |= value
+
+    def write_nvic_icer0(self, value: int) -> None:
+        self.enabled &= ~value
+
+    def write_scb_aircr(self, value: int) -> None:
+        if value & 0xFFFF0004 != SYSRESETREQ:
+            raise EmulationFault(f"write of 0x{value:08X} to AIRCR: only a system reset is modelled")
+        self._on_reset()

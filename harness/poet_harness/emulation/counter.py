@@ -1,0 +1,109 @@
+"""The cycle counter: a block hook in C, compiled by the host's compiler and kept, or the same in Python."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from unicorn import unicorn_const
+from unicorn.unicorn_py3 import unicorn as engine_binding
+
+SOURCE = Path(__file__).with_name("block_hook.c")
+NEVER = 2**64 - 1
+
+
+class Counter(ctypes.Structure):
+    """``struct counter`` of block_hook.c."""
+
+    _fields_ = [
+        ("cycles", ctypes.c_uint64),
+        ("limit", ctypes.c_uint64),
+        ("expected", ctypes.c_uint32),
+        ("refill", ctypes.c_uint32),
+        ("begin", ctypes.c_uint32),
+        ("end", ctypes.c_uint32),
+        ("stopped", ctypes.c_uint32),
+        ("strayed", ctypes.c_uint32),
+        ("prefix", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+    ]
+
+
+def make_counter(prefix: NDArray[np.uint32], begin: int, end: int, refill: int) -> Counter:
+    """A counter at zero. Keeps no reference to ``prefix``: the caller must."""
+    stop = ctypes.cast(engine_binding.uclib.uc_emu_stop, ctypes.c_void_p)
+    return Counter(0, NEVER, 0, refill, begin, end, 0, 0, prefix.ctypes.data, stop.value)
+
+
+def attach(engine: Any, counter: Counter, prefix: NDArray[np.uint32], native: bool = True) -> bool:
+    """Count the cycles of every block that `engine` runs; says whether the hook is the compiled one."""
+    library = compiled_hook() if native else None
+    if library is None:
+        engine.hook_add(unicorn_const.UC_HOOK_BLOCK, _python_hook(counter, prefix))
+        return False
+    handle = ctypes.c_size_t()
+    status = engine_binding.uclib.uc_hook_add(
+        engine._uch,
+        ctypes.byref(handle),
+        unicorn_const.UC_HOOK_BLOCK,
+        ctypes.cast(library.on_block, ctypes.c_void_p),
+        ctypes.cast(ctypes.pointer(counter), ctypes.c_void_p),
+        ctypes.c_uint64(1),
+        ctypes.c_uint64(0),
+    )
+    if status != unicorn_const.UC_ERR_OK:
+        raise engine_binding.UcError(status)
+    return True
+
+
+def _python_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, int, int, Any], None]:
+    sums = prefix.tolist()
+    first, last, refill = counter.begin, counter.end, counter.refill
+
+    def on_block(engine: Any, address: int, size: int, _data: Any) -> None:
+        if counter.cycles >= counter.limit:
+            counter.stopped = 1
+            engine.emu_stop()
+            return
+        end = address + size
+        if address < first or end > last:
+            counter.strayed = address | 1
+            engine.emu_stop()
+            return
+        jump = refill if address != counter.expected else 0
+        counter.cycles += jump + sums[(end - first) // 2] - sums[(address - first) // 2]
+        counter.expected = end
+
+    return on_block
+
+
+def cache_dir() -> Path:
+    """Where what can be made again is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "poet"
+
+
+def compiled_hook() -> ctypes.CDLL | None:
+    """The block hook as a shared library, or None where there is no C compiler."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        return None
+    key = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
+    library = cache_dir() / f"block_hook-{key}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+            built = Path(scratch) / library.name
+            command = [compiler, "-std=c99", "-O2", "-shared", "-fPIC", "-o", str(built), str(SOURCE)]
+            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                return None
+            built.replace(library)
+    return ctypes.CDLL(str(library))

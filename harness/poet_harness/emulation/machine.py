@@ -1,0 +1,241 @@
+"""The CPU with its memory: runs an image in the Unicorn engine and counts its cycles."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import unicorn
+from numpy.typing import NDArray
+from unicorn import arm_const, unicorn_const
+
+from . import cycles
+from .bus import Bus, EmulationFault
+from .clock import Clock
+from .counter import attach, cache_dir, make_counter
+from .image import Image
+
+PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
+PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
+FOREVER = 0xFFFFFFFF
+CPU_MODELS = {
+    "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
+    "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
+}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Flash and RAM of a chip."""
+
+    flash_begin: int
+    flash_bytes: int
+    ram_begin: int
+    ram_bytes: int
+
+
+class Chip(Protocol):
+    """What the machine asks of the peripherals around it."""
+
+    bus: Bus
+
+    def next_wake(self) -> int | None:
+        """When the next enabled interrupt will be pending, in cycles, or None."""
+        ...
+
+    def reset(self) -> None:
+        """Every peripheral as after a reset."""
+        ...
+
+
+class Machine:
+    """One CPU.
+
+    Parameters
+    ----------
+    core : str
+        ``cortex-m4f`` or ``cortex-m0plus``.
+    memory : Memory
+        Where flash and RAM lie.
+    image : Image
+        What is flashed.
+    hz : int
+        CPU clock.
+    seed : int
+        RAM wakes up with noise made from this number.
+    native : bool
+        False: count cycles in Python even where there is a compiler.
+    """
+
+    def __init__(self, core: str, memory: Memory, image: Image, hz: int, seed: int = 0, native: bool = True) -> None:
+        self._core = cycles.CORES[core]
+        self._memory = memory
+        self._image = image
+        self._chip: Chip | None = None
+        self._sleeps: Callable[[int, int], None] = lambda begin, end: None
+        self._failure: Exception | None = None
+        self._reset_wanted = True
+        self._engine: Any = unicorn.Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
+        # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
+        self._engine.ctl_set_cpu_model(CPU_MODELS[core])
+        self._load(seed)
+        begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
+        self._prefix = _prefix_sums(self._core, image, begin, end)
+        self._counter = make_counter(self._prefix, begin, end, self._core.refill)
+        self.native = attach(self._engine, self._counter, self._prefix, native)
+        self.clock = Clock(self._counter, hz)
+
+    @property
+    def timing_model(self) -> str:
+        """Name and version of the cycle table."""
+        return self._core.version
+
+    def connect(self, chip: Chip, sleeps: Callable[[int, int], None]) -> None:
+        """Put the peripherals on the bus; `sleeps` is told from when to when the CPU sleeps."""
+        self._chip = chip
+        self._sleeps = sleeps
+        for page in chip.bus.pages:
+            self._engine.mmio_map(
+                page, Bus.PAGE, self._reader(chip.bus, page), None, self._writer(chip.bus, page), None
+            )
+
+    def request_reset(self) -> None:
+        """Reset at the end of the block under way."""
+        self._reset_wanted = True
+        self.pause()
+
+    def pause(self) -> None:
+        """Leave `run` at the end of the block under way."""
+        self._counter.limit = 0
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """What a bus master other than the CPU reads."""
+        return bytes(self._engine.mem_read(address, size))
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """What a bus master other than the CPU writes."""
+        self._engine.mem_write(address, data)
+
+    def in_ram(self, address: int, size: int) -> bool:
+        """Whether a range lies in RAM."""
+        return self._memory.ram_begin <= address and address + size <= self._memory.ram_begin + self._memory.ram_bytes
+
+    def run(self, at_most_cycles: int) -> None:
+        """Run until `pause` is called or about that many cycles have passed.
+
+        Raises
+        ------
+        EmulationFault
+            If the firmware does what the emulation does not know or a real board would not survive.
+        """
+        assert self._chip is not None
+        until = self.clock.now + at_most_cycles
+        self._counter.limit = until
+        while True:
+            if self._reset_wanted:
+                self._reset()
+                self._counter.limit = until
+            self._counter.stopped = 0
+            self._step_engine()
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            if self._counter.stopped and not self._reset_wanted:
+                return
+            if not self._counter.stopped:
+                self._sleep()
+
+    def _step_engine(self) -> None:
+        begin = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
+        try:
+            self._engine.emu_start(begin | 1, FOREVER)
+        except unicorn.UcError as error:
+            if self._failure is None:
+                self._failure = EmulationFault(f"{error} at pc 0x{self._engine.reg_read(arm_const.UC_ARM_REG_PC):08X}")
+        if self._counter.strayed:
+            self._failure = EmulationFault(
+                f"the program jumped to 0x{self._counter.strayed & ~1:08X}, outside of the image"
+            )
+            self._counter.strayed = 0
+
+    def _sleep(self) -> None:
+        """The engine has stopped at a wfi."""
+        assert self._chip is not None
+        wake = self._chip.next_wake()
+        if wake is None:
+            raise EmulationFault("the CPU sleeps and no interrupt that is enabled could ever wake it")
+        if wake > self.clock.now:
+            self._sleeps(self.clock.now, wake)
+            self.clock.advance_to(wake)
+
+    def _reset(self) -> None:
+        assert self._chip is not None
+        self._reset_wanted = False
+        self._chip.reset()
+        table = self._image.entry_table
+        stack, entry = np.frombuffer(self.read_memory(table, 8), "<u4").tolist()
+        self._engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
+        self._engine.reg_write(arm_const.UC_ARM_REG_PC, entry & ~1)
+        self._counter.expected = entry & ~1
+
+    def _load(self, seed: int) -> None:
+        memory = self._memory
+        self._engine.mem_map(memory.flash_begin, memory.flash_bytes, PROT_CODE)
+        self._engine.mem_write(memory.flash_begin, b"\xff" * memory.flash_bytes)
+        for address, data in self._image.segments:
+            if not memory.flash_begin <= address <= memory.flash_begin + memory.flash_bytes - len(data):
+                raise EmulationFault(f"{self._image.path}: a segment at 0x{address:08X} lies outside of the flash")
+            self._engine.mem_write(address, data)
+        self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
+        self._engine.mem_write(memory.ram_begin, random.Random(seed).randbytes(memory.ram_bytes))
+
+    def _reader(self, bus: Bus, page: int) -> Callable[[Any, int, int, Any], int]:
+        def read(_engine: Any, offset: int, width: int, _data: Any) -> int:
+            try:
+                return bus.read(page + offset, width)
+            except Exception as error:
+                self._fail(error)
+                return 0
+
+        return read
+
+    def _writer(self, bus: Bus, page: int) -> Callable[[Any, int, int, int, Any], None]:
+        def write(_engine: Any, offset: int, width: int, value: int, _data: Any) -> None:
+            try:
+                bus.write(page + offset, width, value)
+            except Exception as error:
+                self._fail(error)
+
+        return write
+
+    def _fail(self, error: Exception) -> None:
+        """An exception cannot cross the engine: it waits until the engine has stopped."""
+        if self._failure is None:
+            pc = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
+            self._failure = (
+                EmulationFault(f"{error}, near pc 0x{pc:08X}") if isinstance(error, EmulationFault) else error
+            )
+        self._engine.emu_stop()
+        self._counter.limit = 0
+
+
+def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArray[np.uint32]:
+    """Sums over the image, kept between runs: disassembling takes about a second."""
+    import hashlib
+
+    digest = hashlib.sha256(f"{core.version} {begin} {end}".encode())
+    digest.update(cycles.__file__.encode())
+    for address, data in image.code:
+        digest.update(address.to_bytes(4) + data)
+    kept = cache_dir() / f"cycles-{digest.hexdigest()[:16]}.npy"
+    if kept.exists():
+        return np.ascontiguousarray(np.load(kept), np.uint32)
+    sums = cycles.prefix_sums(core, image.code, begin, end)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(f".{random.SystemRandom().getrandbits(32):08x}.npy")
+    np.save(partial, sums)
+    partial.replace(kept)
+    return sums

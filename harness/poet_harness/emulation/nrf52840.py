@@ -1,0 +1,386 @@
+"""The nRF52840 around its CPU, as far as firmware/boards/nrf52840 uses it.
+
+Sections are those of the nRF52840 Product Specification v1.7. Pins are those of firmware/boards/nrf52840/pins.h.
+"""
+
+from __future__ import annotations
+
+import random
+
+from .bus import Bus, EmulationFault, Peripheral, Register
+from .clock import Clock
+from .core_registers import SystemControlSpace
+from .machine import Machine, Memory
+from .power import Power
+from .sdcard import SdCard
+from .serial_line import SerialLine, Starvation
+from .spi_bus import SpiBus
+
+MEMORY = Memory(0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
+
+WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
+SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives
+SPI_PINS = (32 + 15, 32 + 13, 32 + 14)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
+TIMER_IRQ = 8
+TIMER_HZ = 16_000_000
+TIMER_COMPARE_INTERRUPT = 1 << 17
+BAUDRATES = {0x10000000: 1_000_000, 0x01D60000: 115_200}
+SPI_FREQUENCIES = {
+    0x02000000: 125e3, 0x04000000: 250e3, 0x08000000: 500e3, 0x10000000: 1e6,
+    0x20000000: 2e6, 0x40000000: 4e6, 0x80000000: 8e6,
+}  # fmt: skip
+CRYSTAL_START_S = 360e-6  # 5.4.6, start-up time of the 32 MHz crystal oscillator, typical
+RANDOM_BYTE_S = 30e-6  # 6.19.2, without bias correction, typical
+BITS_A_BYTE = 10
+
+
+class ClockControl(Peripheral):
+    """5.4 CLOCK."""
+
+    REGISTERS = {"TASKS_HFCLKSTART": Register(0x000), "EVENTS_HFCLKSTARTED": Register(0x100)}
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        super().__init__("CLOCK", 0x40000000)
+
+    def write_tasks_hfclkstart(self, _value: int) -> None:
+        self._clock.advance_to(self._clock.now + self._clock.cycles(CRYSTAL_START_S))
+        self.values["EVENTS_HFCLKSTARTED"] = 1
+
+
+class FlashControl(Peripheral):
+    """4.3 NVMC."""
+
+    REGISTERS = {"ICACHECNF": Register(0x540)}
+
+    def __init__(self) -> None:
+        super().__init__("NVMC", 0x4001E000)
+
+
+class Port(Peripheral):
+    """6.9 GPIO, one port. `changed` is told of every pin that changes."""
+
+    REGISTERS = {
+        "OUTSET": Register(0x508),
+        "OUTCLR": Register(0x50C),
+        "DIRSET": Register(0x518),
+        **{f"PIN_CNF[{pin}]": Register(0x700 + 4 * pin, reset=2) for pin in range(32)},
+    }
+
+    def power_on(self) -> None:
+        super().power_on()
+        self.out = 0
+        self.drives = 0
+
+    def read_outset(self) -> int:
+        return self.out
+
+    def read_outclr(self) -> int:
+        return self.out
+
+    def write_outset(self, value: int) -> None:
+        self._set_out(self.out | value)
+
+    def write_outclr(self, value: int) -> None:
+        self._set_out(self.out & ~value)
+
+    def write_dirset(self, value: int) -> None:
+        self.drives |= value
+
+    def is_output(self, pin: int) -> bool:
+        """Whether the pin is driven."""
+        return bool((self.drives >> pin | self.values[f"PIN_CNF[{pin}]"]) & 1)
+
+    def _set_out(self, value: int) -> None:
+        changed, self.out = self.out ^ value, value
+        if changed:
+            self.changed(changed)
+
+    def changed(self, pins: int) -> None:
+        """Some outputs changed level."""
+
+
+class Port1(Port):
+    """P1 carries the window line and the card's chip select."""
+
+    def __init__(self, card: SdCard, power: Power) -> None:
+        self._card = card
+        self._power = power
+        super().__init__("P1", 0x50000300)
+
+    def changed(self, pins: int) -> None:
+        if pins >> WINDOW_PIN & 1:
+            if not self.is_output(WINDOW_PIN) and self.out >> WINDOW_PIN & 1:
+                raise EmulationFault("the window line is raised while its pin is an input")
+            self._power.window(bool(self.out >> WINDOW_PIN & 1))
+        if pins >> CARD_CS_PIN & 1:
+            self._card.select(not self.out >> CARD_CS_PIN & 1)
+
+
+class RandomNumbers(Peripheral):
+    """6.19 RNG. The numbers differ between power-ups and resets and repeat with the seed."""
+
+    REGISTERS = {
+        "TASKS_START": Register(0x000),
+        "TASKS_STOP": Register(0x004),
+        "EVENTS_VALRDY": Register(0x100),
+        "VALUE": Register(0x508),
+    }
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self._clock = clock
+        self._random = random.Random(seed)
+        super().__init__("RNG", 0x4000D000)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._running = False
+
+    def write_tasks_start(self, _value: int) -> None:
+        self._running = True
+
+    def write_tasks_stop(self, _value: int) -> None:
+        self._running = False
+
+    def read_events_valrdy(self) -> int:
+        if self._running and not self.values["EVENTS_VALRDY"]:
+            self._clock.advance_to(self._clock.now + self._clock.cycles(RANDOM_BYTE_S))
+            self.values.update(EVENTS_VALRDY=1, VALUE=self._random.getrandbits(8))
+        return self.values["EVENTS_VALRDY"]
+
+
+class Timer(Peripheral):
+    """6.30 TIMER0 as a 32-bit counter of 16 MHz, with a capture channel and a compare channel."""
+
+    REGISTERS = {
+        "TASKS_START": Register(0x000),
+        "TASKS_STOP": Register(0x004),
+        "TASKS_CLEAR": Register(0x00C),
+        "TASKS_CAPTURE[0]": Register(0x040),
+        "EVENTS_COMPARE[1]": Register(0x144),
+        "INTENSET": Register(0x304),
+        "INTENCLR": Register(0x308),
+        "MODE": Register(0x504),
+        "BITMODE": Register(0x508),
+        "PRESCALER": Register(0x510, reset=4),
+        "CC[0]": Register(0x540),
+        "CC[1]": Register(0x544),
+    }
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        super().__init__("TIMER0", 0x40008000)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._started_at: int | None = None
+        self._interrupts = 0
+        self._due: int | None = None
+
+    def wakes_at(self) -> int | None:
+        """When the compare interrupt will be pending, in cycles."""
+        return self._due if self._interrupts & TIMER_COMPARE_INTERRUPT else None
+
+    def _ticks(self) -> int:
+        if self._started_at is None:
+            raise EmulationFault("TIMER0 is read before it is started")
+        return (self._clock.now - self._started_at) // self._cycles_a_tick() & 0xFFFFFFFF
+
+    def _cycles_a_tick(self) -> int:
+        return self._clock.hz // TIMER_HZ << self.values["PRESCALER"]
+
+    def write_tasks_start(self, _value: int) -> None:
+        if self.values["BITMODE"] != 3 or self.values["MODE"] != 0:
+            raise EmulationFault("TIMER0 is modelled as a 32-bit timer (BITMODE 3, MODE 0) alone")
+        self._started_at = self._clock.now
+
+    def write_tasks_clear(self, _value: int) -> None:
+        if self._started_at is not None:
+            self._started_at = self._clock.now
+
+    def write_tasks_capture0(self, _value: int) -> None:
+        self.values["CC[0]"] = self._ticks()
+
+    def write_cc1(self, value: int) -> None:
+        self.values["CC[1]"] = value
+        left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
+        self._due = self._clock.now + left * self._cycles_a_tick()
+
+    def read_events_compare1(self) -> int:
+        if self._due is not None and self._clock.now >= self._due:
+            self.values["EVENTS_COMPARE[1]"] = 1
+            self._due += self._cycles_a_tick() << 32
+        return self.values["EVENTS_COMPARE[1]"]
+
+    def read_intenset(self) -> int:
+        return self._interrupts
+
+    def write_intenset(self, value: int) -> None:
+        self._interrupts |= value
+
+    def write_intenclr(self, value: int) -> None:
+        self._interrupts &= ~value
+
+
+class Uart(Peripheral):
+    """6.33 UART without EasyDMA."""
+
+    REGISTERS = {
+        "TASKS_STARTRX": Register(0x000),
+        "TASKS_STARTTX": Register(0x008),
+        "EVENTS_RXDRDY": Register(0x108),
+        "EVENTS_TXDRDY": Register(0x11C),
+        "ENABLE": Register(0x500),
+        "PSEL.TXD": Register(0x50C, reset=0xFFFFFFFF),
+        "PSEL.RXD": Register(0x514, reset=0xFFFFFFFF),
+        "RXD": Register(0x518),
+        "TXD": Register(0x51C),
+        "BAUDRATE": Register(0x524, reset=0x04000000),
+        "CONFIG": Register(0x56C),
+    }
+
+    def __init__(self, clock: Clock, line: SerialLine, starvation: Starvation) -> None:
+        self._clock = clock
+        self._line = line
+        self._starvation = starvation
+        super().__init__("UART0", 0x40002000)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._receives = self._sends = False
+        self._sent_at: int | None = None
+        self._next_arrival = 0
+
+    def _byte_cycles(self) -> int:
+        rate = BAUDRATES.get(self.values["BAUDRATE"])
+        if rate is None or self.values["CONFIG"] != 0:
+            raise EmulationFault(f"UART0: BAUDRATE 0x{self.values['BAUDRATE']:08X} or CONFIG is not modelled")
+        return self._clock.cycles(BITS_A_BYTE / rate)
+
+    def _check(self, started: bool) -> None:
+        pins = (self.values["PSEL.TXD"], self.values["PSEL.RXD"])
+        if not started or self.values["ENABLE"] != 4 or pins != SERIAL_PINS:
+            raise EmulationFault("UART0 is used before it is enabled, started and connected to P0.06 and P0.08")
+
+    def write_tasks_startrx(self, _value: int) -> None:
+        self._receives = True
+
+    def write_tasks_starttx(self, _value: int) -> None:
+        self._sends = True
+
+    def read_events_rxdrdy(self) -> int:
+        self._check(self._receives)
+        if not self.values["EVENTS_RXDRDY"]:
+            if self._line.waiting:
+                self._clock.advance_to(self._next_arrival)
+                self._next_arrival = self._clock.now + self._byte_cycles()
+                self.values.update(EVENTS_RXDRDY=1, RXD=self._line.receive())
+                self._starvation.busy()
+            else:
+                self._starvation.empty_poll(self._clock.now)
+        return self.values["EVENTS_RXDRDY"]
+
+    def write_txd(self, value: int) -> None:
+        self._check(self._sends)
+        if self._sent_at is not None and self._clock.now < self._sent_at:
+            raise EmulationFault("UART0: a byte is written before the last one was sent")
+        self._sent_at = self._clock.now + self._byte_cycles()
+        self._line.send(value & 0xFF)
+        self._starvation.busy()
+
+    def read_events_txdrdy(self) -> int:
+        if self._sent_at is not None:
+            self._clock.advance_to(self._sent_at)
+            self._sent_at = None
+            self.values["EVENTS_TXDRDY"] = 1
+        return self.values["EVENTS_TXDRDY"]
+
+
+class SpiMaster(Peripheral):
+    """6.25 SPIM2 with EasyDMA."""
+
+    REGISTERS = {
+        "TASKS_START": Register(0x010),
+        "EVENTS_END": Register(0x118),
+        "ENABLE": Register(0x500),
+        "PSEL.SCK": Register(0x508, reset=0xFFFFFFFF),
+        "PSEL.MOSI": Register(0x50C, reset=0xFFFFFFFF),
+        "PSEL.MISO": Register(0x510, reset=0xFFFFFFFF),
+        "FREQUENCY": Register(0x524, reset=0x04000000),
+        "RXD.PTR": Register(0x534),
+        "RXD.MAXCNT": Register(0x538),
+        "TXD.PTR": Register(0x544),
+        "TXD.MAXCNT": Register(0x548),
+        "CONFIG": Register(0x554),
+        "ORC": Register(0x5C0),
+    }
+
+    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine) -> None:
+        self._clock = clock
+        self._bus = bus
+        self._machine = machine
+        super().__init__("SPIM2", 0x40023000)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._ends_at: int | None = None
+
+    def write_tasks_start(self, _value: int) -> None:
+        values = self.values
+        pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
+        if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
+            raise EmulationFault("SPIM2 is started before it is enabled, in mode 0 and connected to the card's pins")
+        if self._ends_at is not None and self._clock.now < self._ends_at:
+            raise EmulationFault("SPIM2 is started while a transfer is under way")
+        sends, receives = values["TXD.MAXCNT"], values["RXD.MAXCNT"]
+        for name, count in (("TXD", sends), ("RXD", receives)):
+            if count > 0xFFFF or (count and not self._machine.in_ram(values[f"{name}.PTR"], count)):
+                raise EmulationFault(f"SPIM2: {count} bytes at {name}.PTR 0x{values[f'{name}.PTR']:08X} are not in RAM")
+        sent = self._machine.read_memory(values["TXD.PTR"], sends) if sends else b""
+        sent += bytes([values["ORC"]]) * (receives - sends)
+        received, self._ends_at = self._bus.transfer(sent, SPI_FREQUENCIES[values["FREQUENCY"]])
+        if receives:
+            self._machine.write_memory(values["RXD.PTR"], received[:receives])
+
+    def read_events_end(self) -> int:
+        if self._ends_at is not None:
+            self._clock.advance_to(self._ends_at)
+            self._ends_at = None
+            self.values["EVENTS_END"] = 1
+        return self.values["EVENTS_END"]
+
+
+class Nrf52840:
+    """The chip: every peripheral that the firmware uses."""
+
+    def __init__(
+        self, machine: Machine, card: SdCard, power: Power, line: SerialLine, starvation: Starvation, seed: int
+    ) -> None:
+        clock = machine.clock
+        self._core = SystemControlSpace(machine.request_reset)
+        self._timer = Timer(clock)
+        self.bus = Bus(
+            (
+                ClockControl(clock),
+                FlashControl(),
+                Port("P0", 0x50000000),
+                Port1(card, power),
+                RandomNumbers(clock, seed),
+                self._timer,
+                Uart(clock, line, starvation),
+                SpiMaster(clock, SpiBus(card, clock), machine),
+                self._core,
+            )
+        )
+        self._card = card
+        self._power = power
+
+    def next_wake(self) -> int | None:
+        """See `poet_harness.emulation.machine.Chip`."""
+        return self._timer.wakes_at() if self._core.is_enabled(TIMER_IRQ) else None
+
+    def reset(self) -> None:
+        """Pins float: pull-ups release the card, a pull-down ends the window."""
+        self.bus.power_on()
+        self._card.select(False)
+        self._power.window(False)

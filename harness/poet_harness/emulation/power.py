@@ -1,0 +1,98 @@
+"""What a power meter would see: the supply current and the window line over emulated time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.boards import Rails
+
+from .clock import Clock
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A piecewise-constant current.
+
+    Attributes
+    ----------
+    times_s : array (n + 1,)
+        Where segments begin, and the end of the last.
+    current_a : array (n,)
+        Supply current in each segment.
+    window : bool array (n,)
+        Whether the board's marker line was high in it.
+    """
+
+    times_s: NDArray[np.float64]
+    current_a: NDArray[np.float64]
+    window: NDArray[np.bool_]
+
+
+class _Track:
+    """A value over time, as the changes it made. Changes may be entered ahead of time and replaced."""
+
+    def __init__(self, value: float) -> None:
+        self.changes: list[tuple[int, float]] = [(0, value)]
+
+    def set(self, when: int, value: float) -> None:
+        while len(self.changes) > 1 and self.changes[-1][0] >= when:
+            self.changes.pop()
+        if self.changes[-1][1] != value:
+            self.changes.append((when, value))
+
+    def drain(self, until: int) -> list[tuple[int, float]]:
+        """Changes before `until`; what comes later stays, behind the value that holds at `until`."""
+        past = [change for change in self.changes if change[0] < until] or self.changes[:1]
+        self.changes = [(until, past[-1][1])] + [change for change in self.changes if change[0] >= until]
+        return past
+
+
+class Power:
+    """Adds up the rails of a board as the parts of the machine report their states."""
+
+    def __init__(self, rails: Rails, clock: Clock) -> None:
+        self._rails = rails
+        self._clock = clock
+        self._begin = 0
+        self._cpu = _Track(rails.cpu_active)
+        self._storage = _Track(rails.storage_idle)
+        self._window = _Track(0.0)
+
+    def cpu_sleeps(self, begin: int, end: int) -> None:
+        """The CPU sleeps between two times."""
+        self._cpu.set(begin, self._rails.cpu_idle)
+        self._cpu.set(end, self._rails.cpu_active)
+
+    def storage_reads(self, begin: int) -> None:
+        """The card reads from `begin` on."""
+        self._storage.set(begin, self._rails.storage_read)
+
+    def storage_writes(self, begin: int) -> None:
+        """The card writes from `begin` on."""
+        self._storage.set(begin, self._rails.storage_write)
+
+    def storage_idles(self, begin: int) -> None:
+        """The card is idle from `begin` on."""
+        self._storage.set(begin, self._rails.storage_idle)
+
+    def window(self, inside: bool) -> None:
+        """The marker line changes now."""
+        self._window.set(self._clock.now, float(inside))
+
+    def drain(self) -> Trace:
+        """Everything since the last call."""
+        end = self._clock.now
+        tracks = [track.drain(end) for track in (self._cpu, self._storage, self._window)]
+        starts = np.array(sorted({max(when, self._begin) for track in tracks for when, _ in track}), np.int64)
+        cpu, storage, window = (_sample(track, starts) for track in tracks)
+        times = np.append(starts, max(end, starts[-1])) / self._clock.hz
+        self._begin = end
+        return Trace(times, cpu + storage, window > 0.5)
+
+
+def _sample(changes: list[tuple[int, float]], at: NDArray[np.int64]) -> NDArray[np.float64]:
+    when = np.array([change[0] for change in changes], np.int64)
+    value = np.array([change[1] for change in changes])
+    return value[np.maximum(np.searchsorted(when, at, side="right") - 1, 0)]

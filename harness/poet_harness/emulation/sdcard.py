@@ -1,0 +1,468 @@
+"""An SD card in SPI mode over an image file: what it answers, how long it takes, and what can go wrong with it.
+
+Follows the SD Association's "Physical Layer Simplified Specification" 6.00, chapter 7. Times are those of `CardTiming`
+and say nothing about any real card.
+"""
+
+from __future__ import annotations
+
+import binascii
+import mmap
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BufferedRandom
+from pathlib import Path
+from typing import Literal
+
+from poet_profiles.errors import UserError
+
+from .clock import Clock
+from .power import Power
+
+BLOCK = 512
+KIND = Literal["sdhc", "sdsc", "sdsc1"]
+
+R1_IDLE = 0x01
+R1_ILLEGAL = 0x04
+R1_CRC = 0x08
+R1_ADDRESS = 0x20
+R1_PARAMETER = 0x40
+R2_ERROR = 0x04
+R2_OUT_OF_RANGE = 0x80
+START_BLOCK = 0xFE
+START_MULTIPLE = 0xFC
+STOP_MULTIPLE = 0xFD
+OUT_OF_RANGE_TOKEN = 0x09
+ACCEPTED, CRC_REJECTED, WRITE_REJECTED = 0xE5, 0xEB, 0xED
+LEGAL_WHILE_IDLE = {0, 8, 55, 58, 59}
+CSD_UNIT = 1024 * BLOCK
+
+
+@dataclass(frozen=True)
+class CardTiming:
+    """Latencies of the card, in seconds: round numbers of the order that cards of speed class 10 show in SPI mode.
+
+    `version` goes up whenever a number changes.
+    """
+
+    version: int = 1
+    start_s: float = 20e-3
+    read_access_s: float = 300e-6
+    read_next_s: float = 20e-6
+    write_single_s: float = 1.2e-3
+    write_next_s: float = 150e-6
+    write_stop_s: float = 800e-6
+
+
+@dataclass
+class CardFaults:
+    """What goes wrong from now on. Counters count down and then it happens once.
+
+    Attributes
+    ----------
+    removed : bool
+        The slot is empty.
+    full : bool
+        Every write is refused as out of range.
+    write_error_after : int or None
+        Blocks that are still written before one is refused with a write error.
+    corrupt_reads : int
+        Blocks whose next transfers lose a bit on the bus (the transfer's CRC does not fit).
+    silent_corruptions : int
+        Blocks whose next transfers lose a bit in the card (the transfer's CRC fits).
+    cut_after_writes : int or None
+        Blocks that are still written before the power fails; the block under way is torn: its first half is new.
+    """
+
+    removed: bool = False
+    full: bool = False
+    write_error_after: int | None = None
+    corrupt_reads: int = 0
+    silent_corruptions: int = 0
+    cut_after_writes: int | None = None
+
+
+def crc7(data: bytes) -> int:
+    """The checksum of a command frame, x^7 + x^3 + 1 (section 4.5)."""
+    crc = 0
+    for byte in data:
+        for bit in range(7, -1, -1):
+            crc = (crc << 1) ^ (0x09 if ((crc >> 6) ^ (byte >> bit)) & 1 else 0)
+        crc &= 0x7F
+    return crc
+
+
+def crc16(data: bytes) -> int:
+    """The checksum of a data block: CRC-16/XMODEM."""
+    return binascii.crc_hqx(data, 0)
+
+
+class SdCard:
+    """The card's side of the SPI bus.
+
+    Parameters
+    ----------
+    path : Path
+        Raw image; made sparse with `new_bytes` where there is none.
+    clock, power
+        Time, and where the card's current goes.
+    on_power_cut : callable
+        Called when `CardFaults.cut_after_writes` runs out.
+
+    Raises
+    ------
+    UserError
+        If the image's size is no card's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        power: Power,
+        on_power_cut: Callable[[], None],
+        kind: KIND = "sdhc",
+        timing: CardTiming | None = None,
+        new_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.faults = CardFaults()
+        self.timing = timing or CardTiming()
+        self.blocks_written = 0
+        self._kind = kind
+        self._clock = clock
+        self._power = power
+        self._on_power_cut = on_power_cut
+        self._file, self._image = _open_image(path, new_bytes)
+        self._busy_until = 0
+        self._idle = True
+        self._crc_on = False
+        self._application = False
+        self._ready_at: int | None = None
+        self._error_status = 0
+        self._selected = False
+        self._forget_transfer()
+
+    def close(self) -> None:
+        """Write the image out."""
+        self._image.close()
+        self._file.close()
+
+    def select(self, selected: bool) -> None:
+        """Chip select. A transfer under way ends when it is released."""
+        if self._selected and not selected:
+            self._forget_transfer()
+            self._power.storage_idles(max(self._clock.now, self._busy_until))
+        self._selected = selected
+
+    def pending_until(self, now: int) -> int | None:
+        """When the card will have something new to say to one who polls, or None."""
+        if not self._selected or self.faults.removed:
+            return None
+        if now < self._busy_until:
+            return self._busy_until
+        if self._out and self._out[0][0] > now:
+            return self._out[0][0]
+        return None
+
+    def exchange(self, sent: bytes, begin: int, byte_cycles: int) -> bytes:
+        """Clock bytes through the card.
+
+        Parameters
+        ----------
+        sent : bytes
+            What the host sends.
+        begin : int
+            When the first byte begins, in cycles.
+        byte_cycles : int
+            How long each takes.
+        """
+        if not self._selected or self.faults.removed:
+            return b"\xff" * len(sent)
+        received = bytearray()
+        silent = sent.count(0xFF) == len(sent)
+        while len(received) < len(sent):
+            place = len(received)
+            now = begin + place * byte_cycles
+            if self._missing:
+                received += self._take_data(sent[place:], now, byte_cycles)
+            elif silent and self._speaks(now):
+                received += self._give(len(sent) - place, now, byte_cycles)
+            else:
+                received += self._byte(sent[place], now)
+        return bytes(received)
+
+    # --- bytes ---
+
+    def _speaks(self, now: int) -> bool:
+        """Whether the next byte is simply the next one of an answer or of a block."""
+        return bool(self._out) and self._out[0][0] <= now and now >= self._busy_until and not self._data_response
+
+    def _forget_transfer(self) -> None:
+        self._frame = bytearray()
+        self._out: deque[tuple[int, bytes]] = deque()
+        self._streaming_from: int | None = None
+        self._writing_to: int | None = None
+        self._multiple = False
+        self._data = bytearray()
+        self._missing = 0
+        self._data_response = b""
+
+    def _byte(self, sent: int, now: int) -> bytes:
+        if self._data_response:
+            answer, self._data_response = self._data_response, b""
+        elif now < self._busy_until:
+            answer = b"\x00"
+        elif self._out and self._out[0][0] <= now:
+            answer = self._give(1, now, 0)
+        else:
+            answer = b"\xff"
+        if self._frame or (self._writing_to is None and sent & 0xC0 == 0x40):
+            self._frame.append(sent)
+            if len(self._frame) == 6:
+                frame, self._frame = bytes(self._frame), bytearray()
+                self._command(frame, now)
+        elif self._writing_to is not None:
+            self._write_token(sent, now)
+        return answer
+
+    def _give(self, count: int, now: int, byte_cycles: int) -> bytes:
+        when, chunk = self._out[0]
+        given = chunk[:count]
+        if len(chunk) > len(given):
+            self._out[0] = (when, chunk[len(given) :])
+            return given
+        self._out.popleft()
+        end = now + len(given) * byte_cycles
+        if self._streaming_from is not None and not self._out:
+            self._queue_block(end + self._clock.cycles(self.timing.read_next_s))
+        elif not self._out and self._writing_to is None:
+            self._power.storage_idles(end)
+        return given
+
+    def _answer(self, data: bytes, now: int) -> None:
+        self._out.append((now, b"\xff" + data))
+
+    # --- commands ---
+
+    def _command(self, frame: bytes, now: int) -> None:
+        index, argument = frame[0] & 0x3F, int.from_bytes(frame[1:5])
+        application, self._application = self._application, False
+        if (self._crc_on or index in (0, 8)) and frame[5] != crc7(frame[:5]) << 1 | 1:
+            self._answer(bytes([R1_CRC | self._r1()]), now)
+            return
+        name = f"_acmd{index}" if application else f"_cmd{index}"
+        handler: Callable[[int, int], None] | None = getattr(self, name, None)
+        if handler is None and application:
+            handler = getattr(self, f"_cmd{index}", None)
+        legal = not self._idle or index in LEGAL_WHILE_IDLE or (application and index == 41)
+        if handler is None or not legal:
+            self._answer(bytes([R1_ILLEGAL | self._r1()]), now)
+            return
+        handler(argument, now)
+
+    def _r1(self) -> int:
+        return R1_IDLE if self._idle else 0
+
+    def _cmd0(self, _argument: int, now: int) -> None:
+        self._forget_transfer()
+        self._idle, self._crc_on, self._ready_at = True, False, None
+        self._power.storage_idles(now)
+        self._answer(bytes([self._r1()]), now)
+
+    def _cmd8(self, argument: int, now: int) -> None:
+        if self._kind == "sdsc1":
+            self._answer(bytes([R1_ILLEGAL | self._r1()]), now)
+        else:
+            self._answer(bytes([self._r1()]) + (argument & 0xFFF).to_bytes(4), now)
+
+    def _cmd9(self, _argument: int, now: int) -> None:
+        csd = self._csd()
+        self._answer(bytes([self._r1()]) + b"\xff" + bytes([START_BLOCK]) + csd + crc16(csd).to_bytes(2), now)
+
+    def _cmd12(self, _argument: int, now: int) -> None:
+        self._forget_transfer()
+        self._power.storage_idles(now)
+        self._answer(b"\xff" + bytes([self._r1()]), now)
+
+    def _cmd13(self, _argument: int, now: int) -> None:
+        self._answer(bytes([self._r1(), self._error_status]), now)
+        self._error_status = 0
+
+    def _cmd16(self, argument: int, now: int) -> None:
+        self._answer(bytes([self._r1() | (0 if argument == BLOCK else R1_PARAMETER)]), now)
+
+    def _cmd17(self, argument: int, now: int) -> None:
+        self._read(argument, now, multiple=False)
+
+    def _cmd18(self, argument: int, now: int) -> None:
+        self._read(argument, now, multiple=True)
+
+    def _cmd24(self, argument: int, now: int) -> None:
+        self._write(argument, now, multiple=False)
+
+    def _cmd25(self, argument: int, now: int) -> None:
+        self._write(argument, now, multiple=True)
+
+    def _cmd55(self, _argument: int, now: int) -> None:
+        self._application = True
+        self._answer(bytes([self._r1()]), now)
+
+    def _cmd58(self, _argument: int, now: int) -> None:
+        ocr = 0x00FF8000 | (0 if self._idle else 0x80000000)
+        ocr |= 0x40000000 if self._kind == "sdhc" and not self._idle else 0
+        self._answer(bytes([self._r1()]) + ocr.to_bytes(4), now)
+
+    def _cmd59(self, argument: int, now: int) -> None:
+        self._crc_on = bool(argument & 1)
+        self._answer(bytes([self._r1()]), now)
+
+    def _acmd23(self, _argument: int, now: int) -> None:
+        self._answer(bytes([self._r1()]), now)
+
+    def _acmd41(self, argument: int, now: int) -> None:
+        if self._ready_at is None:
+            self._ready_at = now + self._clock.cycles(self.timing.start_s)
+        host_fits = self._kind != "sdhc" or bool(argument & 0x40000000)
+        self._idle = not (host_fits and now >= self._ready_at)
+        self._answer(bytes([self._r1()]), now)
+
+    # --- data ---
+
+    def _block_of(self, argument: int) -> tuple[int, int]:
+        """Block number and the R1 error bits of an address."""
+        if self._kind == "sdhc":
+            block = argument
+        elif argument % BLOCK:
+            return 0, R1_ADDRESS
+        else:
+            block = argument // BLOCK
+        return block, 0 if block < len(self._image) // BLOCK else R1_PARAMETER
+
+    def _read(self, argument: int, now: int, multiple: bool) -> None:
+        block, error = self._block_of(argument)
+        self._answer(bytes([self._r1() | error]), now)
+        if error:
+            return
+        self._power.storage_reads(now)
+        self._streaming_from = block
+        self._queue_block(now + self._clock.cycles(self.timing.read_access_s))
+        if not multiple:
+            self._streaming_from = None
+
+    def _queue_block(self, when: int) -> None:
+        block = self._streaming_from
+        assert block is not None
+        data = bytes(self._image[block * BLOCK : (block + 1) * BLOCK])
+        if len(data) < BLOCK:
+            self._out.append((when, bytes([OUT_OF_RANGE_TOKEN])))
+            self._streaming_from = None
+            return
+        if self.faults.silent_corruptions:
+            self.faults.silent_corruptions -= 1
+            data = data[:100] + bytes([data[100] ^ 0x10]) + data[101:]
+        sum_ = crc16(data)
+        if self.faults.corrupt_reads:
+            self.faults.corrupt_reads -= 1
+            data = data[:200] + bytes([data[200] ^ 0x01]) + data[201:]
+        self._streaming_from = block + 1
+        self._out.append((when, bytes([START_BLOCK]) + data + sum_.to_bytes(2)))
+
+    def _write(self, argument: int, now: int, multiple: bool) -> None:
+        block, error = self._block_of(argument)
+        self._answer(bytes([self._r1() | error]), now)
+        if error:
+            return
+        self._power.storage_writes(now)
+        self._writing_to, self._multiple = block, multiple
+
+    def _write_token(self, token: int, now: int) -> None:
+        if token == (START_MULTIPLE if self._multiple else START_BLOCK):
+            self._data, self._missing = bytearray(), BLOCK + 2
+        elif token == STOP_MULTIPLE and self._multiple:
+            self._end_write(now, self.timing.write_stop_s)
+        elif token & 0xC0 == 0x40:
+            self._frame.append(token)
+
+    def _take_data(self, sent: bytes, now: int, byte_cycles: int) -> bytes:
+        taken = sent[: self._missing]
+        self._data += taken
+        self._missing -= len(taken)
+        if not self._missing:
+            self._programme(now + len(taken) * byte_cycles)
+        return b"\xff" * len(taken)
+
+    def _programme(self, now: int) -> None:
+        block = self._writing_to
+        assert block is not None
+        data, sum_ = bytes(self._data[:BLOCK]), int.from_bytes(self._data[BLOCK:])
+        response = self._verdict(block, data, sum_)
+        if response == ACCEPTED:
+            self._image[block * BLOCK : (block + 1) * BLOCK] = data
+            self.blocks_written += 1
+            self._writing_to = block + 1
+        self._data_response = bytes([response])
+        if self._multiple:
+            self._stay_busy(now, self.timing.write_next_s)
+        else:
+            self._end_write(now, self.timing.write_single_s)
+
+    def _verdict(self, block: int, data: bytes, sum_: int) -> int:
+        faults = self.faults
+        if self._crc_on and crc16(data) != sum_:
+            return CRC_REJECTED
+        if faults.full or (block + 1) * BLOCK > len(self._image):
+            self._error_status = R2_OUT_OF_RANGE
+            return WRITE_REJECTED
+        if faults.write_error_after is not None:
+            faults.write_error_after -= 1
+            if faults.write_error_after < 0:
+                faults.write_error_after = None
+                self._error_status = R2_ERROR
+                return WRITE_REJECTED
+        if faults.cut_after_writes is not None:
+            faults.cut_after_writes -= 1
+            if faults.cut_after_writes < 0:
+                faults.cut_after_writes = None
+                self._image[block * BLOCK : block * BLOCK + BLOCK // 2] = data[: BLOCK // 2]
+                self._on_power_cut()
+                return WRITE_REJECTED
+        return ACCEPTED
+
+    def _stay_busy(self, now: int, seconds: float) -> None:
+        self._busy_until = now + self._clock.cycles(seconds)
+
+    def _end_write(self, now: int, seconds: float) -> None:
+        self._writing_to = None
+        self._stay_busy(now, seconds)
+        self._power.storage_idles(self._busy_until)
+
+    def _csd(self) -> bytes:
+        """Card-Specific Data: only the capacity is of interest (section 5.3)."""
+        csd = bytearray(16)
+        if self._kind == "sdhc":
+            csd[0] = 0x40
+            csd[7:10] = (len(self._image) // CSD_UNIT - 1).to_bytes(3)
+        else:
+            # Capacity = (size + 1) * 2^(multiplier + 2) * 2^9; a multiplier of 7 gives steps of 256 KB.
+            size = len(self._image) // (BLOCK << 9) - 1
+            csd[5] = 9
+            csd[6], csd[7], csd[8] = size >> 10 & 3, size >> 2 & 0xFF, (size & 3) << 6
+            csd[9], csd[10] = 7 >> 1, (7 & 1) << 7
+        csd[15] = crc7(bytes(csd[:15])) << 1 | 1
+        return bytes(csd)
+
+
+def _open_image(path: Path, new_bytes: int) -> tuple[BufferedRandom, mmap.mmap]:
+    try:
+        if not path.exists():
+            with path.open("wb") as new:
+                new.truncate(new_bytes)
+        file = path.open("r+b")
+    except OSError as error:
+        raise UserError(f"{path}: cannot use it as a card image: {error.strerror}") from None
+    size = path.stat().st_size
+    if size == 0 or size % CSD_UNIT:
+        file.close()
+        raise UserError(f"{path}: a card image's size is a multiple of 512 KiB, this one has {size} bytes")
+    return file, mmap.mmap(file.fileno(), size)

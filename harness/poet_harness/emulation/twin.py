@@ -1,0 +1,169 @@
+"""A board without the board: the image that would be flashed, run with its serial line, card and supply current."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
+
+from . import nrf52840, samd21
+from .bus import EmulationFault
+from .image import load_image
+from .machine import Machine, Memory
+from .power import Power, Trace
+from .sdcard import KIND, SdCard
+from .serial_line import Faults, SerialLine, Starvation
+
+CHIPS: dict[str, tuple[Memory, Callable[..., Any]]] = {
+    "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
+    "mkr1000": (samd21.MEMORY, samd21.Samd21),
+}
+
+# Between two looks at the host's clock; about a tenth of a second of work.
+SLICE_CYCLES = 20_000_000
+
+
+class TwinSerial:
+    """The host's end of the serial line, with the part of pyserial's interface that the harness uses.
+
+    Nothing runs in the background: `read` runs the board until it has said something.
+    """
+
+    def __init__(self, machine: Machine, line: SerialLine, timeout: float | None = 1.0) -> None:
+        self.timeout = timeout
+        self._machine = machine
+        self._line = line
+        self._starved = False
+
+    def starve(self) -> None:
+        """The board waits for the host."""
+        self._starved = True
+        self._machine.pause()
+
+    @property
+    def in_waiting(self) -> int:
+        """Bytes that `read` returns at once."""
+        return self._line.available
+
+    def write(self, data: bytes) -> int:
+        """Send to the board."""
+        self._line.push(data)
+        return len(data)
+
+    def read(self, size: int = 1) -> bytes:
+        """Between one and `size` bytes, or none if the board says nothing within `timeout` seconds."""
+        deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        while not self._line.whole_line:
+            self._starved = False
+            try:
+                self._machine.run(SLICE_CYCLES)
+            except EmulationFault as fault:
+                raise UserError(f"the emulated board stopped: {fault}", exit_code=4) from fault
+            if self._starved:
+                if not self._line.available:
+                    _wait_in_vain(deadline)
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        return self._line.take(size)
+
+    def reset_input_buffer(self) -> None:
+        """Forget what the board has sent so far."""
+        self._line.drop_to_host()
+
+    def close(self) -> None:
+        """Nothing to release: the board belongs to its `Twin`."""
+
+
+def _wait_in_vain(deadline: float | None) -> None:
+    """Both sides wait for each other: only the host's clock can end that."""
+    if deadline is None:
+        raise UserError("the emulated board waits for the host, and the host for it, without a time limit", exit_code=4)
+    time.sleep(max(0.0, deadline - time.monotonic()))
+
+
+class Twin:
+    """An emulated board. Use `open_twin`."""
+
+    def __init__(self, board: Board, image: Path, card: Path, faults: Faults | None, kind: KIND, native: bool) -> None:
+        memory, chip = CHIPS[board.name]
+        seed = 1
+        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native)
+        self._power = Power(board.rails_a, self._machine.clock)
+        self._line = SerialLine(faults)
+        self.card = SdCard(card, self._machine.clock, self._power, self._machine.request_reset, kind)
+        self.serial = TwinSerial(self._machine, self._line)
+        starvation = Starvation(self.serial.starve)
+        self._machine.connect(
+            chip(self._machine, self.card, self._power, self._line, starvation, seed), self._power.cpu_sleeps
+        )
+
+    @property
+    def time_s(self) -> float:
+        """Emulated time so far."""
+        return self._machine.clock.now / self._machine.clock.hz
+
+    @property
+    def timing_model(self) -> str:
+        """What the times are made from: cycle table and card latencies, each with its version."""
+        return f"twin {self._machine.timing_model}, card latencies {self.card.timing.version}"
+
+    def power_trace(self) -> Trace:
+        """Supply current and window line since the last call."""
+        return self._power.drain()
+
+    def reset(self) -> None:
+        """Press the reset button. RAM keeps its content."""
+        self._machine.request_reset()
+
+    def close(self) -> None:
+        """Write the card's image out."""
+        self.card.close()
+
+    def __enter__(self) -> Twin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_twin(
+    board: Board,
+    image: Path,
+    card: Path,
+    faults: Faults | None = None,
+    kind: KIND = "sdhc",
+    native: bool = True,
+) -> Twin:
+    """Emulate a board.
+
+    Parameters
+    ----------
+    board : Board
+        Which; its clock and its rails are used.
+    image : Path
+        ``firmware.elf`` as `pio run` made it.
+    card : Path
+        Image of the SD card; made (sparse, 64 MiB, without a label) where there is none.
+    faults : Faults, optional
+        What happens to bytes on the serial line.
+    kind : {"sdhc", "sdsc", "sdsc1"}
+        Kind of card.
+    native : bool
+        False: count cycles in Python even where there is a C compiler.
+
+    Raises
+    ------
+    UserError
+        If the board cannot be emulated, or image or card are unusable.
+    """
+    if board.name not in CHIPS:
+        raise UserError(f"board {board.name!r} cannot be emulated; these can: {', '.join(sorted(CHIPS))}")
+    return Twin(board, image, card, faults, kind, native)
