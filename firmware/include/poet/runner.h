@@ -43,13 +43,14 @@ typedef struct poet_runner {
     poet_arena arena;
     poet_value_state *values;
     uint32_t *ticks;
+    uint32_t moving; /* the value that a transfer may be moving, or POET_NO_VALUE */
 } poet_runner;
 
 /* One run of the schedule: what the caller wants, and what came of it. */
 typedef struct poet_run {
     poet_pager *pager; /* NULL where the schedule pages nothing */
     float learning_rate;
-    bool trace;        /* a window around each compute and page step, instead of one around all */
+    bool trace;        /* a window around each compute and page step, instead of one around all; no step overlaps another */
     uint64_t ticks;
     uint32_t peak_bytes; /* resident tensors included */
     uint32_t arena_bytes;

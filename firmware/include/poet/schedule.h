@@ -8,8 +8,10 @@ typedef enum poet_action {
     POET_COMPUTE = 1,  /* index: node; place: index into `offsets` of its value outputs in order, then its workspace */
     POET_PAGE_IN = 2,  /* index: value; place: its arena offset in bytes */
     POET_PAGE_OUT = 3, /* index: value; place: unused, 0 */
-    POET_FREE = 4      /* index: value; place: unused, 0 */
+    POET_FREE = 4      /* index: value, or POET_NO_VALUE for one of 0 bytes: nothing to do; place: unused, 0 */
 } poet_action;
+
+#define POET_NO_VALUE 0xffffu
 
 typedef struct poet_step {
     uint8_t action;

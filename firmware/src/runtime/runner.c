@@ -78,6 +78,8 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
     }
     if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE)
         return POET_E_CORRUPT;
+    if (step->action == POET_FREE && step->index == POET_NO_VALUE)
+        return POET_OK;
     if (step->index >= model->value_count)
         return POET_E_CORRUPT;
     return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
@@ -117,6 +119,15 @@ bool poet_schedule_pages(const poet_schedule *schedule)
 
 /* ---- one step of the schedule ---- */
 
+/* Completes the transfer under way if it moves this value: its bytes are needed now. */
+static int settle(poet_runner *runner, const poet_run *run, uint32_t value)
+{
+    if (runner->moving != value)
+        return POET_OK;
+    runner->moving = POET_NO_VALUE;
+    return poet_pager_wait(run->pager);
+}
+
 static void *address(const poet_runner *runner, uint16_t reference)
 {
     uint32_t values = runner->model->value_count;
@@ -138,6 +149,9 @@ static int compute(poet_runner *runner, const poet_step *step, const poet_run *r
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram)
             return POET_E_ORDER;
+        int status = settle(runner, run, operands[i]);
+        if (status != POET_OK)
+            return status;
         inputs[i] = address(runner, operands[i]);
     }
     operands += node->input_count;
@@ -168,6 +182,7 @@ static int compute(poet_runner *runner, const poet_step *step, const poet_run *r
     return status;
 }
 
+/* Starts a transfer. A device without DMA has completed it by now; a traced one is completed here, inside its window. */
 static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_value *value = &runner->model->values[step->index];
@@ -181,7 +196,9 @@ static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
     state->offset = step->place;
     state->in_ram = true;
     run->page_ins++;
-    return poet_pager_in(run->pager, value->page_block, data, value->bytes, state->crc);
+    runner->moving = step->index;
+    status = poet_pager_start_in(run->pager, value->page_block, data, value->bytes, state->crc);
+    return status == POET_OK && run->trace ? settle(runner, run, step->index) : status;
 }
 
 static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -192,14 +209,22 @@ static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
         return POET_E_ORDER;
     state->on_card = true;
     run->page_outs++;
-    return poet_pager_out(run->pager, value->page_block, runner->arena.memory + state->offset, value->bytes, &state->crc);
+    runner->moving = step->index;
+    int status = poet_pager_start_out(run->pager, value->page_block, runner->arena.memory + state->offset, value->bytes,
+                                      &state->crc);
+    return status == POET_OK && run->trace ? settle(runner, run, step->index) : status;
 }
 
-static int release(poet_runner *runner, const poet_step *step)
+static int release(poet_runner *runner, const poet_step *step, const poet_run *run)
 {
+    if (step->index == POET_NO_VALUE)
+        return POET_OK;
     poet_value_state *state = &runner->values[step->index];
     if (!state->in_ram)
         return POET_E_ORDER;
+    int status = settle(runner, run, step->index);
+    if (status != POET_OK)
+        return status;
     state->in_ram = false;
     return poet_arena_release(&runner->arena, state->offset);
 }
@@ -214,8 +239,44 @@ static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
     case POET_PAGE_OUT:
         return page_out(runner, step, run);
     default:
-        return release(runner, step);
+        return release(runner, step, run);
     }
+}
+
+static void begin(poet_runner *runner, poet_run *run)
+{
+    for (uint32_t i = 0; i < runner->model->value_count; i++)
+        runner->values[i] = (poet_value_state){0};
+    poet_arena_clear(&runner->arena);
+    run->ticks = 0;
+    run->page_ins = 0;
+    run->page_outs = 0;
+    runner->moving = POET_NO_VALUE;
+}
+
+/* Runs one step; the last one also waits for the bus, and a failed one leaves no transfer behind. */
+static int execute_whole(poet_runner *runner, const poet_step *step, poet_run *run, bool last)
+{
+    int status = execute(runner, step, run);
+    if (run->pager != NULL && (last || status != POET_OK)) {
+        int transfer = poet_pager_wait(run->pager);
+        status = status != POET_OK ? status : transfer;
+    }
+    return status;
+}
+
+/* Whether a step costs time and energy of its own. */
+static bool has_window(const poet_runner *runner, const poet_step *step)
+{
+    return step->action == POET_COMPUTE ? runner->model->nodes[step->index].op != 0 : step->action != POET_FREE;
+}
+
+/* Keeps the line low for 30 us: a meter that samples every 10 us must see where one window ends and the next begins. */
+static void pause_between_windows(void)
+{
+    uint32_t start = poet_board_ticks();
+    while (poet_board_ticks() - start <= poet_board_ticks_hz / 33333u)
+        ;
 }
 
 int poet_runner_step(poet_runner *runner, poet_run *run)
@@ -223,26 +284,24 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
     const poet_schedule *schedule = runner->schedule;
     if (run->pager == NULL && poet_schedule_pages(schedule))
         return POET_E_ABSENT;
-    for (uint32_t i = 0; i < runner->model->value_count; i++)
-        runner->values[i] = (poet_value_state){0};
-    poet_arena_clear(&runner->arena);
-    run->ticks = 0;
-    run->page_ins = 0;
-    run->page_outs = 0;
+    begin(runner, run);
 
     int status = POET_OK;
     poet_board_window(!run->trace);
     uint32_t before = poet_board_ticks();
     for (run->steps = 0; run->steps < schedule->step_count; run->steps++) {
         const poet_step *step = &schedule->steps[run->steps];
-        bool traced = run->trace && step->action != POET_FREE;
-        if (traced)
+        bool traced = run->trace && has_window(runner, step);
+        if (traced) {
+            pause_between_windows();
             poet_board_window(true);
-        status = execute(runner, step, run);
-        if (traced)
-            poet_board_window(false);
+            before = poet_board_ticks();
+        }
+        status = execute_whole(runner, step, run, run->steps + 1u == schedule->step_count);
         /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
         uint32_t now = poet_board_ticks();
+        if (traced)
+            poet_board_window(false);
         runner->ticks[run->steps] = now - before;
         run->ticks += now - before;
         before = now;
