@@ -23,7 +23,7 @@ there are several) and ``loss``. A node's main value is named like the node, fur
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -107,7 +107,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class TracedResident:
-    """A tensor that stays in RAM for the whole step. ``bytes`` and ``dtype`` are PyTorch's (labels: 8-byte integers)."""
+    """A tensor that stays in RAM for the whole step; ``bytes`` and ``dtype`` are PyTorch's (labels take 8 bytes)."""
 
     id: str
     kind: Kind
@@ -130,9 +130,9 @@ class TracedOperator:
         Path of the module whose forward or backward it is; empty for the loss and what stands outside of modules.
     after : tuple of str
         Operators whose first computation has to come before, although no value says so: those that use the random
-        generator, in program order, and those that update the same buffer.
+        generator, in program order.
     updates : tuple of str
-        Buffers that it changes in place, once: a recomputation leaves them alone.
+        Buffers that it changes, once: a recomputation leaves them alone. Readers see the state before the step.
     random : bool
         Whether it draws from the generator; a recomputation draws the same numbers again.
     workspace_bytes : int
@@ -177,9 +177,9 @@ class TracedGraph:
     residents : tuple of TracedResident
         Parameters, buffers, inputs, targets, constants, gradients and the loss.
     gradients : dict
-        Value by parameter.
-    loss : str
-        The loss's value.
+        By parameter, the value that is its gradient, perhaps seen through a view.
+    loss : Ref
+        The value that is the loss, or a view of it.
     constants : dict
         Data of the residents of kind constant.
     bookkeeping : tuple of TracedOperator
@@ -191,14 +191,27 @@ class TracedGraph:
     operators: tuple[TracedOperator, ...]
     values: dict[str, TracedValue]
     residents: tuple[TracedResident, ...]
-    gradients: dict[str, str]
-    loss: str
+    gradients: dict[str, Ref]
+    loss: Ref
     constants: dict[str, torch.Tensor]
     bookkeeping: tuple[TracedOperator, ...] = ()
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""
         return tuple(dict.fromkeys(ref.source for ref in operator.refs if ref.source in self.values))
+
+
+def map_refs(arguments: Any, change: Callable[[Ref], Any]) -> Any:
+    """The same nest of arguments with every operand replaced."""
+    if isinstance(arguments, Ref):
+        return change(arguments)
+    if isinstance(arguments, dict):
+        return {key: map_refs(value, change) for key, value in arguments.items()}
+    if isinstance(arguments, tuple):
+        return tuple(map_refs(value, change) for value in arguments)
+    if isinstance(arguments, list):
+        return [map_refs(value, change) for value in arguments]
+    return arguments
 
 
 def refs_in(arguments: Any) -> Iterator[Ref]:

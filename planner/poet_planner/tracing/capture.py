@@ -1,0 +1,159 @@
+"""Loss and gradients of a module as one flat ATen graph, by `make_fx` over fake tensors.
+
+No decomposition table is given, so that convolution, batch norm, layer norm and attention stay whole: the operators
+are those that eager PyTorch runs, which is what makes the graph's results equal to eager's bit for bit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from poet_profiles.errors import UserError
+from torch import Tensor, nn
+from torch._C._autograd import _get_sequence_nr
+from torch.fx import GraphModule
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.utils.stateless import _reparametrize_module
+
+from poet_planner.tracing.ir import Kind
+
+Loss = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A flat graph and what its placeholders and outputs are.
+
+    The graph returns the loss and then the gradient of each of ``trained``, in that order. A node's
+    ``meta["custom"]`` holds ``module`` (the path) and ``backward``.
+    """
+
+    graph: GraphModule
+    placeholders: tuple[tuple[str, Kind], ...]
+    trained: tuple[str, ...]
+
+
+def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss) -> Captured:
+    """Trace one training step.
+
+    Parameters
+    ----------
+    module : nn.Module
+        In the mode (train or eval) that is wanted.
+    inputs, targets : sequences of Tensor
+        The loss is ``loss(module(*inputs), *targets)``, a scalar. Only shapes and types of them matter.
+
+    Raises
+    ------
+    UserError
+        If the module's path of computation depends on data, no parameter needs a gradient, or the loss is not a
+        scalar.
+    """
+    parameters = dict(module.named_parameters())
+    buffers = dict(module.named_buffers())
+    trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
+    if not trained:
+        raise UserError("the model has no parameter that needs a gradient; there is nothing to train")
+    placeholders = (
+        *((name, Kind.PARAMETER) for name in parameters),
+        *((name, Kind.BUFFER) for name in buffers),
+        *((name, Kind.INPUT) for name in _numbered("input", len(inputs))),
+        *((name, Kind.TARGET) for name in _numbered("target", len(targets))),
+    )
+    state_count = len(parameters) + len(buffers)
+    where = _Where()
+
+    def step(*flat: Tensor) -> list[Tensor | None]:
+        state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
+        given = flat[state_count : state_count + len(inputs)]
+        wanted = flat[state_count + len(inputs) :]
+        with _reparametrize_module(module, state, tie_weights=True), where.watching(module):
+            value = loss(module(*given), *wanted)
+            if value.numel() != 1:
+                raise UserError(f"the loss has shape {tuple(value.shape)}; it must be a scalar (take its mean)")
+            where.watch_backward(value)
+            gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
+        return [value, *gradients]
+
+    flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
+    try:
+        with fx_traceback.preserve_node_meta(), torch.enable_grad():
+            graph = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+    except GuardOnDataDependentSymNode as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the model's computation depends on its data ({reason}); it has no fixed graph") from error
+    return Captured(graph, placeholders, trained)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}{index}" for index in range(count)]
+
+
+class _Where:
+    """Which module every traced node belongs to, forward and backward.
+
+    Forward, hooks follow the modules. Each autograd node carries a sequence number that grows as the forward pass
+    proceeds; so a backward node belongs to the module that was running when its number was drawn.
+    """
+
+    def __init__(self) -> None:
+        self._stack = [""]
+        self._numbers: list[int] = []
+        self._paths: list[str] = []
+
+    @contextmanager
+    def watching(self, module: nn.Module) -> Iterator[None]:
+        handles = []
+        for path, child in module.named_modules():
+            handles.append(child.register_forward_pre_hook(self._entering(path)))
+            handles.append(child.register_forward_hook(self._left, always_call=True))
+        self._mark()
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def watch_backward(self, loss: Tensor) -> None:
+        seen: set[Any] = set()
+        pending: list[Any] = [loss.grad_fn]
+        while pending:
+            node = pending.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            pending += [child for child, _ in node.next_functions]
+            last = bisect_right(self._numbers, node._sequence_nr()) - 1
+            node.register_prehook(_announcing(self._paths[last] if last >= 0 else ""))
+        _announce("", backward=True)
+
+    def _entering(self, path: str) -> Callable[..., None]:
+        def enter(*_: Any) -> None:
+            self._stack.append(path)
+            self._mark()
+
+        return enter
+
+    def _left(self, *_: Any) -> None:
+        self._stack.pop()
+        self._mark()
+
+    def _mark(self) -> None:
+        self._numbers.append(_get_sequence_nr())
+        self._paths.append(self._stack[-1])
+        _announce(self._stack[-1], backward=False)
+
+
+def _announcing(path: str) -> Callable[..., None]:
+    return lambda *_: _announce(path, backward=True)
+
+
+def _announce(path: str, backward: bool) -> None:
+    fx_traceback.current_meta["custom"] = {"module": path, "backward": backward}

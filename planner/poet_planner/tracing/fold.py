@@ -1,0 +1,367 @@
+"""From a flat ATen graph to operators over versioned storage: views, aliases and in-place writes disappear.
+
+Every storage has a current version: a resident, or the value of the operator that wrote it last. What the flat graph
+calls a tensor is a *place*: a storage and a chain of views. A write makes a new version, and every place on that
+storage sees it from then on, as in eager PyTorch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from poet_profiles.errors import UserError
+from torch import Tensor, fx
+from torch._ops import OpOverload
+
+from poet_planner.tracing import schema
+from poet_planner.tracing.capture import Captured
+from poet_planner.tracing.ir import (
+    Blank,
+    Kind,
+    Ref,
+    TracedGraph,
+    TracedOperator,
+    TracedResident,
+    TracedValue,
+    View,
+    Write,
+)
+
+aten = torch.ops.aten
+
+
+def fold(captured: Captured, name: str) -> TracedGraph:
+    """Operators, values and residents of a captured step, under provisional ids, dead operators included."""
+    return _Folder(captured, name).graph()
+
+
+@dataclass
+class _Storage:
+    """``layout`` is the whole storage as a tensor; ``version`` is None while nothing has been written."""
+
+    layout: Tensor
+    version: str | None
+    creation: fx.Node | None = None
+
+
+@dataclass(frozen=True)
+class _Place:
+    storage: _Storage
+    views: tuple[View, ...]
+    layout: Tensor
+
+
+class _Folder:
+    def __init__(self, captured: Captured, name: str) -> None:
+        self._captured = captured
+        self._name = name
+        self._places: dict[fx.Node, Any] = {}
+        self._operators: list[TracedOperator] = []
+        self._values: dict[str, TracedValue] = {}
+        self._residents: list[TracedResident] = []
+        self._buffers: dict[str, _Storage] = {}
+        self._constants: dict[str, Tensor] = {}
+        self._last_random: str | None = None
+
+    def graph(self) -> TracedGraph:
+        placeholders = iter(self._captured.placeholders)
+        for node in self._captured.graph.graph.nodes:
+            if node.op == "placeholder":
+                self._places[node] = self._resident(*next(placeholders), node.meta["val"])
+            elif node.op == "get_attr":
+                self._places[node] = self._constant(node)
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                loss, gradients = self._results(node)
+        self._update_buffers()
+        return TracedGraph(
+            name=self._name,
+            operators=tuple(self._operators),
+            values=self._values,
+            residents=tuple(self._residents),
+            gradients=gradients,
+            loss=loss,
+            constants=self._constants,
+        )
+
+    def _resident(self, name: str, kind: Kind, layout: Tensor) -> _Place:
+        self._residents.append(
+            TracedResident(name, kind, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype)
+        )
+        storage = _Storage(layout, name)
+        if kind is Kind.BUFFER:
+            self._buffers[name] = storage
+        return _Place(storage, (), layout)
+
+    def _constant(self, node: fx.Node) -> _Place:
+        data = operator.attrgetter(str(node.target))(self._captured.graph)
+        name = f"constant{len(self._constants)}"
+        self._constants[name] = data.detach().clone()
+        return self._resident(name, Kind.CONSTANT, self._constants[name])
+
+    def _call(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:
+            parent, index = node.args
+            self._places[node] = self._places[parent][index]
+        elif not isinstance(node.target, OpOverload):
+            raise UserError(f"{node.name}: {node.target} is not an ATen operator; the model cannot be traced")
+        elif schema.is_view(node.target):
+            self._view(node)
+        elif node.target in schema.ALLOCATIONS:
+            layout = node.meta["val"]
+            self._places[node] = _Place(_Storage(layout, None, node), (), layout)
+        else:
+            self._operator(node, node.target)
+
+    def _view(self, node: fx.Node) -> None:
+        source = self._places[node.args[0]]
+        layouts = node.meta["val"]
+
+        def place(layout: Tensor, index: int | None) -> _Place:
+            view = View(node.target, tuple(node.args[1:]), dict(node.kwargs), index)
+            views = () if _same_layout(layout, source.storage.layout) else (*source.views, view)
+            if _same_layout(layout, source.layout):
+                views = source.views
+            return _Place(source.storage, views, layout)
+
+        if isinstance(layouts, Tensor):
+            self._places[node] = place(layouts, None)
+        else:
+            self._places[node] = [place(layout, index) for index, layout in enumerate(layouts)]
+
+    def _operator(self, node: fx.Node, target: OpOverload) -> None:
+        declared = schema.declared_writes(target)
+        hidden = schema.hidden_writes(target, node.args, node.kwargs)
+        pure = self._out_of_place(node, target, declared)
+        if pure is not None:
+            place = self._places[node.args[0]]
+            result = self._emit(node, pure, node.args, dict(node.kwargs), (node.name,))
+            place.storage.version = result
+            self._places[node] = place
+            return
+        updated = tuple(index for index in hidden if self._is_last_reader(node, node.args[index]))
+        written = tuple(index for index in (*declared, *hidden) if index not in updated)
+        layouts = node.meta["val"]
+        several = isinstance(layouts, list | tuple)
+        outputs: list[str | None] = []
+        results: list[Any] = []
+        returns = target._schema.returns
+        for index, layout in enumerate(layouts if several else [layouts]):
+            alias = returns[index].alias_info if index < len(returns) else None
+            if not isinstance(layout, Tensor):
+                outputs.append(None)
+                results.append(None)
+            elif alias is not None:
+                source = next(
+                    i for i in declared if alias.before_set & target._schema.arguments[i].alias_info.before_set
+                )
+                outputs.append(None)
+                results.append(self._places[node.args[source]])
+            else:
+                id = f"{node.name}.{index}" if several else node.name
+                outputs.append(id)
+                results.append(_Place(_Storage(layout, id), (), layout))
+        self._emit(node, target, node.args, dict(node.kwargs), tuple(outputs), written, updated, results)
+        self._places[node] = results if several else results[0]
+
+    def _emit(
+        self,
+        node: fx.Node,
+        target: OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        outputs: tuple[str | None, ...],
+        written: tuple[int, ...] = (),
+        updated: tuple[int, ...] = (),
+        results: Sequence[Any] | None = None,
+    ) -> str:
+        blank = {schema.position(target, name) for name in schema.shape_only(target)}
+        operands = [
+            self._operand(node, argument, data=not (index in blank and (index not in written or self._whole(argument))))
+            for index, argument in enumerate(args)
+        ]
+        named = {key: self._operand(node, value, data=True) for key, value in kwargs.items()}
+        writes = []
+        for index in written:
+            storage = self._places[args[index]].storage
+            id = f"{node.name}.write{index}"
+            writes.append(Write(index, id))
+            self._add_value(id, storage.layout)
+            storage.version = id
+            storage.creation = None
+        for index in schema.unread(target, args, kwargs):
+            operands[index] = None
+        custom = node.meta.get("custom") or {"module": "", "backward": False}
+        random = schema.is_random(target, tuple(args), kwargs)
+        self._operators.append(
+            TracedOperator(
+                id=node.name,
+                target=target,
+                args=tuple(operands),
+                kwargs=named,
+                outputs=outputs,
+                backward=custom["backward"],
+                module=custom["module"],
+                writes=tuple(writes),
+                after=(self._last_random,) if random and self._last_random else (),
+                updates=tuple(operands[index].source for index in updated),
+                random=random,
+            )
+        )
+        if random:
+            self._last_random = node.name
+        layouts = [node.meta["val"]] if results is None else [getattr(place, "layout", None) for place in results]
+        for output, layout in zip(outputs, layouts, strict=True):
+            if output is not None:
+                self._add_value(output, layout)
+        return node.name
+
+    def _add_value(self, id: str, layout: Tensor) -> None:
+        self._values[id] = TracedValue(
+            id, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype, tuple(layout.stride())
+        )
+
+    def _operand(self, node: fx.Node, argument: Any, data: bool) -> Any:
+        if isinstance(argument, fx.Node):
+            return self._ref(self._places[argument], data)
+        if isinstance(argument, list | tuple):
+            return type(argument)(self._operand(node, item, data) for item in argument)
+        return argument
+
+    def _ref(self, place: _Place, data: bool = True) -> Ref | Blank:
+        shape, stride, dtype = tuple(place.layout.shape), tuple(place.layout.stride()), place.layout.dtype
+        if not data:
+            return Blank(shape, stride, dtype)
+        if place.storage.version is None:
+            self._materialise(place.storage)
+        assert place.storage.version is not None
+        return Ref(place.storage.version, place.views, shape, stride, dtype)
+
+    def _materialise(self, storage: _Storage) -> None:
+        """Somebody reads or partly writes fresh memory as it is: its allocation becomes an operator after all."""
+        node = storage.creation
+        assert node is not None and isinstance(node.target, OpOverload)
+        storage.version = node.name
+        self._emit(node, node.target, node.args, dict(node.kwargs), (node.name,))
+
+    def _out_of_place(self, node: fx.Node, target: OpOverload, declared: tuple[int, ...]) -> OpOverload | None:
+        """The out-of-place form of an in-place operator, where it gives the same tensor in the same layout."""
+        pure = schema.out_of_place(target) if declared == (0,) else None
+        if pure is None or schema.is_random(target, node.args, node.kwargs):
+            return None
+        place = self._places[node.args[0]]
+        if not _same_layout(place.layout, place.storage.layout):
+            return None
+        if place.storage.version is None and "self" not in schema.shape_only(pure):
+            return None
+
+        def layout(argument: Any) -> Any:
+            return self._places[argument].layout if isinstance(argument, fx.Node) else argument
+
+        args, kwargs = fx.map_arg((node.args, node.kwargs), layout)
+        mode = next((a.fake_mode for a in args if hasattr(a, "fake_mode")), None)
+        if mode is None:
+            return None
+        with mode, torch.no_grad():
+            result = pure(*args, **kwargs)
+        return pure if _same_layout(result, place.layout) and result.dtype == place.layout.dtype else None
+
+    def _is_last_reader(self, node: fx.Node, buffer: fx.Node) -> bool:
+        """Whether nothing else looks at a buffer, so that its update needs no version of its own."""
+        place = self._places[buffer]
+        resident = place.storage.version in self._buffers and not place.views
+        readers = [user for user in buffer.users if user is not node and not _ignores(user, buffer)]
+        return resident and not readers
+
+    def _whole(self, argument: Any) -> bool:
+        """Whether an argument is a tensor without views, which a blank can stand for in a write."""
+        return isinstance(argument, fx.Node) and not self._places[argument].views
+
+    def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref]]:
+        loss_node, *gradient_nodes = node.args[0]
+        claimed: set[str] = set()
+        loss = self._claim(loss_node, "loss", Kind.LOSS, claimed)
+        gradients = {}
+        for parameter, gradient in zip(self._captured.trained, gradient_nodes, strict=True):
+            if gradient is not None:
+                gradients[parameter] = self._claim(gradient, f"{parameter}.grad", Kind.GRADIENT, claimed)
+        return loss, gradients
+
+    def _claim(self, node: fx.Node, name: str, kind: Kind, claimed: set[str]) -> Ref:
+        """Let a result live in a resident: its own value where that is the same numbers, else a copy of it."""
+        ref = self._ref(self._places[node])
+        assert isinstance(ref, Ref)
+        if ref.source in claimed or ref.source not in self._values or not _one_to_one(ref, self._values[ref.source]):
+            self._operators.append(
+                TracedOperator(
+                    id=f"{name}.clone",
+                    target=aten.clone.default,
+                    args=(ref,),
+                    kwargs={"memory_format": torch.contiguous_format},
+                    outputs=(name,),
+                    backward=kind is Kind.GRADIENT,
+                    module="",
+                )
+            )
+            layout = torch.empty(ref.shape, dtype=ref.dtype, device="meta")
+            self._add_value(name, layout)
+            ref = Ref(name, (), ref.shape, tuple(layout.stride()), ref.dtype)
+        claimed.add(ref.source)
+        value = self._values[ref.source]
+        self._values[ref.source] = replace(value, resident=name)
+        size = value.dtype.itemsize
+        for extent in ref.shape:
+            size *= extent
+        self._residents.append(TracedResident(name, kind, size, ref.shape, ref.dtype))
+        return ref
+
+    def _update_buffers(self) -> None:
+        for name, storage in self._buffers.items():
+            if storage.version == name or storage.version is None:
+                continue
+            shape, stride = tuple(storage.layout.shape), tuple(storage.layout.stride())
+            old, new = (Ref(source, (), shape, stride, storage.layout.dtype) for source in (name, storage.version))
+            self._operators.append(
+                TracedOperator(
+                    id=f"{name}.update",
+                    target=aten.copy_.default,
+                    args=(old, new),
+                    kwargs={},
+                    outputs=(None,),
+                    backward=False,
+                    module=name.rpartition(".")[0],
+                    updates=(name,),
+                    recomputable=False,
+                )
+            )
+
+
+def _same_layout(one: Tensor, other: Tensor) -> bool:
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.storage_offset() == other.storage_offset()
+    )
+
+
+def _ignores(user: fx.Node, argument: fx.Node) -> bool:
+    """Whether an operator is given a tensor that it never looks at."""
+    if not isinstance(user.target, OpOverload):
+        return False
+    unread = schema.unread(user.target, user.args, user.kwargs)
+    return all(index in unread for index, other in enumerate(user.args) if other is argument)
+
+
+def _one_to_one(ref: Ref, value: TracedValue) -> bool:
+    """Whether a view shows every element of a value exactly once."""
+    count = 1
+    for extent in ref.shape:
+        count *= extent
+    stretched = any(stride == 0 and extent > 1 for stride, extent in zip(ref.stride, ref.shape, strict=True))
+    return count * value.dtype.itemsize == value.bytes and not stretched and ref.dtype == value.dtype

@@ -1,0 +1,132 @@
+"""Ids that people can read: where in the model an operator comes from, and what it is for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, map_refs
+
+_OUTPUT_NAMES: dict[str, tuple[str, ...]] = {
+    "aten::max_pool2d_with_indices": ("", "indices"),
+    "aten::max_pool3d_with_indices": ("", "indices"),
+    "aten::adaptive_max_pool2d": ("", "indices"),
+    "aten::native_batch_norm": ("", "mean", "invstd"),
+    "aten::native_layer_norm": ("", "mean", "rstd"),
+    "aten::native_group_norm": ("", "mean", "rstd"),
+    "aten::nll_loss_forward": ("", "total_weight"),
+    "aten::nll_loss2d_forward": ("", "total_weight"),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": ("", "logsumexp"),
+}
+_SHORT = {
+    "aten::nll_loss_forward": "nll_loss",
+    "aten::nll_loss2d_forward": "nll_loss",
+    "aten::native_batch_norm": "batch_norm",
+    "aten::native_layer_norm": "layer_norm",
+    "aten::native_group_norm": "group_norm",
+    "aten::max_pool2d_with_indices": "max_pool2d",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
+    "aten::_log_softmax_backward_data": "log_softmax_backward",
+    "aten::_softmax_backward_data": "softmax_backward",
+    "aten::embedding_dense_backward": "embedding_backward",
+    "aten::max_pool2d_with_indices_backward": "max_pool2d_backward",
+}
+
+
+def name(graph: TracedGraph) -> TracedGraph:
+    """The same graph with readable ids."""
+    operator_ids = _operator_ids(graph)
+    value_ids: dict[str, str] = {}
+    for operator in graph.operators + graph.bookkeeping:
+        value_ids.update(_value_ids(operator, operator_ids[operator.id], graph.values))
+
+    def rename(ref: Ref) -> Ref:
+        return replace(ref, source=value_ids.get(ref.source, ref.source))
+
+    def renamed(operator: TracedOperator) -> TracedOperator:
+        return replace(
+            operator,
+            id=operator_ids[operator.id],
+            args=map_refs(operator.args, rename),
+            kwargs=map_refs(operator.kwargs, rename),
+            outputs=tuple(None if id is None else value_ids[id] for id in operator.outputs),
+            writes=tuple(replace(write, value=value_ids[write.value]) for write in operator.writes),
+            after=tuple(operator_ids[id] for id in operator.after),
+        )
+
+    return replace(
+        graph,
+        operators=tuple(renamed(operator) for operator in graph.operators),
+        bookkeeping=tuple(renamed(operator) for operator in graph.bookkeeping),
+        values={value_ids[id]: replace(value, id=value_ids[id]) for id, value in graph.values.items()},
+        gradients={parameter: rename(ref) for parameter, ref in graph.gradients.items()},
+        loss=rename(graph.loss),
+    )
+
+
+def _operator_ids(graph: TracedGraph) -> dict[str, str]:
+    alone = Counter(operator.module for operator in graph.operators if not operator.backward)
+    gradient_of = {ref.source: parameter for parameter, ref in graph.gradients.items()}
+    taken = {resident.id for resident in graph.residents}
+    ids: dict[str, str] = {}
+    for operator in graph.operators + graph.bookkeeping:
+        wanted = _wanted(operator, alone[operator.module] == 1, gradient_of)
+        id, count = wanted, 1
+        while id in taken:
+            count += 1
+            id = f"{wanted}_{count}"
+        taken.add(id)
+        ids[operator.id] = id
+    return ids
+
+
+def _wanted(operator: TracedOperator, alone: bool, gradient_of: dict[str, str]) -> str:
+    """The id that fits an operator best; ``alone`` where its module has no other operator forward."""
+    short = _short(operator)
+    prefix = f"{operator.module}." if operator.module else ""
+    if operator.updates and not operator.values:
+        return operator.id
+    if not operator.backward:
+        return operator.module if alone and operator.module else prefix + short
+    if short == "ones_like" and not operator.module:
+        return "loss.backward"
+    parameters = [gradient_of[id] for id in operator.values if id in gradient_of]
+    if parameters:
+        owner, _, leaf = parameters[0].rpartition(".")
+        several = len(parameters) == len(operator.values) or operator.id.endswith(".parameters")
+        return f"{owner}.backward_{leaf}" if several else f"{owner}.backward"
+    if operator.id.endswith(".parameters"):
+        return f"{prefix}backward_weight"
+    if operator.id.endswith(".input") or (short == "mm" and alone):
+        return f"{prefix}backward_input"
+    if short.endswith("_backward"):
+        return f"{operator.module}.backward" if alone and operator.module else f"{prefix}{short[:-9]}.backward"
+    return f"{prefix}backward_{short}"
+
+
+def _short(operator: TracedOperator) -> str:
+    schema_name = operator.target._schema.name
+    return _SHORT.get(schema_name, schema_name.partition("::")[2].strip("_"))
+
+
+def _value_ids(operator: TracedOperator, id: str, values: dict[str, TracedValue]) -> dict[str, str]:
+    names = _OUTPUT_NAMES.get(operator.target._schema.name, ())
+    ids: dict[str, str] = {}
+    main = True
+    for index, output in enumerate(operator.outputs):
+        if output is None:
+            continue
+        resident = values[output].resident
+        if index < len(names) and names[index]:
+            ids[output] = f"{id}.{names[index]}"
+        elif main:
+            ids[output] = id
+        elif resident is not None:
+            ids[output] = f"{id}.{resident.removesuffix('.grad').rpartition('.')[2]}"
+        else:
+            ids[output] = f"{id}.{index}"
+        main = False
+    for index, write in enumerate(operator.writes):
+        ids[write.value] = id if main and index == 0 else f"{id}.written{index}"
+    return ids

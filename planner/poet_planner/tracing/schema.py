@@ -1,0 +1,138 @@
+"""What an ATen operator does with memory: from its schema, and in tables where the schema is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+
+# Schemas call their results fresh, yet they share the argument's storage.
+_UNDECLARED_VIEWS = frozenset({aten._unsafe_view.default})
+
+ALLOCATIONS = frozenset(
+    {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+        aten.empty_permuted.default,
+    }
+)
+
+# Arguments of which the CPU kernels read nothing but shape and strides.
+_SHAPE_ONLY: dict[str, tuple[str, ...]] = {
+    "aten::empty_like": ("self",),
+    "aten::new_empty": ("self",),
+    "aten::new_empty_strided": ("self",),
+    "aten::zeros_like": ("self",),
+    "aten::ones_like": ("self",),
+    "aten::full_like": ("self",),
+    "aten::new_zeros": ("self",),
+    "aten::new_ones": ("self",),
+    "aten::new_full": ("self",),
+    "aten::rand_like": ("self",),
+    "aten::randn_like": ("self",),
+    "aten::fill": ("self",),
+    "aten::zero": ("self",),
+    "aten::copy": ("self",),
+    "aten::copy_": ("self",),
+    "aten::fill_": ("self",),
+    "aten::zero_": ("self",),
+    "aten::bernoulli_": ("self",),
+    "aten::uniform_": ("self",),
+    "aten::normal_": ("self",),
+    "aten::max_pool2d_with_indices_backward": ("self",),
+    "aten::max_pool3d_with_indices_backward": ("self",),
+    "aten::adaptive_max_pool2d_backward": ("self",),
+    "aten::avg_pool2d_backward": ("self",),
+    "aten::avg_pool3d_backward": ("self",),
+    "aten::_adaptive_avg_pool2d_backward": ("self",),
+    "aten::nll_loss_backward": ("self",),
+    "aten::nll_loss2d_backward": ("self",),
+}
+
+# Arguments that kernels write although their schemas do not say so; only when the named flag is set.
+_HIDDEN_WRITES: dict[OpOverload, tuple[tuple[str, ...], str]] = {
+    aten.native_batch_norm.default: (("running_mean", "running_var"), "training"),
+}
+
+
+def bound_arguments(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of the schema by name, defaults filled in."""
+    bound: dict[str, Any] = {}
+    for index, argument in enumerate(target._schema.arguments):
+        if index < len(args) and not argument.kwarg_only:
+            bound[argument.name] = args[index]
+        elif argument.name in kwargs:
+            bound[argument.name] = kwargs[argument.name]
+        else:
+            bound[argument.name] = argument.default_value
+    return bound
+
+
+def position(target: OpOverload, name: str) -> int:
+    """Place of an argument in the schema."""
+    return [argument.name for argument in target._schema.arguments].index(name)
+
+
+def is_view(target: OpOverload) -> bool:
+    """Whether its results share the storage of its first argument, which it does not write."""
+    if target in _UNDECLARED_VIEWS:
+        return True
+    returns = target._schema.returns
+    aliases = [result.alias_info for result in returns]
+    return bool(returns) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def shape_only(target: OpOverload) -> tuple[str, ...]:
+    """Names of the arguments whose data are never read."""
+    return _SHAPE_ONLY.get(target._schema.name, ())
+
+
+def declared_writes(target: OpOverload) -> tuple[int, ...]:
+    """Positions of the arguments that the schema says are written."""
+    return tuple(
+        index
+        for index, argument in enumerate(target._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def hidden_writes(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Positions of the arguments that are written although the schema does not say so."""
+    names, flag = _HIDDEN_WRITES.get(target, ((), ""))
+    bound = bound_arguments(target, args, kwargs)
+    if not names or not bound[flag]:
+        return ()
+    return tuple(position(target, name) for name in names if bound[name] is not None)
+
+
+def unread(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Positions of the optional tensors that the kernel never looks at: running statistics, where the batch's serve."""
+    if target is not aten.native_batch_norm_backward.default or not bound_arguments(target, args, kwargs)["train"]:
+        return ()
+    return position(target, "running_mean"), position(target, "running_var")
+
+
+def is_random(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether it draws from the random generator."""
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    return bool(bound_arguments(target, args, kwargs).get("dropout_p", 1.0))
+
+
+def out_of_place(target: OpOverload) -> OpOverload | None:
+    """The overload that yields what an in-place one writes into its first argument, if ATen has it."""
+    name = target._schema.name.removeprefix("aten::")
+    packet = getattr(aten, name[:-1], None) if name.endswith("_") and not name.endswith("__") else None
+    overload = getattr(packet, target._overloadname, None)
+    if overload is None:
+        return None
+    ours = [(argument.name, str(argument.type)) for argument in target._schema.arguments]
+    theirs = [(argument.name, str(argument.type)) for argument in overload._schema.arguments]
+    return overload if ours == theirs else None

@@ -1,0 +1,68 @@
+"""Backward operators that yield input and parameter gradients together become an operator for each.
+
+The input gradient and the weight gradient are needed at different times and from different tensors, so a schedule may
+want one early and the other late. The kernels compute them apart anyway, as their ``output_mask`` says; the bias
+gradient stays with the weight's. Batch norm's backward shares its reductions between all three and stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch._ops import OpOverload
+
+from poet_planner.tracing import schema
+from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """``input_ignores`` and ``parameters_ignore`` name what each half reads the shape of only."""
+
+    input_ignores: tuple[str, ...] = ()
+    parameters_ignore: tuple[str, ...] = ()
+
+
+_RULES: dict[OpOverload, _Rule] = {
+    aten.convolution_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
+    aten.native_layer_norm_backward.default: _Rule(),
+    aten.native_group_norm_backward.default: _Rule(),
+}
+
+
+def split(graph: TracedGraph) -> TracedGraph:
+    """The same graph with those operators split."""
+    operators: list[TracedOperator] = []
+    for operator in graph.operators:
+        operators += _halves(operator)
+    return replace(graph, operators=tuple(operators))
+
+
+def _halves(operator: TracedOperator) -> list[TracedOperator]:
+    rule = _RULES.get(operator.target)
+    if rule is None:
+        return [operator]
+    place = schema.position(operator.target, "output_mask")
+    mask = operator.args[place]
+    parts = [
+        ("input", (mask[0], False, False), rule.input_ignores),
+        ("parameters", (False, *mask[1:]), rule.parameters_ignore),
+    ]
+    halves = []
+    for suffix, wanted, ignored in parts:
+        if not any(wanted):
+            continue
+        args = list(operator.args)
+        args[place] = list(wanted)
+        for name in ignored:
+            args[schema.position(operator.target, name)] = _blank(args[schema.position(operator.target, name)])
+        outputs = tuple(id if keep else None for id, keep in zip(operator.outputs, wanted, strict=True))
+        halves.append(replace(operator, id=f"{operator.id}.{suffix}", args=tuple(args), outputs=outputs))
+    return halves
+
+
+def _blank(operand: Ref | Blank) -> Blank:
+    return Blank(operand.shape, operand.stride, operand.dtype)
