@@ -40,7 +40,7 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
     project = find_project()
     _platformio(board, project, model_dir)
     folder = project / ".pio" / "build" / _environment(board)
-    return folder / ("program" if board.kind == "host" else "firmware.elf")
+    return folder / ("poet" if board.kind == "host" else "firmware.elf")
 
 
 def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
