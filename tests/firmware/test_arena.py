@@ -1,0 +1,52 @@
+"""The arena against a model of it in a few lines of Python."""
+
+from __future__ import annotations
+
+import ctypes as c
+
+from firmware_core import E_MEMORY, OK, Arena, Block
+from hypothesis import given
+from hypothesis import strategies as st
+
+BYTES = 256
+CAPACITY = 6
+
+offsets = st.integers(0, BYTES + 8) | st.integers(0, 2**32 - 1)
+sizes = st.integers(0, 96) | st.integers(0, 2**32 - 1)
+operations = st.lists(st.tuples(st.booleans(), offsets, sizes), max_size=60)
+
+
+@given(operations=operations)
+def test_any_sequence_agrees_with_the_model(core: c.CDLL, operations: list[tuple[bool, int, int]]) -> None:
+    memory = (c.c_uint32 * (BYTES // 4))()
+    table = (Block * CAPACITY)()
+    arena = Arena()
+    core.poet_arena_init(c.byref(arena), memory, BYTES, table, CAPACITY)
+    live: dict[int, int] = {}
+    peak = high_water = 0
+    for take, offset, size in operations:
+        if take:
+            address = c.c_void_p()
+            status = core.poet_arena_take(c.byref(arena), c.c_uint32(offset), c.c_uint32(size), c.byref(address))
+            end = offset + -(-size // 4) * 4
+            fits = (
+                size > 0
+                and offset % 4 == 0
+                and end <= BYTES
+                and len(live) < CAPACITY
+                and all(end <= other or other + live[other] <= offset for other in live)
+            )
+            assert status == (OK if fits else E_MEMORY)
+            if fits:
+                assert address.value == c.addressof(memory) + offset
+                live[offset] = end - offset
+                peak = max(peak, sum(live.values()))
+                high_water = max(high_water, end)
+        else:
+            status = core.poet_arena_release(c.byref(arena), c.c_uint32(offset))
+            assert status == (OK if offset in live else E_MEMORY)
+            live.pop(offset, None)
+        assert arena.live_count == len(live)
+        assert arena.live_bytes == sum(live.values())
+        assert [(b.offset, b.bytes) for b in table[: len(live)]] == sorted(live.items())
+        assert (arena.peak_bytes, arena.high_water) == (peak, high_water)

@@ -1,0 +1,297 @@
+"""The protocol's verbs and its retransmission, on the test board."""
+
+from __future__ import annotations
+
+import binascii
+import ctypes as c
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from firmware_core import (
+    ADD,
+    COMPUTE,
+    FREE,
+    INPUT,
+    LOSS,
+    NLL_LOSS,
+    PAGE_AREA,
+    PAGE_IN,
+    PAGE_OUT,
+    RELU,
+    SGD,
+    TARGET,
+    BlockDevice,
+    Built,
+    Card,
+    Net,
+    Server,
+)
+
+SIZE = 128
+BYTES = 4 * SIZE
+
+
+@dataclass
+class Device:
+    core: c.CDLL
+    server: Server
+    keep: object
+    sequence: int = 0x100
+
+    def raw(self, text: str) -> list[str]:
+        """Send one frame, and return the bodies of the lines that came back, checked."""
+        length = c.c_uint32.in_dll(self.core, "test_output_length")
+        length.value = 0
+        frame = b"%s*%04x\n" % (text.encode(), binascii.crc_hqx(text.encode(), 0xFFFF))
+        for byte in frame:
+            self.core.poet_server_receive(c.byref(self.server), c.c_char(byte))
+        output = bytes((c.c_char * length.value).in_dll(self.core, "test_output"))
+        lines = []
+        for line in output.splitlines():
+            assert len(line) <= 512
+            body, crc = line.rsplit(b"*", 1)
+            assert int(crc, 16) == binascii.crc_hqx(body, 0xFFFF)
+            lines.append(body.decode())
+        return lines
+
+    def ask(self, body: str) -> str:
+        self.sequence += 1
+        ack, answer = self.raw(f">{self.sequence:04x} {body}")
+        assert ack == f"<{self.sequence:04x} ack"
+        assert answer.startswith(f"<{self.sequence:04x} ")
+        return answer[6:]
+
+    def ok(self, body: str) -> dict[str, str]:
+        answer = self.ask(body)
+        assert answer.startswith("ok"), answer
+        return dict(pair.split("=") for pair in answer.split()[1:])
+
+    def window_edges(self) -> list[int]:
+        count = c.c_uint32.in_dll(self.core, "test_window_count")
+        edges = list((c.c_uint8 * count.value).in_dll(self.core, "test_window_edges"))
+        count.value = 0
+        return edges
+
+    def insert(self, card: Card) -> None:
+        c.memmove(c.byref(BlockDevice.in_dll(self.core, "test_card")), c.byref(card.device), c.sizeof(BlockDevice))
+        self.keep = (self.keep, card)
+
+
+def boot(core: c.CDLL, net: Net | None = None) -> Device:
+    c.memset(c.byref(BlockDevice.in_dll(core, "test_card")), 0, c.sizeof(BlockDevice))
+    c.memset((c.c_char * 1).in_dll(core, "test_ram"), 0, 8 << 16)
+    c.c_uint32.in_dll(core, "test_window_count").value = 0
+    built = net.built if net else Built()
+    device = Device(core, Server(), (net, built))
+    core.poet_server_init(c.byref(device.server), c.byref(built))
+    return device
+
+
+@pytest.fixture
+def device(core: c.CDLL) -> Iterator[Device]:
+    device = boot(core)
+    device.ok("hello")
+    yield device
+
+
+@pytest.fixture
+def trained(core: c.CDLL) -> Iterator[Device]:
+    """A device with a model whose "loss" counts the labels in range, and which pages one value."""
+    net = Net(
+        nodes=[(RELU, [SIZE], [1], [0], 0), (NLL_LOSS, [4, 32], [0, 2], [3], 0)],
+        values=[(BYTES, 5)],
+        residents=[(0, BYTES, INPUT), (BYTES, 16, TARGET), (BYTES + 16, 4, LOSS)],
+        steps=[(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0), (COMPUTE, 1, [])],
+        arena_bytes=BYTES,
+    )
+    device = boot(core, net)
+    device.ok("hello")
+    yield device
+
+
+def test_hello(device: Device) -> None:
+    answer = device.ok("hello")
+    assert answer == {
+        "protocol": "1", "board": "test", "firmware": "unknown", "boot": "00000001", "ticks_hz": "1000000",
+        "ram_bytes": str(8 << 16), "model": "0" * 16, "schedule": "0" * 16,
+    }  # fmt: skip
+
+
+def test_before_hello_every_verb_is_told_of_the_reset(core: c.CDLL) -> None:
+    device = boot(core)
+    assert device.ask("stack") == "err -4 reset"
+    device.ok("hello")
+    assert device.ok("stack") == {"bytes": "0"}
+
+
+def test_a_repeated_request_is_not_carried_out_again(device: Device) -> None:
+    text = f">0200 bench {RELU} 3 {SIZE}"
+    first = device.raw(text)
+    assert device.window_edges() == [1, 0]
+    assert device.raw(text) == first
+    assert device.window_edges() == []
+    assert device.raw(text.replace("0200", "0201"))[1] != first[1]
+    assert device.window_edges() == [1, 0]
+
+
+def test_hello_is_never_answered_from_memory(device: Device) -> None:
+    device.raw(">0300 stack")
+    assert "protocol=1" in device.raw(">0300 hello")[1]
+
+
+def test_bench_runs_inside_one_window_and_checks_its_output(device: Device) -> None:
+    answer = device.ok(f"bench {ADD} 5 {SIZE}")
+    assert device.window_edges() == [1, 0]
+    assert (answer["ticks"], answer["repeats"], answer["bytes"], answer["workspace"]) == (
+        *("5", "5"), str(BYTES), str(BYTES),
+    )  # fmt: skip
+    random = 0x2545F491
+    stream = []
+    for _ in range(2 * SIZE):  # xorshift32, as a multiple of 2^-23 in [-1, 1)
+        random ^= random << 13 & 0xFFFFFFFF
+        random ^= random >> 17
+        random ^= random << 5 & 0xFFFFFFFF
+        stream.append(random)
+    x = (np.array(stream) >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+    expected = zlib.crc32((x[:SIZE] + x[SIZE:]).tobytes())
+    assert int(answer["checksum"], 16) == expected
+    assert device.ok(f"bench {ADD} 1 {SIZE}")["checksum"] == answer["checksum"]
+
+
+def test_bench_gives_labels_in_range_and_updates_in_place(device: Device) -> None:
+    answer = device.ok(f"bench {NLL_LOSS} 1 10 7")
+    assert int(answer["checksum"], 16) == zlib.crc32(struct.pack("<f", 10.0))
+    assert device.ok(f"bench {SGD} 1 {SIZE}")["bytes"] == str(BYTES)
+
+
+@pytest.mark.parametrize(
+    ("request_", "number"),
+    [
+        ("bench 7", -1),
+        ("bench 7 0 4", -1),
+        ("bench 7 1", -1),
+        ("bench 7 1 4 4", -1),
+        ("bench 7 1 0", -1),
+        ("bench 7 1 99999999999", -1),
+        ("bench 250 1 4", -8),
+        ("bench 263 1 4", -8),
+        ("bench 7 1 1000000", -2),
+        ("page in 512 1 sequential", -9),
+        ("page up 512 1 sequential", -1),
+        ("page in 512 1 sequentially", -1),
+        ("page in 512 1 scattered now", -1),
+        ("idle", -1),
+        ("idle -3", -1),
+        ("format", -9),
+        ("format all", -1),
+        ("step 1 0", -9),
+        ("step 1 2", -1),
+        ("times 0 1", -9),
+        ("times 0 25", -1),
+        ("put 0 0 00", -9),
+        ("get 0 0 4", -9),
+        ("get 0 0 225", -1),
+        ("hello there", -1),
+        ("stacks", -8),
+        ("", -8),
+        ("nonsense 1 2", -8),
+    ],
+)
+def test_requests_that_make_no_sense(device: Device, request_: str, number: int) -> None:
+    answer = device.ask(request_).split(" ", 2)
+    assert answer[:2] == ["err", str(number)]
+    assert answer[2]
+    assert device.window_edges() == []
+
+
+@pytest.mark.parametrize("order", ["sequential", "scattered"])
+def test_page_benchmark(device: Device, order: str) -> None:
+    card = Card(PAGE_AREA + 64)
+    device.insert(card)
+    out = device.ok(f"page out 1000 5 {order}")
+    assert out == {"ticks": "5", "repeats": "5", "bytes": "1000"}
+    places = [block - PAGE_AREA for kind, block, _ in card.log if kind == "write"]
+    assert (places == [0, 2, 4, 6, 8]) == (order == "sequential")
+    assert len(set(places)) == 5 and all(0 <= place <= 62 for place in places)
+    device.window_edges()
+    device.ok(f"page in 1000 40 {order}")
+    assert device.window_edges() == [1, 0]
+    assert device.ask(f"page in {65 * 512} 1 {order}").startswith("err -6")
+    assert device.ask(f"page in {1 << 20} 1 {order}").startswith("err -2")
+
+
+def test_an_unlabelled_card_is_formatted_only_on_request(device: Device) -> None:
+    card = Card(PAGE_AREA + 64, labelled=False)
+    device.insert(card)
+    assert device.ask("page out 512 1 sequential").startswith("err -9")
+    assert not any(card.content)
+    assert device.ok("format") == {"blocks": str(PAGE_AREA + 64)}
+    device.ok("page out 512 1 sequential")
+
+
+def test_a_card_pulled_out_and_put_back(device: Device) -> None:
+    card = Card(PAGE_AREA + 64)
+    device.insert(card)
+    device.ok("page out 512 1 sequential")
+    card.fail_writes = card.fail_reads = 0
+    assert device.ask("page out 512 1 sequential").startswith("err -5")
+    card.fail_writes = card.fail_reads = None
+    device.ok("page out 512 1 sequential")
+
+
+def test_idle(device: Device) -> None:
+    assert int(device.ok("idle 5000")["ticks"]) == 5001
+    assert device.window_edges() == [1, 0]
+
+
+def test_put_and_get(trained: Device) -> None:
+    data = bytes(range(200))
+    assert trained.ok(f"put 0 100 {data.hex()}") == {"bytes": "200"}
+    assert trained.ok("get 0 98 204")["data"] == (b"\0\0" + data + b"\0\0").hex()
+    assert trained.ok("get 0 0 0") == {"data": ""}
+    for wrong in ("put 0 511 0000", "put 3 0 00", "put 0 0 0", "put 0 0 0g", "put 0 0 AA", "get 0 512 1", "get 3 0 1"):
+        assert trained.ask(wrong).startswith("err -1"), wrong
+    assert trained.ok("get 0 98 204")["data"] == (b"\0\0" + data + b"\0\0").hex()
+
+
+def test_step_and_times(trained: Device) -> None:
+    trained.insert(Card(PAGE_AREA + 64))
+    trained.ok(f"put 1 0 {struct.pack('<4i', 0, 31, 5, 32).hex()}")
+    trained.window_edges()
+    answer = trained.ok("step 50000000 0")
+    assert trained.window_edges() == [1, 0]
+    assert struct.unpack(">f", bytes.fromhex(answer["loss"]))[0] == 3 - 1000
+    assert (answer["peak"], answer["arena"]) == (str(2 * BYTES + 20), str(BYTES))
+    assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
+    times = trained.ok("times 0 5")["ticks"].split(",")
+    assert len(times) == 5 and sum(map(int, times)) == int(answer["ticks"])
+    assert trained.ask("times 1 5").startswith("err -1")
+    trained.ok("step 50000000 1")
+    assert trained.window_edges() == [1, 0] * 4
+
+
+def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
+    assert trained.ask("step 0 0") == "err -9 no card, no label on it, or no model in this build"
+    card = Card(PAGE_AREA + 64)
+    trained.insert(card)
+    card.fail_writes = 0
+    assert trained.ask("step 0 0").startswith("err -5 schedule step 1: ")
+    card.fail_writes = None
+    card.flips = 0
+    card.content[:] = bytes(len(card.content))
+    assert trained.ask("step 0 0").startswith("err -9")
+    trained.ok("format")
+    trained.ok("step 0 0")
+
+
+def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
+    net = Net([], [], [(0, 4, INPUT)], [], 0)
+    net.schedule.graph_hash = 5
+    device = boot(core, net)
+    assert device.ok("hello")["schedule"] == f"{5:016x}"
+    for request in ("step 0 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
+        assert device.ask(request) == "err -3 schedule was made for another graph than the model"

@@ -1,0 +1,87 @@
+"""The firmware as a program on this computer, under ASan and UBSan."""
+
+from __future__ import annotations
+
+import binascii
+import random
+import subprocess
+from pathlib import Path
+
+
+def talk(program: Path, stream: bytes, *arguments: str) -> list[str]:
+    done = subprocess.run([str(program), *arguments], input=stream, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout.decode().splitlines()
+
+
+def frame(sequence: int, body: str) -> bytes:
+    text = f">{sequence:04x} {body}".encode()
+    return text + b"*%04x\n" % binascii.crc_hqx(text, 0xFFFF)
+
+
+def test_a_session_with_a_new_card(host_program: Path, tmp_path: Path) -> None:
+    card = tmp_path / "card.img"
+    bodies = ["hello", "page in 4096 2 sequential", "format", "page out 4096 2 scattered", "page in 4096 2 scattered"]
+    stream = b"".join(frame(number, body) for number, body in enumerate(bodies))
+    lines = talk(host_program, stream, "--card", str(card), "--ram", "8192")
+    answers = [line.split("*")[0].split(" ", 1)[1] for line in lines if " ack" not in line]
+    assert "board=host firmware=test" in answers[0]
+    assert "ram_bytes=8192" in answers[0]
+    assert answers[1].startswith("err -9")
+    assert answers[2] == "ok blocks=524288"
+    assert all(answer.startswith("ok ticks=") for answer in answers[3:])
+    assert card.read_bytes()[:12] == b"POET CARD 1\n"
+
+
+def test_without_a_card(host_program: Path) -> None:
+    assert "err -9" in talk(host_program, frame(1, "hello") + frame(2, "format"))[-1]
+
+
+def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path) -> None:
+    from poet_profiles.operators import OPERATORS
+
+    small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 4, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
+    small |= {"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "size": 9, "value_nano": -500_000_000}
+    stream = frame(0, "hello")
+    for number, operator in enumerate(OPERATORS.values(), 1):
+        values = " ".join(str(small.get(name, 2)) for name in operator.params)
+        stream += frame(number, f"bench {operator.code} 2 {values}")
+    answers = [line for line in talk(host_program, stream) if " ack" not in line][1:]
+    assert len(answers) == len(OPERATORS)
+    for name, answer in zip(OPERATORS, answers, strict=True):
+        assert " ok ticks=" in answer, f"{name}: {answer}"
+
+
+def test_noise_and_valid_frames_around_nonsense(host_program: Path) -> None:
+    source = random.Random(4)
+    words = [
+        "hello",
+        "bench",
+        "put",
+        "get",
+        "step",
+        "times",
+        "page",
+        "in",
+        "idle",
+        "0",
+        "1",
+        "7",
+        "-1",
+        "4294967296",
+        "",
+        "ff",
+    ]
+    stream = b""
+    for number in range(600):
+        body = " ".join(source.choices(words, k=source.randrange(1, 8)))
+        stream += frame(number, body) if number % 3 else source.randbytes(source.randrange(700))
+    talk(host_program, stream + b"\n" + frame(0xFFFF, "hello"))
+
+
+def test_wrong_arguments_end_in_one_line(host_program: Path) -> None:
+    for arguments in (["--card"], ["--ram", "12kB"], ["--what", "1"]):
+        done = subprocess.run([str(host_program), *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,121 @@
+"""The pager over a card with every fault that a card can have."""
+
+from __future__ import annotations
+
+import ctypes as c
+import zlib
+
+import pytest
+from firmware_core import (
+    BLOCK,
+    E_ABSENT,
+    E_CORRUPT,
+    E_FULL,
+    E_IO,
+    OK,
+    PAGE_AREA,
+    Card,
+    Pager,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+PAGES = 64
+
+
+def opened(core: c.CDLL, card: Card) -> Pager:
+    pager = Pager()
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == OK
+    return pager
+
+
+def page_out(core: c.CDLL, pager: Pager, block: int, data: bytes) -> tuple[int, int]:
+    crc = c.c_uint32()
+    return core.poet_pager_out(c.byref(pager), block, data, len(data), c.byref(crc)), crc.value
+
+
+def page_in(core: c.CDLL, pager: Pager, block: int, count: int, crc: int) -> tuple[int, bytes]:
+    data = c.create_string_buffer(count)
+    status = core.poet_pager_in(c.byref(pager), block, data, count, c.c_uint32(crc))
+    return status, data.raw
+
+
+@given(data=st.binary(min_size=1, max_size=1500), block=st.integers(0, PAGES - 3), dma=st.booleans())
+def test_a_page_comes_back_and_lies_where_the_format_says(core: c.CDLL, data: bytes, block: int, dma: bool) -> None:
+    card = Card(PAGE_AREA + PAGES, dma)
+    pager = opened(core, card)
+    status, crc = page_out(core, pager, block, data)
+    assert (status, crc) == (OK, zlib.crc32(data))
+    start = (PAGE_AREA + block) * BLOCK
+    padded = -(-len(data) // BLOCK) * BLOCK
+    assert card.content[start : start + padded] == data.ljust(padded, b"\0")
+    assert page_in(core, pager, block, len(data), crc) == (OK, data)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize(("flips", "expected", "reads"), [(1, OK, 2), (2, OK, 3), (3, E_CORRUPT, 3), (9, E_CORRUPT, 3)])
+def test_a_damaged_read_is_repeated_twice_and_never_used(
+    core: c.CDLL, flips: int, expected: int, reads: int, dma: bool
+) -> None:
+    card = Card(PAGE_AREA + PAGES, dma)
+    pager = opened(core, card)
+    data = bytes(range(256)) * 3
+    _, crc = page_out(core, pager, 0, data)
+    card.log.clear()
+    card.flips = flips
+    status, found = page_in(core, pager, 0, len(data), crc)
+    assert status == expected
+    assert sum("read" in kind for kind, _, _ in card.log) == reads
+    if status == OK:
+        assert found == data
+
+
+def test_a_page_damaged_on_the_card_is_reported(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + PAGES)
+    pager = opened(core, card)
+    _, crc = page_out(core, pager, 4, b"x" * 600)
+    card.content[(PAGE_AREA + 5) * BLOCK] ^= 1
+    assert page_in(core, pager, 4, 600, crc)[0] == E_CORRUPT
+
+
+@pytest.mark.parametrize(("block", "count", "expected"), [(63, 512, OK), (63, 513, E_FULL), (64, 1, E_FULL)])
+def test_a_full_card(core: c.CDLL, block: int, count: int, expected: int) -> None:
+    card = Card(PAGE_AREA + PAGES)
+    pager = opened(core, card)
+    before = bytes(card.content)
+    assert page_out(core, pager, block, b"\1" * count)[0] == expected
+    assert (bytes(card.content) == before) == (expected != OK)
+    assert page_in(core, pager, 2**32 - 1, 512, 0)[0] == E_FULL
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_errors_of_the_card_are_passed_on(core: c.CDLL, dma: bool) -> None:
+    card = Card(PAGE_AREA + PAGES, dma)
+    pager = opened(core, card)
+    _, crc = page_out(core, pager, 0, b"abc")
+    card.fail_reads = 0
+    assert page_in(core, pager, 0, 3, crc)[0] == E_IO
+    card.fail_writes = 0
+    assert page_out(core, pager, 0, b"abc")[0] == E_IO
+
+
+def test_only_a_labelled_card_is_used(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + PAGES, labelled=False)
+    pager = Pager()
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == E_ABSENT
+    assert not any(kind == "write" for kind, _, _ in card.log)
+    assert core.poet_pager_format(c.byref(card.device)) == OK
+    assert card.content[:BLOCK] == b"POET CARD 1\n".ljust(BLOCK, b"\0")
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == OK
+
+
+def test_a_card_without_room_for_pages_is_not_formatted(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA, labelled=False)
+    assert core.poet_pager_format(c.byref(card.device)) == E_FULL
+    assert not any(card.content)
+
+
+def test_a_card_that_does_not_answer_is_not_called_unlabelled(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + PAGES)
+    card.fail_reads = 0
+    assert core.poet_pager_open(c.byref(Pager()), c.byref(card.device)) == E_IO

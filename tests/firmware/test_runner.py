@@ -1,0 +1,310 @@
+"""The schedule runner on tiny nets: what it computes, what it counts, and what it refuses."""
+
+from __future__ import annotations
+
+import ctypes as c
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from firmware_core import (
+    ADD,
+    COMPUTE,
+    E_ABSENT,
+    E_CORRUPT,
+    E_FULL,
+    E_HASH,
+    E_IO,
+    E_MEMORY,
+    E_ORDER,
+    E_UNSUPPORTED,
+    FREE,
+    GRADIENT,
+    INPUT,
+    NO_PAGE,
+    NO_VALUE,
+    OK,
+    PAGE_AREA,
+    PAGE_IN,
+    PAGE_OUT,
+    PARAMETER,
+    RELU,
+    SGD,
+    Card,
+    Net,
+    Pager,
+    Run,
+    Runner,
+)
+
+SIZE = 160
+BYTES = 4 * SIZE
+# Values: 0 relu(x), 1 x + relu(x). Residents: 2 x, 3 gradient (value 1 + value 0), 4 parameter.
+NODES = [
+    (RELU, [SIZE], [2], [0], 0),
+    (ADD, [SIZE], [2, 0], [1], BYTES),
+    (ADD, [SIZE], [1, 0], [3], BYTES),
+    (0, [], [], [], 0),
+    (SGD, [SIZE], [3, 4], [4], 0),
+]
+VALUES = [(BYTES, 0), (BYTES, 2)]
+RESIDENTS = [(0, BYTES, INPUT), (BYTES, BYTES, GRADIENT), (2 * BYTES, BYTES, PARAMETER)]
+PLAIN = [
+    (COMPUTE, 0, [0]),
+    (COMPUTE, 1, [BYTES, 2 * BYTES]),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 0, 0),
+    (FREE, 1, 0),
+    (COMPUTE, 3, []),
+    (COMPUTE, 4, []),
+]
+# relu(x) waits on the card while its place is used otherwise, and comes back elsewhere; value 1 is recomputed.
+PAGED = [
+    (COMPUTE, 0, [0]),
+    (PAGE_OUT, 0, 0),
+    (COMPUTE, 1, [BYTES, 2 * BYTES]),
+    (FREE, 0, 0),
+    (PAGE_OUT, 1, 0),
+    (FREE, 1, 0),
+    (FREE, NO_VALUE, 0),
+    (PAGE_IN, 0, BYTES),
+    (COMPUTE, 1, [0, 2 * BYTES]),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 0, 0),
+    (COMPUTE, 3, []),
+    (COMPUTE, 4, []),
+]
+ARENA = 3 * BYTES
+
+
+def net(steps: list[tuple[int, int, object]], arena: int = ARENA, **changes: object) -> Net:
+    return Net(**({"nodes": NODES, "values": VALUES, "residents": RESIDENTS} | changes), steps=steps, arena_bytes=arena)
+
+
+@dataclass
+class Bench:
+    """A runner with its RAM, its card and one run."""
+
+    core: c.CDLL
+    net: Net
+    card: Card | None = field(default_factory=lambda: Card(PAGE_AREA + 64))
+    ram_bytes: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        self.ram = (c.c_uint64 * (self.ram_bytes // 8))()
+        self.runner = Runner()
+        self.run_ = Run(None, 0.5, False)
+        self.x = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32)
+        self.parameter = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
+        self.tensors = np.frombuffer(self.ram, np.float32)
+        self.tensors[:SIZE] = self.x
+        self.tensors[2 * SIZE : 3 * SIZE] = self.parameter
+        self.status = self.core.poet_runner_init(
+            *(c.byref(part) for part in (self.runner, self.net.model, self.net.schedule, self.net.tables, self.ram)),
+            self.ram_bytes,
+        )
+        if self.card is not None:
+            self.pager = Pager()
+            assert self.core.poet_pager_open(c.byref(self.pager), c.byref(self.card.device)) == OK
+            self.run_.pager = c.pointer(self.pager)
+
+    def run(self, trace: bool = False) -> int:
+        self.run_.trace = trace
+        c.c_uint32.in_dll(self.core, "test_window_count").value = 0
+        return self.core.poet_runner_step(c.byref(self.runner), c.byref(self.run_))
+
+    def edges(self) -> list[int]:
+        count = c.c_uint32.in_dll(self.core, "test_window_count").value
+        return list((c.c_uint8 * count).in_dll(self.core, "test_window_edges"))
+
+    def assert_right(self) -> None:
+        relu = np.maximum(self.x, 0)
+        gradient = (self.x + relu) + relu
+        np.testing.assert_array_equal(self.tensors[SIZE : 2 * SIZE], gradient)
+        updated = self.parameter - np.float32(0.5) * gradient
+        np.testing.assert_array_equal(self.tensors[2 * SIZE : 3 * SIZE], updated)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("trace", [False, True])
+@pytest.mark.parametrize("steps", [PLAIN, PAGED], ids=["plain", "paged"])
+def test_both_schedules_give_the_same_numbers(core: c.CDLL, steps: list, trace: bool, dma: bool) -> None:
+    bench = Bench(core, net(steps), Card(PAGE_AREA + 64, dma))
+    assert bench.run(trace) == OK
+    bench.assert_right()
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_what_is_counted(core: c.CDLL, dma: bool) -> None:
+    bench = Bench(core, net(PAGED), Card(PAGE_AREA + 64, dma))
+    assert bench.run() == OK
+    run = bench.run_
+    assert (run.page_ins, run.page_outs, run.steps) == (1, 2, len(PAGED))
+    assert run.peak_bytes == 3 * BYTES + ARENA  # residents, two values and a workspace
+    assert run.arena_bytes == ARENA
+    assert run.ticks == sum(bench.net.ticks)
+    assert bench.edges() == [1, 0]
+
+
+def test_traced_windows(core: c.CDLL) -> None:
+    bench = Bench(core, net(PAGED))
+    assert bench.run(trace=True) == OK
+    windows = sum(action != FREE and (action, index) != (COMPUTE, 3) for action, index, _ in PAGED)  # 3 only orders
+    assert bench.edges() == [1, 0] * windows
+
+
+def test_ticks_of_a_run_longer_than_the_counter(core: c.CDLL) -> None:
+    bench = Bench(core, net(PLAIN))
+    step = c.c_uint32.in_dll(core, "test_tick_step")
+    step.value = 0xF0000000
+    try:
+        assert bench.run() == OK
+    finally:
+        step.value = 1
+    assert bench.run_.ticks == len(PLAIN) * 0xF0000000
+
+
+def test_transfers_overlap_only_what_does_not_need_them(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 64, dma=True)
+    assert Bench(core, net(PAGED), card).run() == OK
+    assert [kind for kind, _, _ in card.log if kind != "read"] == [
+        "start_write", "wait",  # out 0; computed past it, waited for at `free`
+        "start_write", "wait",  # out 1
+        "start_read", "wait",  # in 0, before the recomputation that reads it
+    ]  # fmt: skip
+
+
+def test_a_transfer_is_left_running_during_compute(core: c.CDLL) -> None:
+    steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES]), (COMPUTE, 2, [2 * BYTES])]
+    card = Card(PAGE_AREA + 64, dma=True)
+    bench = Bench(core, net(steps), card)
+    assert bench.run() == OK
+    assert card.log[-2:] == [("start_write", PAGE_AREA, BYTES), ("wait", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "failing"),
+    [
+        ([(COMPUTE, 1, [0, BYTES])], 0),  # input never computed
+        ([(COMPUTE, 0, [0]), (FREE, 0, 0), (COMPUTE, 1, [0, BYTES])], 2),  # input gone
+        ([(COMPUTE, 0, [0]), (COMPUTE, 0, [BYTES])], 1),  # already there
+        ([(FREE, 0, 0)], 0),
+        ([(PAGE_OUT, 0, 0)], 0),
+        ([(PAGE_IN, 0, 0)], 0),  # never on the card
+        ([(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (PAGE_IN, 0, BYTES)], 2),  # still in RAM
+    ],
+)
+def test_a_step_that_needs_what_is_not_there(core: c.CDLL, steps: list, failing: int) -> None:
+    bench = Bench(core, net(steps))
+    assert bench.run() == E_ORDER
+    assert bench.run_.steps == failing
+    assert bench.edges() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(COMPUTE, 0, [0]), (COMPUTE, 1, [BYTES - 4, 2 * BYTES])],  # value over value
+        [(COMPUTE, 0, [0]), (COMPUTE, 1, [BYTES, 4])],  # workspace over input
+        [(COMPUTE, 0, [ARENA - BYTES + 4])],  # outside
+        [(COMPUTE, 0, [2])],  # not on a word
+        [(COMPUTE, 0, [2**32 - 4])],
+    ],
+)
+def test_overlap_and_outside_are_refused(core: c.CDLL, steps: list) -> None:
+    bench = Bench(core, net(steps))
+    assert bench.run() == E_MEMORY
+    np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], bench.parameter)
+
+
+def test_another_graphs_schedule_is_refused(core: c.CDLL) -> None:
+    wrong = net(PLAIN)
+    wrong.schedule.graph_hash ^= 1
+    assert Bench(core, wrong).status == E_HASH
+
+
+def test_an_unknown_operator_is_refused(core: c.CDLL) -> None:
+    assert Bench(core, net([], nodes=[(200, [], [], [], 0)])).status == E_UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": [(RELU, [SIZE], [2, 2], [0], 0)]},  # one input too many
+        {"nodes": [(RELU, [0], [2], [0], 0)]},  # no such shape
+        {"nodes": [(RELU, [SIZE + 1], [2], [0], 0)]},  # operand too small for the shape
+        {"nodes": [(RELU, [SIZE], [2], [5], 0)]},  # no such operand
+        {"nodes": [(ADD, [SIZE], [2, 3], [1], BYTES - 4)]},  # too little workspace
+        {"nodes": [(0, [], [2], [], 0)]},  # an ordering node has no operands
+        {"residents": [(0, BYTES, INPUT), (4 * BYTES, BYTES, GRADIENT), (0, BYTES, PARAMETER)]},
+    ],
+)
+def test_a_damaged_model_is_refused(core: c.CDLL, changes: dict) -> None:
+    assert Bench(core, net([], **changes)).status == E_CORRUPT
+
+
+@pytest.mark.parametrize(
+    ("steps", "values"),
+    [
+        ([(9, 0, 0)], VALUES),
+        ([(COMPUTE, 5, [0])], VALUES),
+        ([(COMPUTE, 0, [])], VALUES),  # offsets end before
+        ([(FREE, 2, 0)], VALUES),
+        ([(PAGE_OUT, 0, 0)], [(BYTES, NO_PAGE), (BYTES, NO_PAGE)]),
+    ],
+)
+def test_a_damaged_schedule_is_refused(core: c.CDLL, steps: list, values: list) -> None:
+    assert Bench(core, net(steps, values=values)).status == E_CORRUPT
+
+
+def test_tables_that_end_early_are_refused(core: c.CDLL) -> None:
+    short = net([])
+    short.model.operand_count -= 1
+    assert Bench(core, short).status == E_CORRUPT
+    short = net([])
+    short.model.param_count -= 1
+    assert Bench(core, short).status == E_CORRUPT
+
+
+def test_ram_that_is_too_small_is_refused(core: c.CDLL) -> None:
+    need = 3 * BYTES + ARENA
+    assert Bench(core, net(PLAIN), ram_bytes=need).status == OK
+    assert Bench(core, net(PLAIN), ram_bytes=need - 8).status == E_MEMORY
+
+
+def test_a_paged_schedule_needs_a_card(core: c.CDLL) -> None:
+    assert Bench(core, net(PAGED), card=None).run() == E_ABSENT
+    assert Bench(core, net(PLAIN), card=None).run() == OK
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize(
+    ("blocks", "faults", "expected"),
+    [
+        (64, {"flips": 3}, E_CORRUPT),
+        (64, {"fail_reads": 0}, E_IO),
+        (64, {"fail_writes": 0}, E_IO),
+        (64, {"fail_writes": 1}, E_IO),
+        (3, {}, E_FULL),
+    ],
+)
+def test_card_errors_end_the_step_with_the_weights_intact(
+    core: c.CDLL, blocks: int, faults: dict[str, int], expected: int, dma: bool
+) -> None:
+    card = Card(PAGE_AREA + blocks, dma)
+    bench = Bench(core, net(PAGED), card)
+    for name, value in faults.items():
+        setattr(card, name, value)
+    assert bench.run() == expected
+    np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], bench.parameter)
+    assert bench.edges() == [1, 0]
+
+
+def test_a_step_after_a_failed_one_starts_afresh(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 64)
+    bench = Bench(core, net(PAGED), card)
+    card.fail_reads = 0
+    assert bench.run() == E_IO
+    card.fail_reads = None
+    assert bench.run() == OK
+    bench.assert_right()
