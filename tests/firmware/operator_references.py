@@ -1,0 +1,218 @@
+"""What PyTorch computes for each operator, in double precision, from inputs that a seed gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+Params = Mapping[str, int]
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One golden vector: operands as the firmware takes them, and what it should give."""
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    learning_rate: float = 0.0
+
+
+class Draw:
+    """Random operands, held as doubles that are exact in single precision."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator).double()
+
+    def labels(self, count: int, classes: int) -> Tensor:
+        return torch.randint(classes, (count,), generator=self.generator)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().numpy()
+    return array.astype(np.float32) if tensor.is_floating_point() else array
+
+
+def _golden(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], learning_rate: float = 0.0) -> Golden:
+    labels = tuple(tensor if tensor.is_floating_point() else tensor.int() for tensor in inputs)
+    return Golden(
+        tuple(_array(tensor) if tensor.dtype != torch.uint8 else tensor.numpy() for tensor in labels),
+        tuple(tensor.detach().numpy() for tensor in outputs),
+        learning_rate,
+    )
+
+
+def _convolution(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    """x, w, b, y and a gradient of y, with autograd recording."""
+    x = draw.normal(p["n"], p["c"], p["h"], p["w"]).requires_grad_()
+    w = draw.normal(p["k"], p["c"] // p["g"], p["r"], p["s"]).requires_grad_()
+    b = draw.normal(p["k"]).requires_grad_() if p["bias"] else None
+    y = F.conv2d(x, w, b, (p["sh"], p["sw"]), (p["ph"], p["pw"]), 1, p["g"])
+    return x, w, b, y, draw.normal(*y.shape)
+
+
+def conv2d(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, _ = _convolution(p, draw)
+    return _golden((x, w) if b is None else (x, w, b), (y,))
+
+
+def conv2d_backward_input(p: Params, draw: Draw) -> Golden:
+    x, w, _, y, gy = _convolution(p, draw)
+    return _golden((gy, w), torch.autograd.grad(y, (x,), gy))
+
+
+def conv2d_backward_weight(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, gy = _convolution(p, draw)
+    return _golden((gy, x), torch.autograd.grad(y, (w,) if b is None else (w, b), gy))
+
+
+def linear(p: Params, draw: Draw) -> Golden:
+    x, w, b = draw.normal(p["m"], p["k"]), draw.normal(p["n"], p["k"]), draw.normal(p["n"])
+    return _golden((x, w, b), (F.linear(x, w, b),)) if p["bias"] else _golden((x, w), (F.linear(x, w),))
+
+
+def matmul(p: Params, draw: Draw) -> Golden:
+    a, c = draw.normal(p["b"], p["m"], p["k"]), draw.normal(p["b"], p["k"], p["n"])
+    stored = (a.mT if p["ta"] else a, c.mT if p["tb"] else c)
+    return _golden(stored, (a @ c,))
+
+
+def sum_rows(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["m"], p["n"])
+    return _golden((x,), (x.sum(0),))
+
+
+def relu(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["size"])
+    return _golden((x,), (F.relu(x),))
+
+
+def relu_backward(p: Params, draw: Draw) -> Golden:
+    x, gy = draw.normal(p["size"]).requires_grad_(), draw.normal(p["size"])
+    y = F.relu(x)
+    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+
+
+def _pooling(p: Params, draw: Draw) -> tuple[Tensor, tuple[int, int], tuple[int, int], tuple[int, int]]:
+    x = draw.normal(p["n"], p["c"], p["h"], p["w"]).requires_grad_()
+    return x, (p["r"], p["s"]), (p["sh"], p["sw"]), (p["ph"], p["pw"])
+
+
+def _max_pool2d(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    """x, y and the firmware's indices: the place in the window rather than PyTorch's place in the plane."""
+    x, window, stride, padding = _pooling(p, draw)
+    y, place = F.max_pool2d(x, window, stride, padding, return_indices=True)
+    row = place // p["w"] - (torch.arange(y.shape[2])[:, None] * p["sh"] - p["ph"])
+    column = place % p["w"] - (torch.arange(y.shape[3])[None, :] * p["sw"] - p["pw"])
+    return x, y, (row * p["s"] + column).to(torch.uint8)
+
+
+def max_pool2d(p: Params, draw: Draw) -> Golden:
+    x, y, indices = _max_pool2d(p, draw)
+    return _golden((x,), (y, indices))
+
+
+def max_pool2d_backward(p: Params, draw: Draw) -> Golden:
+    x, y, indices = _max_pool2d(p, draw)
+    gy = draw.normal(*y.shape)
+    return Golden((_array(gy), indices.numpy()), (torch.autograd.grad(y, (x,), gy)[0].numpy(),))
+
+
+def avg_pool2d(p: Params, draw: Draw) -> Golden:
+    x, window, stride, padding = _pooling(p, draw)
+    return _golden((x,), (F.avg_pool2d(x, window, stride, padding),))
+
+
+def avg_pool2d_backward(p: Params, draw: Draw) -> Golden:
+    x, window, stride, padding = _pooling(p, draw)
+    y = F.avg_pool2d(x, window, stride, padding)
+    gy = draw.normal(*y.shape)
+    return _golden((gy,), torch.autograd.grad(y, (x,), gy))
+
+
+def add(p: Params, draw: Draw) -> Golden:
+    a, b = draw.normal(p["size"]), draw.normal(p["size"])
+    return _golden((a, b), (a + b,))
+
+
+def log_softmax(p: Params, draw: Draw) -> Golden:
+    x = 8 * draw.normal(p["m"], p["n"])
+    return _golden((x,), (F.log_softmax(x, 1),))
+
+
+def log_softmax_backward(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["m"], p["n"]).requires_grad_()
+    y = F.log_softmax(x, 1)
+    gy = draw.normal(p["m"], p["n"])
+    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+
+
+def nll_loss(p: Params, draw: Draw) -> Golden:
+    scores, target = F.log_softmax(draw.normal(p["m"], p["n"]), 1), draw.labels(p["m"], p["n"])
+    return _golden((scores, target), (F.nll_loss(scores, target).reshape(1),))
+
+
+def nll_loss_backward(p: Params, draw: Draw) -> Golden:
+    scores, target = draw.normal(p["m"], p["n"]).requires_grad_(), draw.labels(p["m"], p["n"])
+    gradient = draw.normal(1)
+    loss = F.nll_loss(scores, target).reshape(1)
+    return _golden((gradient, target), torch.autograd.grad(loss, (scores,), gradient))
+
+
+def fill(p: Params, draw: Draw) -> Golden:
+    return _golden((), (torch.full((p["size"],), p["value_nano"] * 1e-9, dtype=torch.float64),))
+
+
+def sgd(p: Params, draw: Draw) -> Golden:
+    weight, gradient = draw.normal(p["size"]), draw.normal(p["size"])
+    after = torch.nn.Parameter(weight.clone())
+    after.grad = gradient.clone()
+    torch.optim.SGD([after], lr=0.125).step()
+    return _golden((gradient, weight), (after,), learning_rate=0.125)
+
+
+REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
+    function.__name__: function
+    for function in (
+        conv2d,
+        conv2d_backward_input,
+        conv2d_backward_weight,
+        linear,
+        matmul,
+        sum_rows,
+        relu,
+        relu_backward,
+        max_pool2d,
+        max_pool2d_backward,
+        avg_pool2d,
+        avg_pool2d_backward,
+        add,
+        log_softmax,
+        log_softmax_backward,
+        nll_loss,
+        nll_loss_backward,
+        fill,
+        sgd,
+    )
+}
+
+
+def assert_close(outputs: list[npt.NDArray[np.uint8]], expected: tuple[Array, ...]) -> None:
+    """Within 1e-5 of each tensor's largest magnitude; integers exactly."""
+    assert len(outputs) == len(expected)
+    for output, golden in zip(outputs, expected, strict=True):
+        if golden.dtype == np.uint8:
+            assert np.array_equal(output, golden.ravel())
+        else:
+            computed = output.view(np.float32).astype(np.float64)
+            difference = np.abs(computed - golden.ravel()).max()
+            assert difference <= 1e-5 * np.abs(golden).max(), (computed, golden)
