@@ -124,7 +124,7 @@ static uint8_t command(const poet_sdcard *card, uint8_t index, uint32_t argument
     };
     uint8_t response = R1_NONE;
 
-    frame[5] = (uint8_t)(sdcard_crc7(frame, 5u) << 1 | 1u);
+    frame[5] = (uint8_t)((uint32_t)sdcard_crc7(frame, 5u) << 1 | 1u);
     if (index != STOP_TRANSMISSION) {
         (void)wait_until_ready(card, LIMIT_WRITE);
     }
