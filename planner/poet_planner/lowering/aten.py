@@ -1,0 +1,39 @@
+"""Traced operators outside of the vocabulary: a name and a key that say enough to benchmark and to cost them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from poet_planner.tracing.ir import TracedGraph, TracedOperator
+
+
+def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:
+    """Name ``aten.NAME`` and key ``flops=… bytes=… in=AxB,C out=D`` of a traced operator.
+
+    ``flops`` are PyTorch's own count where it has one (products and attention), else one for each element written;
+    ``bytes`` are those read and written.
+    """
+    outputs = [traced.values[id] for id in operator.values]
+    inputs = operator.refs
+    moved = sum(prod(ref.shape) * ref.dtype.itemsize for ref in inputs) + sum(value.bytes for value in outputs)
+    key = (
+        f"flops={_flops(operator, [value.shape for value in outputs])} bytes={moved} "
+        f"in={_shapes(ref.shape for ref in inputs)} out={_shapes(value.shape for value in outputs)}"
+    )
+    name, _, overload = str(operator.target).partition(".")[2].partition(".")
+    return f"aten.{name}" if overload == "default" else f"aten.{name}.{overload}", key
+
+
+def _shapes(shapes: Iterable[Sequence[int]]) -> str:
+    return ",".join("x".join(map(str, shape)) or "1" for shape in shapes)
+
+
+def _flops(operator: TracedOperator, outputs: list[tuple[int, ...]]) -> int:
+    from torch.utils.flop_counter import flop_registry
+
+    count = flop_registry.get(operator.target.overloadpacket)
+    if count is None:
+        return sum(prod(shape) for shape in outputs)
+    shapes = [getattr(argument, "shape", argument) for argument in operator.args]
+    return int(count(*shapes, out_shape=outputs[0] if len(outputs) == 1 else outputs))
