@@ -4,25 +4,23 @@
 #include "poet/board.h"
 #include "poet/crc32.h"
 
-/* The operands that are not f32: indices, which must be below a bound made of the operator's parameters. */
-typedef struct index_input {
+/* The inputs that are labels: i32 from 0 up to, and without, one of the operator's parameters. */
+typedef struct label_input {
     uint8_t op;
     uint8_t input;
-    uint8_t bytes;     /* of one index */
-    uint8_t factors[2]; /* parameters whose product is the bound; equal ones count once */
-} index_input;
+    uint8_t bound; /* index of that parameter */
+} label_input;
 
-static const index_input index_inputs[] = {
-    {POET_OP_MAX_POOL2D_BACKWARD, 1, 1, {4, 5}},
-    {POET_OP_NLL_LOSS, 1, 4, {1, 1}},
-    {POET_OP_NLL_LOSS_BACKWARD, 1, 4, {1, 1}},
+static const label_input label_inputs[] = {
+    {POET_OP_NLL_LOSS, 1, 1},
+    {POET_OP_NLL_LOSS_BACKWARD, 1, 1},
 };
 
-static const index_input *find_index_input(uint8_t op, uint32_t input)
+static const label_input *find_label_input(uint8_t op, uint32_t input)
 {
-    for (size_t i = 0; i < sizeof index_inputs / sizeof *index_inputs; i++)
-        if (index_inputs[i].op == op && index_inputs[i].input == input)
-            return &index_inputs[i];
+    for (size_t i = 0; i < sizeof label_inputs / sizeof *label_inputs; i++)
+        if (label_inputs[i].op == op && label_inputs[i].input == input)
+            return &label_inputs[i];
     return NULL;
 }
 
@@ -41,18 +39,10 @@ static void fill_floats(float *data, uint32_t count, uint32_t *state)
         data[i] = (float)(int32_t)(next_random(state) >> 8) * 0x1p-23f - 1.0f;
 }
 
-static void fill_indices(uint8_t *data, uint32_t bytes, const index_input *kind, const int32_t *params, uint32_t *state)
+static void fill_labels(uint32_t *data, uint32_t count, uint32_t bound, uint32_t *state)
 {
-    uint32_t bound = (uint32_t)params[kind->factors[0]];
-    if (kind->factors[1] != kind->factors[0])
-        bound *= (uint32_t)params[kind->factors[1]];
-    if (kind->bytes == 1u) {
-        for (uint32_t i = 0; i < bytes; i++)
-            data[i] = (uint8_t)(next_random(state) % bound);
-    } else {
-        for (uint32_t i = 0; i < bytes / 4u; i++)
-            ((uint32_t *)(void *)data)[i] = next_random(state) % bound;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        data[i] = next_random(state) % bound;
 }
 
 typedef struct region {
@@ -79,6 +69,19 @@ static bool updates_in_place(const poet_operator *operator)
     return operator->code == POET_OP_SGD;
 }
 
+/* Which pooling indices are valid depends on their window's place: they come from the forward operator, which has the
+ * same parameters, run on the buffers that the benchmark has anyway. */
+static int make_pooling_indices(const int32_t *params, void *const *inputs, void *x, uint32_t x_bytes, uint32_t *random)
+{
+    const poet_operator *forward = poet_operator_find(POET_OP_MAX_POOL2D);
+    if (forward == NULL)
+        return POET_E_UNSUPPORTED;
+    fill_floats(x, x_bytes / 4u, random);
+    const void *operands[] = {x};
+    const poet_op_args args = {params, operands, inputs, NULL, 0.0f};
+    return forward->run(&args);
+}
+
 int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
                         uint32_t ram_bytes, poet_operator_bench *result)
 {
@@ -95,9 +98,9 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
         inputs[i] = reserve(&free_ram, sizes.input_bytes[i]);
         if (inputs[i] == NULL)
             return POET_E_MEMORY;
-        const index_input *kind = find_index_input(operator->code, i);
-        if (kind != NULL)
-            fill_indices(inputs[i], sizes.input_bytes[i], kind, params, &random);
+        const label_input *label = find_label_input(operator->code, i);
+        if (label != NULL)
+            fill_labels(inputs[i], sizes.input_bytes[i] / 4u, (uint32_t)params[label->bound], &random);
         else
             fill_floats(inputs[i], sizes.input_bytes[i] / 4u, &random);
     }
@@ -109,6 +112,11 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     void *workspace = reserve(&free_ram, sizes.workspace_bytes);
     if (workspace == NULL)
         return POET_E_MEMORY;
+
+    if (operator->code == POET_OP_MAX_POOL2D_BACKWARD)
+        status = make_pooling_indices(params, inputs, outputs[0], sizes.output_bytes[0], &random);
+    if (status != POET_OK)
+        return status;
 
     const void *operands[POET_MAX_INPUTS];
     for (uint32_t i = 0; i < sizes.inputs; i++)
