@@ -157,9 +157,8 @@ def _optimised(
     solver: str,
     formulation: Formulation,
 ) -> Schedule:
-    from poet_planner.solve import OptimiseOptions, optimise
-
     from poet_planner.cli.progress import progress
+    from poet_planner.solve import OptimiseOptions, optimise
 
     with progress() as show:
         options = OptimiseOptions(

@@ -1,0 +1,38 @@
+"""`poet-plan graph`: a model's training graph for a board, before or after it is costed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from poet_profiles.errors import UserError
+
+
+def graph(
+    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
+    out: Annotated[Path, typer.Option(help="File to write, poet-graph/1.")],
+    board: Annotated[str | None, typer.Option(help="Board; default is the profile's.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+) -> None:
+    """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure."""
+    from poet_planner.graph_file import graph_hash, write_graph
+
+    if profile is not None:
+        from poet_planner.problem import problem_from_model
+
+        traced = problem_from_model(model, batch, profile, board).graph
+    elif board is not None:
+        from poet_profiles.boards import load_board
+
+        from poet_planner.training_graph import training_graph
+
+        traced = training_graph(model, batch, load_board(board))
+    else:
+        raise UserError("for which board? give --board, or a --profile that names it")
+    write_graph(traced, out)
+    costs = "costed" if profile else "costs 0"
+    print(f"{out}: {traced.name}, {len(traced.nodes)} nodes, {costs}, hash {graph_hash(traced)}")

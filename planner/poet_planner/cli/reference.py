@@ -1,0 +1,23 @@
+"""`poet-plan reference`: the same training steps by PyTorch's autograd, to hold a board's against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def reference(
+    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`).")],
+    data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
+    out: Annotated[Path, typer.Option(help="File to write, .npz.")],
+    learning_rate: Annotated[float, typer.Option("--lr", help="Of plain SGD.")] = 0.1,
+) -> None:
+    """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
+    from poet_planner.training_data import reference_run, write_arrays
+
+    arrays = reference_run(model, data, learning_rate)
+    write_arrays(arrays, out)
+    losses = arrays["loss"]
+    print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")

@@ -1,0 +1,103 @@
+"""Arrays for a training run: what a board starts from, and what PyTorch's autograd makes of the same."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.errors import UserError
+from poet_profiles.whole_file import write_whole
+
+from poet_planner import models
+
+Arrays = dict[str, NDArray[Any]]
+
+INPUT, TARGET, LOSS = "input", "target", "loss"
+
+
+def training_data(model: str, steps: int, seed: int, batch: int | None) -> Arrays:
+    """Parameters and buffers by name, and ``input`` and ``target`` with a leading axis of steps.
+
+    Numbers are as the firmware stores them: f32, labels i32.
+
+    Raises
+    ------
+    UserError
+        If there is no such model, or it has no data.
+    """
+    batches = list(models.load_batches(model, steps, seed, batch))
+    module = models.load(model, batch).module
+    arrays = {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
+    for name, tensors in zip((INPUT, TARGET), zip(*batches, strict=True), strict=True):
+        arrays[name] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
+    return arrays
+
+
+def reference_run(model: str, data: Path, learning_rate: float) -> Arrays:
+    """Loss and gradients of plain SGD by PyTorch, a step a batch.
+
+    Returns
+    -------
+    dict
+        ``loss``, shape (steps,), and ``PARAMETER.grad``, shape (steps, …).
+
+    Raises
+    ------
+    UserError
+        If ``data`` is not what :func:`training_data` made for this model.
+    """
+    import torch
+
+    arrays = _read(data)
+    batch = arrays[INPUT].shape[1]
+    loaded = models.load(model, batch)
+    module = loaded.module
+    state = {name: torch.from_numpy(arrays[name]) for name in module.state_dict() if name in arrays}
+    try:
+        module.load_state_dict(state)
+    except RuntimeError:
+        raise UserError(f"{data}: holds other parameters than {model} has; write it again with this model") from None
+    optimiser = torch.optim.SGD(module.parameters(), lr=learning_rate)
+    observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
+    for inputs, target in zip(arrays[INPUT], arrays[TARGET], strict=True):
+        optimiser.zero_grad()
+        loss = loaded.loss(module(torch.from_numpy(inputs)), _target(target))
+        loss.backward()  # type: ignore[no-untyped-call]
+        observed[LOSS].append(loss.detach().numpy())
+        for name, parameter in module.named_parameters():
+            if parameter.grad is not None:
+                observed.setdefault(f"{name}.grad", []).append(parameter.grad.numpy().copy())
+        optimiser.step()
+    return {name: np.stack(steps) for name, steps in observed.items()}
+
+
+def write_arrays(arrays: Arrays, path: Path) -> None:
+    """Write arrays as .npz, whole or not at all."""
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    write_whole(path, buffer.getvalue())
+
+
+def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+def _target(array: NDArray[Any]) -> Any:
+    import torch
+
+    return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array)
+
+
+def _read(path: Path) -> Arrays:
+    try:
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); write it with `poet-plan data`") from None
+    for name in (INPUT, TARGET):
+        if name not in arrays:
+            raise UserError(f"{path}: lacks {name}; write it with `poet-plan data`")
+    return arrays
