@@ -1,0 +1,592 @@
+"""Simulated annealing over the contract's own schedules, in compiled code.
+
+A state is an array of *events*: ``j`` computes node j, ``n + v`` pages value v in. What else the contract knows follows
+from the events: a value that is ever paged in is paged out right after its producer's first compute, and a value is
+freed after its last use. One backward pass evaluates a state and drops every event that nothing needs. Any sequence
+whose first computes stand in a topological order is a schedule, so a move can insert events anywhere behind those.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from poet_planner.solve.problem import Floats, Ints, Problem
+
+COMPUTE_TRIES = 24
+REPAIRS = 4
+
+
+class Workspace(NamedTuple):
+    """Scratch arrays of one annealer; nothing is allocated while it runs."""
+
+    candidate: Ints
+    kept: Ints
+    memory: Ints
+    extra: Ints
+    life_value: Ints
+    life_start: Ints
+    life_end: Ints
+    last_use: Ints
+    total: Ints
+    seen: Ints
+    source: Ints
+    paged: Ints
+    stamp: Ints
+    first: Ints
+    inserted: Ints
+    count: Ints
+    random: np.ndarray[tuple[int], np.dtype[np.uint64]]
+
+
+# Entries of Workspace.count
+EXTRAS, LIVES, STAMP = 0, 1, 2
+
+
+class Evaluation(NamedTuple):
+    """A state's figures. ``length`` is -1 for a sequence that is no schedule."""
+
+    length: int
+    energy: float
+    time: float
+    overflow: float
+
+
+def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Workspace:
+    """Scratch for sequences of up to `capacity` events; ``random`` is the state of the generator, (1,)."""
+    n, m = len(problem.node_time), len(problem.size)
+    events = capacity(problem)
+    width = int(np.diff(problem.own).max(initial=1))
+
+    def ints(count: int) -> Ints:
+        return np.zeros(count, dtype=np.int64)
+
+    return Workspace(
+        candidate=ints(events),
+        kept=ints(events),
+        memory=ints(events),
+        extra=ints(events),
+        life_value=ints(events * width),
+        life_start=ints(events * width),
+        life_end=ints(events * width),
+        last_use=ints(m),
+        total=ints(n),
+        seen=ints(n),
+        source=ints(n),
+        paged=ints(m),
+        stamp=ints(m),
+        first=ints(n),
+        inserted=ints(COMPUTE_TRIES + width),
+        count=ints(3),
+        random=random,
+    )
+
+
+def capacity(problem: Problem) -> int:
+    """Longest sequence of events that the search keeps."""
+    return 24 * len(problem.node_time) + 256
+
+
+@njit(cache=True, nogil=True)
+def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
+    """Backward pass over ``events[:length]``; leaves the needed events in ``w.kept``, and their RAM in ``w.memory``."""
+    n = p.node_time.size
+    w.total[:] = 0
+    w.seen[:] = 0
+    w.source[:] = 0
+    w.paged[:] = 0
+    w.last_use[:] = -1
+    for k in range(length):
+        if events[k] < n:
+            w.total[events[k]] += 1
+    here = w.kept.size
+    live = 0
+    waiting = 0
+    energy = 0.0
+    time = 0.0
+    overflow = 0.0
+    extras = 0
+    lives = 0
+    for k in range(length - 1, -1, -1):
+        event = events[k]
+        if event < n:
+            earlier = w.total[event] - 1 - w.seen[event]
+            needed = False
+            for v in range(p.own[event], p.own[event + 1]):
+                if w.last_use[v] >= 0:
+                    needed = True
+            if not needed and (earlier > 0 or (w.seen[event] > 0 and w.source[event] == 0)):
+                w.total[event] -= 1
+                continue
+            w.seen[event] += 1
+            here -= 1
+            w.kept[here] = event
+            memory = live + p.workspace[event]
+            for v in range(p.own[event], p.own[event + 1]):
+                if w.last_use[v] >= 0:
+                    w.life_value[lives] = v
+                    w.life_start[lives] = here
+                    w.life_end[lives] = w.last_use[v]
+                    lives += 1
+                    w.last_use[v] = -1
+                    waiting -= 1
+                    live -= p.size[v]
+                else:
+                    memory += p.size[v]
+            for k_in in range(p.input_start[event], p.input_start[event + 1]):
+                v = p.input_value[k_in]
+                if w.last_use[v] < 0:
+                    w.last_use[v] = here
+                    waiting += 1
+                    live += p.size[v]
+                    memory += p.size[v]
+            energy += p.node_energy[event]
+            time += p.node_time[event]
+            if earlier > 0:
+                w.extra[extras] = here
+                extras += 1
+        else:
+            v = event - n
+            if w.last_use[v] < 0:
+                continue
+            j = p.producer[v]
+            if w.total[j] - w.seen[j] == 0:
+                return Evaluation(-1, 0.0, 0.0, 0.0)
+            here -= 1
+            w.kept[here] = event
+            memory = live
+            w.life_value[lives] = v
+            w.life_start[lives] = here
+            w.life_end[lives] = w.last_use[v]
+            lives += 1
+            w.last_use[v] = -1
+            waiting -= 1
+            live -= p.size[v]
+            w.source[j] = 1
+            if w.paged[v] == 0:
+                w.paged[v] = 1
+                energy += p.out_energy[v]
+                time += p.out_time[v]
+            energy += p.in_energy[v]
+            time += p.in_time[v]
+            w.extra[extras] = here
+            extras += 1
+        w.memory[here] = memory
+        if memory > p.budget:
+            overflow += memory - p.budget
+    if waiting > 0:
+        return Evaluation(-1, 0.0, 0.0, 0.0)
+    kept = w.kept.size - here
+    for k in range(kept):
+        w.kept[k] = w.kept[here + k]
+        w.memory[k] = w.memory[here + k]
+    for k in range(extras):
+        w.extra[k] -= here
+    for k in range(lives):
+        w.life_start[k] -= here
+        w.life_end[k] -= here
+    w.count[EXTRAS] = extras
+    w.count[LIVES] = lives
+    return Evaluation(kept, energy, time, overflow)
+
+
+@njit(cache=True, nogil=True)
+def _random(w):  # type: ignore[no-untyped-def]
+    """Uniform in [0, 1): xorshift64*."""
+    x = w.random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    w.random[0] = x
+    return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
+
+
+@njit(cache=True, nogil=True)
+def _below(w, count):  # type: ignore[no-untyped-def]
+    return min(count - 1, int(_random(w) * count))
+
+
+@njit(cache=True, nogil=True)
+def _restore_energy(p, w, v):  # type: ignore[no-untyped-def]
+    """Energy of bringing v back the cheaper way, its own inputs being at hand; infinite where there is no way."""
+    j = p.producer[v]
+    cost = p.node_energy[j] if p.recomputable[j] else np.inf
+    if p.pageable[v]:
+        cost = min(cost, p.in_energy[v] + (0.0 if w.paged[v] else p.out_energy[v]))
+    return cost
+
+
+@njit(cache=True, nogil=True)
+def _pages(p, w, v):  # type: ignore[no-untyped-def]
+    """Whether to restore v from the card and not by its producer: mostly the cheaper of the two."""
+    j = p.producer[v]
+    if not p.pageable[v]:
+        return False
+    if not p.recomputable[j]:
+        return True
+    page = p.in_energy[v] + (0.0 if w.paged[v] else p.out_energy[v])
+    return (page <= p.node_energy[j]) == (_random(w) < 0.75)
+
+
+@njit(cache=True, nogil=True)
+def _mark_live(p, w, place):  # type: ignore[no-untyped-def]
+    """Stamp the values in RAM just before the event at ``place``; returns the stamp."""
+    w.count[STAMP] += 1
+    stamp = w.count[STAMP]
+    for k in range(w.count[LIVES]):
+        if w.life_start[k] < place and w.life_end[k] >= place:
+            w.stamp[w.life_value[k]] = stamp
+    return stamp
+
+
+@njit(cache=True, nogil=True)
+def _restoration(p, w, place, v, paged):  # type: ignore[no-untyped-def]
+    """Events that bring v back at ``place``, last one first, in ``w.inserted``; returns how many.
+
+    Inputs that are not in RAM there are restored too, or simply kept until then, at random.
+    """
+    n = p.node_time.size
+    stamp = _mark_live(p, w, place)
+    w.inserted[0] = n + v if paged else p.producer[v]
+    w.stamp[v] = stamp
+    count = 1
+    looked_at = 0
+    while looked_at < count and count < COMPUTE_TRIES:
+        event = w.inserted[looked_at]
+        looked_at += 1
+        if event >= n:
+            continue
+        for own in range(p.own[event], p.own[event + 1]):
+            w.stamp[own] = stamp
+        for k in range(p.input_start[event], p.input_start[event + 1]):
+            u = p.input_value[k]
+            if w.stamp[u] == stamp:
+                continue
+            w.stamp[u] = stamp
+            if count >= COMPUTE_TRIES or _random(w) < 0.3:
+                continue
+            if _pages(p, w, u):
+                w.inserted[count] = n + u
+                count += 1
+            elif p.recomputable[p.producer[u]]:
+                w.inserted[count] = p.producer[u]
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _insert(events, length, place, count, w):  # type: ignore[no-untyped-def]
+    """Candidate = ``events`` with the restoration put in at ``place``; -1 if it grows too long."""
+    if length + count > w.candidate.size:
+        return -1
+    w.candidate[:place] = events[:place]
+    for k in range(count):
+        w.candidate[place + k] = w.inserted[count - 1 - k]
+    w.candidate[place + count : length + count] = events[place:length]
+    return length + count
+
+
+@njit(cache=True, nogil=True)
+def _next_use(p, events, place, v):  # type: ignore[no-untyped-def]
+    """First event from ``place`` on that needs v."""
+    n = p.node_time.size
+    k = place
+    while True:
+        event = events[k]
+        if event < n:
+            for k_in in range(p.input_start[event], p.input_start[event + 1]):
+                if p.input_value[k_in] == v:
+                    return k
+        k += 1
+
+
+@njit(cache=True, nogil=True)
+def _split_overflow(p, w, length):  # type: ignore[no-untyped-def]
+    """At an overflow of the evaluated state, drop a value idle there and restore it before its next use."""
+    n = p.node_time.size
+    place = -1
+    found = 0
+    worst = -1
+    for k in range(length):
+        if w.memory[k] > p.budget:
+            found += 1
+            if _below(w, found) == 0:
+                place = k
+            if worst < 0 or w.memory[k] > w.memory[worst]:
+                worst = k
+    if place < 0:
+        return -1
+    if _random(w) < 0.3:
+        place = worst
+    w.count[STAMP] += 1
+    busy = w.count[STAMP]
+    event = w.kept[place]
+    if event < n:
+        for k in range(p.input_start[event], p.input_start[event + 1]):
+            w.stamp[p.input_value[k]] = busy
+    tries = 1 + _below(w, 4)
+    life = -1
+    best = -1.0
+    found = 0
+    for k in range(w.count[LIVES]):
+        v = w.life_value[k]
+        if w.life_start[k] < place and w.life_end[k] > place and w.stamp[v] != busy and p.size[v] > 0:
+            found += 1
+            if found <= tries or _below(w, found) < tries:
+                score = p.size[v] / (_restore_energy(p, w, v) + 1e-12) * (0.5 + _random(w))
+                if score > best:
+                    best = score
+                    life = k
+    if life < 0:
+        return -1
+    v = w.life_value[life]
+    use = _next_use(p, w.kept, place + 1, v)
+    paged = _pages(p, w, v)
+    if not paged and not p.recomputable[p.producer[v]]:
+        return -1
+    count = _restoration(p, w, use, v, paged)
+    return _insert(w.kept, length, use, count, w)
+
+
+@njit(cache=True, nogil=True)
+def _split_anywhere(p, w, events, length):  # type: ignore[no-untyped-def]
+    """Restore a random input of a random node just before it."""
+    n = p.node_time.size
+    use = _below(w, length)
+    event = events[use]
+    if event >= n or p.input_start[event] == p.input_start[event + 1]:
+        return -1
+    v = p.input_value[p.input_start[event] + _below(w, p.input_start[event + 1] - p.input_start[event])]
+    paged = _pages(p, w, v)
+    if not paged and not p.recomputable[p.producer[v]]:
+        return -1
+    count = _restoration(p, w, use, v, paged)
+    return _insert(events, length, use, count, w)
+
+
+@njit(cache=True, nogil=True)
+def _delete(w, events, length, most):  # type: ignore[no-untyped-def]
+    """Leave out up to ``most`` neighbouring extra events."""
+    extras = w.count[EXTRAS]
+    if extras == 0:
+        return -1
+    start = _below(w, extras)
+    stop = min(extras, start + 1 + _below(w, most))
+    # w.extra holds places in falling order
+    at = 0
+    k = stop - 1
+    for place in range(length):
+        if k >= start and w.extra[k] == place:
+            k -= 1
+            continue
+        w.candidate[at] = events[place]
+        at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _flip(p, w, events, length):  # type: ignore[no-untyped-def]
+    """Turn an extra compute into page-ins of its values, or a page-in into a compute."""
+    n = p.node_time.size
+    extras = w.count[EXTRAS]
+    if extras == 0:
+        return -1
+    place = w.extra[_below(w, extras)]
+    event = events[place]
+    count = 0
+    if event < n:
+        for v in range(p.own[event], p.own[event + 1]):
+            if p.pageable[v]:
+                w.inserted[count] = n + v
+                count += 1
+        if count == 0:
+            return -1
+    else:
+        j = p.producer[event - n]
+        if not p.recomputable[j]:
+            return -1
+        count = _restoration(p, w, place, event - n, False)
+    longer = _insert(events, length, place, count, w)
+    if longer < 0:
+        return -1
+    w.candidate[place + count : longer - 1] = w.candidate[place + count + 1 : longer]
+    return longer - 1
+
+
+@njit(cache=True, nogil=True)
+def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
+    """Move an event, or a block of up to six, by a log-uniform distance as far as precedence allows."""
+    n = p.node_time.size
+    size = 1 if _random(w) < 0.5 else 1 + _below(w, 6)
+    if length <= size:
+        return -1
+    begin = _below(w, length - size + 1)
+    if _random(w) < 0.5 and w.count[EXTRAS] > 0:
+        begin = min(w.extra[_below(w, w.count[EXTRAS])], length - size)
+    distance = int(np.exp(_random(w) * np.log(length)))
+    w.first[:] = length
+    for k in range(length - 1, -1, -1):
+        if events[k] < n:
+            w.first[events[k]] = k
+    end = begin + size
+    if _random(w) < 0.5:
+        target = max(0, begin - distance)
+        for k in range(begin, end):
+            event = events[k]
+            if event >= n:
+                first = w.first[p.producer[event - n]]
+                if first < begin:
+                    target = max(target, first + 1)
+            else:
+                for k_in in range(p.input_start[event], p.input_start[event + 1]):
+                    first = w.first[p.producer[p.input_value[k_in]]]
+                    if first < begin:
+                        target = max(target, first + 1)
+        if target >= begin:
+            return -1
+        w.candidate[:target] = events[:target]
+        w.candidate[target : target + size] = events[begin:end]
+        w.candidate[target + size : end] = events[target:begin]
+        w.candidate[end:length] = events[end:length]
+    else:
+        target = min(length - size, begin + distance)
+        w.count[STAMP] += 1
+        stamp = w.count[STAMP]
+        moved_first = False
+        for k in range(begin, end):
+            event = events[k]
+            if event < n and w.first[event] == k:
+                moved_first = True
+                for v in range(p.own[event], p.own[event + 1]):
+                    w.stamp[v] = stamp
+        if moved_first:
+            for k in range(end, target + size):
+                event = events[k]
+                blocked = False
+                if event >= n:
+                    blocked = w.stamp[event - n] == stamp
+                else:
+                    for k_in in range(p.input_start[event], p.input_start[event + 1]):
+                        if w.stamp[p.input_value[k_in]] == stamp:
+                            blocked = True
+                if blocked:
+                    target = k - size
+                    break
+        if target <= begin:
+            return -1
+        w.candidate[:begin] = events[:begin]
+        w.candidate[begin:target] = events[end : target + size]
+        w.candidate[target : target + size] = events[begin:end]
+        w.candidate[target + size : length] = events[target + size : length]
+    return length
+
+
+class State(NamedTuple):
+    """Where one annealer stands; it changes in place.
+
+    ``figures`` holds, in the order of the constants below, the current energy, time and overflow, the penalties per
+    byte over the budget and per second over the deadline, the temperature, its factor per move, and the best energy.
+    """
+
+    current: Ints
+    best: Ints
+    figures: Floats
+    lengths: Ints
+
+
+ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST = range(8)
+CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE = range(5)
+
+
+@njit(cache=True, nogil=True)
+def _late(p, time):  # type: ignore[no-untyped-def]
+    over = time - p.deadline * (1.0 + 1e-10)
+    return over if over > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _accept(p, w, state, result):  # type: ignore[no-untyped-def]
+    state.current[: result.length] = w.kept[: result.length]
+    state.lengths[CURRENT_LENGTH] = result.length
+    f = state.figures
+    f[ENERGY] = result.energy
+    f[TIME] = result.time
+    f[OVERFLOW] = result.overflow
+    if result.overflow == 0.0 and _late(p, result.time) == 0.0 and result.energy < f[BEST]:
+        f[BEST] = result.energy
+        state.best[: result.length] = w.kept[: result.length]
+        state.lengths[BEST_LENGTH] = result.length
+
+
+@njit(cache=True, nogil=True)
+def start_from(p, w, state, events, length):  # type: ignore[no-untyped-def]
+    """Make ``events`` the current state; False if it is no schedule."""
+    result = evaluate(p, events, length, w)
+    if result.length < 0:
+        return False
+    _accept(p, w, state, result)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
+    """Try ``moves`` moves at falling temperature.
+
+    ``w`` holds the evaluation of the current state and ``trial`` that of the one tried; they change places when it is
+    accepted.
+    """
+    f = state.figures
+    evaluate(p, state.current, state.lengths[CURRENT_LENGTH], w)
+    for _ in range(moves):
+        state.lengths[MOVES] += 1
+        f[TEMPERATURE] *= f[COOLING]
+        if state.lengths[MOVES] % 100 == 0:
+            _adapt(f, PER_BYTE, state.lengths, OVER_BUDGET)
+            _adapt(f, PER_SECOND, state.lengths, LATE)
+        state.lengths[OVER_BUDGET] += f[OVERFLOW] > 0.0
+        state.lengths[LATE] += _late(p, f[TIME]) > 0.0
+        length = state.lengths[CURRENT_LENGTH]
+        repairs = REPAIRS
+        if f[OVERFLOW] > 0.0 and _random(w) < 0.5:
+            new = _split_overflow(p, w, length)
+            repairs = 0
+        else:
+            draw = _random(w)
+            if draw < 0.3:
+                new = _delete(w, state.current, length, 1)
+            elif draw < 0.65:
+                new = _shift(p, w, state.current, length)
+            elif draw < 0.75:
+                new = _flip(p, w, state.current, length)
+            elif draw < 0.9:
+                new = _split_anywhere(p, w, state.current, length)
+            else:
+                new = _delete(w, state.current, length, 4)
+        if new < 0:
+            continue
+        result = evaluate(p, w.candidate, new, trial)
+        while result.length >= 0 and result.overflow > 0.0 and repairs > 0:
+            repairs -= 1
+            new = _split_overflow(p, trial, result.length)
+            if new < 0:
+                break
+            result = evaluate(p, trial.candidate, new, trial)
+        if result.length < 0:
+            continue
+        cost = result.energy + f[PER_BYTE] * result.overflow + f[PER_SECOND] * _late(p, result.time)
+        now = f[ENERGY] + f[PER_BYTE] * f[OVERFLOW] + f[PER_SECOND] * _late(p, f[TIME])
+        if cost <= now or _random(w) < np.exp((now - cost) / f[TEMPERATURE]):
+            _accept(p, trial, state, result)
+            w, trial = trial, w
+
+
+@njit(cache=True, nogil=True)
+def _adapt(figures, penalty, lengths, counter):  # type: ignore[no-untyped-def]
+    """Keep about half of the states within the limit."""
+    if lengths[counter] > 60:
+        figures[penalty] *= 1.1
+    elif lengths[counter] < 40:
+        figures[penalty] /= 1.1
+    lengths[counter] = 0

@@ -1,0 +1,75 @@
+"""What a caller may ask of the optimiser, and what it hears while waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from poet_profiles.errors import NO_SCHEDULE, UserError
+
+FORMULATIONS = ("best", "paper")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the optimiser stands. Energies in joules; None while there is none. ``note`` is a remark for the user."""
+
+    seconds: float
+    incumbent_j: float | None
+    bound_j: float | None
+    note: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """(incumbent - bound) / incumbent."""
+        if self.incumbent_j is None or self.bound_j is None:
+            return None
+        return (self.incumbent_j - self.bound_j) / self.incumbent_j if self.incumbent_j > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class OptimiseOptions:
+    """How to optimise.
+
+    Attributes
+    ----------
+    time_limit_s : float
+        After this the best schedule so far is the answer.
+    seed : int
+        Equal seeds give equal plans where the work and not the clock ends the run.
+    solver : str
+        A name of `solvers`.
+    formulation : str
+        "best", or "paper" for Algorithm 1 as printed.
+    paging : bool
+        False plans as on a board without storage.
+    gap : float
+        Stop when (energy - bound) / energy is no more than this.
+    progress : callable or None
+        Called a few times a second.
+    """
+
+    time_limit_s: float = 60.0
+    seed: int = 0
+    solver: str = "highs"
+    formulation: str = "best"
+    paging: bool = True
+    gap: float = 1e-6
+    progress: Callable[[Progress], None] | None = None
+
+
+class NoScheduleError(UserError):
+    """No schedule exists within the RAM and the deadline, or none was found in the time allowed.
+
+    Attributes
+    ----------
+    smallest_ram_bytes : int
+        With this much RAM there is a schedule (within the deadline).
+    shortest_time_s : float
+        The shortest time found within the RAM asked for; infinite if that RAM does not do at any time.
+    """
+
+    def __init__(self, message: str, smallest_ram_bytes: int, shortest_time_s: float) -> None:
+        super().__init__(message, exit_code=NO_SCHEDULE)
+        self.smallest_ram_bytes = smallest_ram_bytes
+        self.shortest_time_s = shortest_time_s

@@ -1,0 +1,132 @@
+"""The search: how long to anneal, at which temperatures, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from poet_planner.solve import annealing
+from poet_planner.solve.annealing import (
+    BEST,
+    BEST_LENGTH,
+    COOLING,
+    ENERGY,
+    OVERFLOW,
+    PER_BYTE,
+    PER_SECOND,
+    TEMPERATURE,
+    State,
+)
+from poet_planner.solve.problem import Ints, Problem
+
+CHUNKS = 20
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """A schedule within the budget and the deadline, as events (see `annealing`)."""
+
+    events: Ints
+    energy: float
+
+
+class Search:
+    """One annealer; call `run` as often as wanted, it goes on from the best schedule so far.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds and equal calls give equal schedules.
+    """
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._problem = problem
+        random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+        self._work = annealing.new_workspace(problem, random)
+        self._trial = annealing.new_workspace(problem, random)
+        events = annealing.capacity(problem)
+        self._plain_energy = float(problem.node_energy.sum())
+        scale = max(self._plain_energy, 1e-12)
+        self._state = State(
+            current=np.zeros(events, dtype=np.int64),
+            best=np.zeros(events, dtype=np.int64),
+            figures=np.zeros(8),
+            lengths=np.zeros(5, dtype=np.int64),
+        )
+        figures = self._state.figures
+        figures[BEST] = np.inf
+        figures[PER_BYTE] = scale / max(1, problem.budget)
+        figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+        plain = np.arange(len(problem.node_time), dtype=np.int64)
+        annealing.start_from(problem, self._work, self._state, plain, len(plain))
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        """The best schedule so far."""
+        if not np.isfinite(self._state.figures[BEST]):
+            return None
+        length = self._state.lengths[BEST_LENGTH]
+        return Incumbent(self._state.best[:length].copy(), float(self._state.figures[BEST]))
+
+    def adopt(self, events: Ints) -> None:
+        """Go on from ``events``."""
+        annealing.start_from(self._problem, self._work, self._state, events, len(events))
+
+    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal for ``moves`` moves: one long cooling, then four cycles, each twice as long as the one before.
+
+        Parameters
+        ----------
+        between : callable
+            Called every few hundredths of a second; False ends the run.
+        """
+        for share, hot, cold, restart in self._cycles():
+            self._adopt_best(restart)
+            if not self._cool(int(moves * share), hot(), cold(), between):
+                return
+
+    def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal from the current state at low temperature."""
+        overhead = self._overhead()
+        self._cool(moves, 0.05 * overhead, 2e-4 * overhead, between)
+
+    def _cycles(self) -> Iterator[tuple[float, Callable[[], float], Callable[[], float], bool]]:
+        energy = max(self._plain_energy, 1e-12)
+        if self.incumbent is None:
+            yield 0.12, lambda: 3e-3 * energy, lambda: 1e-6 * energy, False
+        for cycle in range(4):
+            hot = 0.3 if cycle % 2 == 0 else 0.1
+            yield (
+                0.88 * 2**cycle / 15,
+                lambda hot=hot: hot * self._overhead(),
+                lambda: 2e-4 * self._overhead(),
+                (cycle % 2 == 1),
+            )
+
+    def _overhead(self) -> float:
+        """Energy above plain training, which sets the scale of the temperature."""
+        figures = self._state.figures
+        energy = figures[BEST] if np.isfinite(figures[BEST]) else figures[ENERGY] * 1.01
+        return float(max(energy - self._plain_energy, 1e-9 * max(self._plain_energy, 1e-12)))
+
+    def _adopt_best(self, wanted: bool) -> None:
+        incumbent = self.incumbent
+        if wanted and incumbent is not None:
+            self.adopt(incumbent.events)
+
+    def _cool(self, moves: int, hot: float, cold: float, between: Callable[[], bool]) -> bool:
+        figures = self._state.figures
+        figures[TEMPERATURE] = hot
+        figures[COOLING] = (cold / hot) ** (1 / max(1, moves))
+        for _ in range(CHUNKS):
+            annealing.anneal(self._problem, self._work, self._trial, self._state, moves // CHUNKS)
+            if not between():
+                return False
+        return True
+
+
+def moves_per_second(problem: Problem) -> float:
+    """A rough figure, from the size alone so that the same problem is always given the same effort."""
+    return 6e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
