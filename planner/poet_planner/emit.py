@@ -35,19 +35,22 @@ def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
     UserError
         If the firmware lacks an operator of the graph, or the graph is too large for the tables' indices.
     """
-    missing = operators_missing(graph)
-    if missing:
-        raise UserError(f"the firmware has no operator {', '.join(missing)}; plan {graph.name} for a Linux board")
+    reason = why_no_headers(graph)
+    if reason:
+        raise UserError(f"{graph.name} has no C headers: {reason}")
     write_whole(folder / MODEL_HEADER, model_header(graph, schedule))
     write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule))
 
 
-def operators_missing(graph: Graph) -> list[str]:
-    """Names of the graph's operators that the firmware lacks; a graph without operators lacks them all."""
-    operations = [node.operation for node in graph.nodes if node.operation]
+def why_no_headers(graph: Graph) -> str | None:
+    """What keeps the firmware from running the graph, or None."""
+    operations = {node.operation.op for node in graph.nodes if node.operation}
     if not operations:
-        return ["(the graph names none)"]
-    return sorted({operation.op for operation in operations if operation.op not in OPERATORS})
+        return "its nodes name no operators"
+    missing = sorted(operations - OPERATORS.keys())
+    if missing:
+        return f"the firmware lacks {', '.join(missing)}"
+    return None if graph.residents else "its parameters are excluded from RAM"
 
 
 def model_header(graph: Graph, schedule: Schedule) -> str:

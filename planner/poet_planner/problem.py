@@ -18,9 +18,9 @@ from poet_planner.graph_file import read_graph
 if TYPE_CHECKING:
     import pandas as pd
 
-# What `poet-plan --profile FILE` plans with nothing else: a network that the board can train.
-DEFAULT_MODELS = {"nrf52840": "resnet18_cifar_w2", "mkr1000": "digits_cnn_small"}
 DEFAULT_MODEL = "resnet18_cifar"
+
+_BATCH_KINDS = ("input", "target", "loss", "constant")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def problem_from_model(model: str | None, batch: int | None, profile: str, board
     rows = rows[rows["board"] == board.name]
     if rows.empty:
         raise UserError(f"{path}: no row of board {board.name}; profile it first or name another --board")
-    graph = training_graph(model or DEFAULT_MODELS.get(board.name, DEFAULT_MODEL), batch, board)
+    graph = training_graph(model or DEFAULT_MODEL, batch, board)
     costed = CostModel(rows, board.storage_block_bytes).apply(graph)
     if board.storage == "none":
         costed = replace(costed, graph=without_paging(costed.graph))
@@ -74,6 +74,15 @@ def without_paging(graph: Graph) -> Graph:
     """The same graph on a board without storage: rematerialization alone."""
     nodes = (replace(node, values=tuple(replace(value, page=None) for value in node.values)) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes))
+
+
+def without_parameters(graph: Graph) -> Graph:
+    """The same graph with parameters, gradients and state in a region of their own, as the POET paper counts RAM.
+
+    It has no residents, so that no firmware takes it for something it could run.
+    """
+    batch = sum(-(-r.bytes // 4) * 4 for r in graph.residents if r.kind in _BATCH_KINDS)
+    return replace(graph, name=f"{graph.name}, parameters excluded", resident_bytes=batch, residents=())
 
 
 def _only_board(rows: pd.DataFrame, path: Path) -> str:

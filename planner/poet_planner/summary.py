@@ -54,6 +54,7 @@ class Summary:
     peak_bytes: int
     ram_budget_bytes: int
     resident_bytes: int
+    excluded_bytes: int
     arena_bytes: int
     plain_peak_bytes: int
     energy_share: dict[str, float]
@@ -64,11 +65,13 @@ class Summary:
         return asdict(self)
 
 
-def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = None) -> Summary:
+def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = None, excluded_bytes: int = 0) -> Summary:
     """Add up a verified plan.
 
     Parameters
     ----------
+    excluded_bytes : int
+        Parameters, gradients and state that were left out of RAM.
     costed : CostedGraph, optional
         Where the graph was costed from a profile; says what the energy rests on.
     """
@@ -101,6 +104,7 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
         peak_bytes=schedule.peak_bytes,
         ram_budget_bytes=schedule.ram_budget_bytes,
         resident_bytes=graph.resident_bytes,
+        excluded_bytes=excluded_bytes,
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=plain.peak_bytes,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
@@ -163,9 +167,15 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
     return [
         ("time", f"{s.time_s:.6g} s", f"{deadline}; plain training {s.plain_time_s:.6g} s"),
         ("peak RAM", f"{s.peak_bytes} B", f"budget {s.ram_budget_bytes} B; plain training {s.plain_peak_bytes} B"),
-        ("  resident", f"{s.resident_bytes} B", "parameters, gradients, batch"),
+        ("  resident", f"{s.resident_bytes} B", _residents_remark(s)),
         ("  arena", f"{s.arena_bytes} B", "with its static offsets"),
     ]
+
+
+def _residents_remark(s: Summary) -> str:
+    if s.excluded_bytes:
+        return f"batch; {s.excluded_bytes} B of parameters, gradients, state NOT counted"
+    return "parameters, gradients, state, batch"
 
 
 def _basis_rows(s: Summary) -> list[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ import sys
 import typer
 from poet_profiles.errors import UserError
 
-from poet_planner.cli import data, graph, models, plan, reference, verify
+from poet_planner.cli import data, graph, models, plan, reference, solvers, verify
 
 app = typer.Typer(
     name="poet-plan",
@@ -22,6 +22,7 @@ app.command("graph")(graph.graph)
 app.command("data")(data.data)
 app.command("reference")(reference.reference)
 app.command("models")(models.models)
+app.command("solvers")(solvers.solvers)
 
 
 def main() -> None:

@@ -40,6 +40,14 @@ class Strategy(StrEnum):
     PLAIN = "plain"
 
 
+class Parameters(StrEnum):
+    """Whether parameters, gradients and optimiser state count in RAM."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    EXCLUDED = "excluded"
+
+
 def plan(
     context: typer.Context,
     profile: Annotated[
@@ -59,6 +67,13 @@ def plan(
     deadline: Annotated[
         str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x plain training's time.")
     ] = None,
+    parameters: Annotated[
+        Parameters,
+        typer.Option(
+            help="Count parameters and gradients in RAM (resident), or, like the paper, not (excluded); "
+            "auto: not where they alone exceed the budget."
+        ),
+    ] = Parameters.AUTO,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     strategy: Annotated[
         Strategy, typer.Option(help="optimal; or plain: every value kept until its last use.")
@@ -79,6 +94,7 @@ def plan(
     from poet_planner.summary import summarise
 
     problem = _problem(profile, model, graph, batch, board, paging)
+    problem, excluded_bytes = _with_parameters(problem, parameters, ram)
     plain = plain_schedule(problem.graph)
     budget_bytes = _budget_bytes(problem, ram, plain)
     deadline_s = _deadline_s(deadline, plain)
@@ -87,9 +103,9 @@ def plan(
     else:
         schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit, seed, solver, formulation)
     _check(problem.graph, schedule)
-    headers = _write(problem.graph, schedule, out)
-    summary = summarise(problem.graph, schedule, problem.costed)
-    _report(summary, headers, out, json)
+    why_no_headers = _write(problem.graph, schedule, out)
+    summary = summarise(problem.graph, schedule, problem.costed, excluded_bytes)
+    _report(summary, why_no_headers, out, json)
 
 
 def _problem(
@@ -112,6 +128,30 @@ def _problem(
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
     return problem if paging else replace(problem, graph=without_paging(problem.graph))
+
+
+def _with_parameters(problem: Problem, parameters: Parameters, ram: str | None) -> tuple[Problem, int]:
+    """The problem with the parameters counted or not, and the bytes that are not counted."""
+    from dataclasses import replace
+
+    from poet_planner.plain import plain_schedule
+    from poet_planner.problem import without_parameters
+
+    resident_bytes = problem.graph.resident_bytes
+    if parameters is Parameters.RESIDENT or not problem.graph.residents:
+        return problem, 0
+    if parameters is Parameters.AUTO:
+        budget_bytes = _budget_bytes(problem, ram, plain_schedule(problem.graph))
+        if resident_bytes <= budget_bytes:
+            return problem, 0
+    excluded = without_parameters(problem.graph)
+    excluded_bytes = resident_bytes - excluded.resident_bytes
+    typer.echo(
+        f"poet-plan: parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: "
+        "the plan shows what activations cost, and gets no C headers (--parameters resident counts them)",
+        err=True,
+    )
+    return replace(problem, graph=excluded), excluded_bytes
 
 
 def _budget_bytes(problem: Problem, ram: str | None, plain: Schedule) -> int:
@@ -176,23 +216,23 @@ def _check(graph: Graph, schedule: Schedule) -> None:
         raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
 
 
-def _write(graph: Graph, schedule: Schedule, out: Path) -> bool:
-    """Write everything but the summary; False where the firmware cannot run the graph, so that it gets no headers."""
-    from poet_planner.emit import operators_missing, write_headers
+def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
+    """Write everything but the summary; what keeps the firmware from running the graph, so that it gets no headers."""
+    from poet_planner.emit import why_no_headers, write_headers
     from poet_planner.graph_file import write_graph
     from poet_planner.pictures import write_pictures
     from poet_planner.schedule_file import write_schedule
 
     write_graph(graph, out / "graph.json")
     write_schedule(schedule, out / "schedule.json")
-    runs_on_firmware = not operators_missing(graph)
-    if runs_on_firmware:
+    reason = why_no_headers(graph)
+    if reason is None:
         write_headers(graph, schedule, out)
     write_pictures(graph, schedule, out)
-    return runs_on_firmware
+    return reason
 
 
-def _report(summary: Summary, headers: bool, out: Path, as_json: bool) -> None:
+def _report(summary: Summary, why_no_headers: str | None, out: Path, as_json: bool) -> None:
     import json
 
     from poet_profiles.whole_file import write_whole
@@ -208,5 +248,5 @@ def _report(summary: Summary, headers: bool, out: Path, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(table(summary))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
-    files += ", poet_model.h, poet_schedule.h" if headers else ""
-    console.print(f"verified; wrote {out}/: {files}")
+    headers = f"no C headers: {why_no_headers}" if why_no_headers else "poet_model.h, poet_schedule.h"
+    console.print(f"verified; wrote {out}/: {files}; {headers}")

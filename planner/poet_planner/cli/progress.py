@@ -39,4 +39,5 @@ def _line(state: Progress) -> str:
     incumbent = "no schedule yet" if state.incumbent_j is None else f"best {state.incumbent_j:.6g} J"
     bound = "no bound yet" if state.bound_j is None else f"bound {state.bound_j:.6g} J"
     gap = "" if state.gap is None else f", gap {state.gap:.4%}"
-    return f"{state.seconds:6.1f} s  {incumbent}, {bound}{gap}"
+    note = f"  {state.note}" if state.note else ""
+    return f"{state.seconds:6.1f} s  {incumbent}, {bound}{gap}{note}"
