@@ -124,8 +124,9 @@ class ProfileWriter:
             self._flush()
 
     def append(self, row: ProfileRow) -> None:
-        """Write one row and wait until it is on disk."""
-        self._rows.writerow(asdict(row))
+        """Write one row, real numbers to seven digits, and wait until it is on disk."""
+        values = asdict(row)
+        self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in _REAL}})
         self._flush()
         self.done.add((row.op, row.params))
 

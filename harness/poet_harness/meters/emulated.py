@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .meter import Mark, Meter, MeterError, Window
-from .sampled import WindowIntegrator
+from .meter import Mark, Meter, Window
+from .sampled import WindowIntegrator, assign
 
 if TYPE_CHECKING:
     from poet_harness.emulation import Trace, Twin
@@ -33,9 +33,7 @@ class EmulatedMeter(Meter):
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         integrator = WindowIntegrator(PERIOD_S)
         self._sample(self._twin.power_trace(), integrator)
-        if len(integrator.windows) != len(marks):
-            raise MeterError(f"{len(integrator.windows)} windows recorded, {len(marks)} expected")
-        return integrator.windows
+        return assign(integrator.windows, marks, PERIOD_S)
 
     def _sample(self, trace: Trace, integrator: WindowIntegrator) -> None:
         """Mean current of each sample period, and the window line at its start."""

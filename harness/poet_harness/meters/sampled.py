@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .meter import Window
+from .meter import Mark, MeterError, Window
+
+
+def assign(windows: Sequence[Window], marks: Sequence[Mark], period_s: float) -> list[Window]:
+    """One window a mark, in order.
+
+    A mark shorter than a sample period can fall between two samples: where windows are missing, they are those of the
+    shortest marks. Each then gets its own length at the power of the window before it (or behind it, for the first).
+
+    Raises
+    ------
+    MeterError
+        If there are too many windows, or one is missing that was long enough to be seen.
+    """
+    missing = len(marks) - len(windows)
+    shortest = sorted(range(len(marks)), key=lambda place: marks[place].device_s)[: max(missing, 0)]
+    if missing < 0 or any(marks[place].device_s > 1.1 * period_s for place in shortest) or not windows:
+        raise MeterError(f"{len(windows)} windows recorded, {len(marks)} expected")
+    seen = iter(windows)
+    power_w = windows[0].edge_power_w
+    assigned = []
+    for place, mark in enumerate(marks):
+        if place in shortest:
+            assigned.append(Window(mark.device_s, mark.device_s * power_w, samples=0))
+        else:
+            assigned.append(next(seen))
+            power_w = assigned[-1].edge_power_w
+    return assigned
 
 
 class WindowIntegrator:

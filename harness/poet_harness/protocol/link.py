@@ -109,7 +109,7 @@ class Link:
         self._patience = patience or Patience()
         self._lines = LineSplitter()
         self._received: deque[bytes] = deque()
-        self._sequence = random.randrange(SEQUENCE_MODULUS)
+        self.next_sequence = random.randrange(SEQUENCE_MODULUS)
         self._heard = False
 
     def request(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
@@ -133,8 +133,8 @@ class Link:
         UserError
             With exit code 4, if it does not answer.
         """
-        self._sequence = (self._sequence + 1) % SEQUENCE_MODULUS
-        line = encode(">", self._sequence, text)
+        sequence, self.next_sequence = self.next_sequence, (self.next_sequence + 1) % SEQUENCE_MODULUS
+        line = encode(">", sequence, text)
         work_s = self._patience.answer_s + 2.0 * expected_s
         acknowledged_s: float | None = None
         most_silent = attempts or self._patience.attempts
@@ -148,7 +148,7 @@ class Link:
             may_work = acknowledged_s is not None or silent >= SILENT_ATTEMPTS
             deadline_s = sent_s + (work_s if may_work else self._patience.acknowledge_s) * backoff
             self._heard = False
-            while (frame := self._receive(deadline_s)) is not None:
+            while (frame := self._receive(sequence, deadline_s)) is not None:
                 if frame.text == "ack":
                     acknowledged_s = time.monotonic()
                     deadline_s = acknowledged_s + work_s * backoff
@@ -170,8 +170,8 @@ class Link:
         except (serial.SerialException, OSError) as error:
             raise self._lost(error) from error
 
-    def _receive(self, deadline_s: float) -> Frame | None:
-        """The next answer to the present request; None when the time is up, or at once when an answer is damaged."""
+    def _receive(self, sequence: int, deadline_s: float) -> Frame | None:
+        """The next answer to a request; None when the time is up, or at once when an answer is damaged."""
         while (left_s := deadline_s - time.monotonic()) > 0:
             if not self._received:
                 self._received.extend(self._lines.feed(self._read(left_s)))
@@ -180,7 +180,7 @@ class Link:
             frame = decode(line)
             if frame is None and line.startswith(b"<"):
                 return None
-            if frame is not None and frame.direction == "<" and frame.sequence == self._sequence:
+            if frame is not None and frame.direction == "<" and frame.sequence == sequence:
                 return frame
         return None
 

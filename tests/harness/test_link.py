@@ -1,0 +1,88 @@
+"""The link and the typed verbs against a device that was written from the specification alone."""
+
+from __future__ import annotations
+
+import pytest
+from poet_harness.connection.ports import open_port
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience
+from poet_profiles.errors import NO_DEVICE, UserError
+from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
+
+EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
+
+
+def connect(url: str) -> Device:
+    return Device(Link(open_port(url, 115_200), url, EAGER))
+
+
+def test_hello_tells_what_the_device_is() -> None:
+    with serve(SimulatedDevice(ram_bytes=4096)) as url:
+        hello = connect(url).hello
+    assert (hello.board, hello.ram_bytes, hello.ticks_hz) == ("nrf52840", 4096, TICKS_HZ)
+
+
+def test_residents_come_back_bit_for_bit() -> None:
+    data = bytes(range(256)) * 5
+    with serve(SimulatedDevice(resident_bytes=(4, len(data)))) as url:
+        device = connect(url)
+        device.put(1, data)
+        assert device.get(1, len(data)) == data
+
+
+def test_noise_changes_neither_answers_nor_how_often_work_is_done() -> None:
+    quiet, loud = SimulatedDevice(), SimulatedDevice()
+    with serve(quiet) as url:
+        device = connect(url)
+        expected = [device.bench(7, 3, [size]).work_s for size in range(1, 30)]
+    to_device, to_host = Noise(0.01, seed=1), Noise(0.01, seed=2)
+    with serve(loud, to_device, to_host) as url:
+        device = connect(url)
+        observed = [device.bench(7, 3, [size]).work_s for size in range(1, 30)]
+    assert observed == expected
+    assert loud.carried_out[-29:] == quiet.carried_out[-29:]
+    assert to_device.damaged > 5
+    assert to_host.damaged > 5
+    assert device.link.repeated > 5
+
+
+def test_a_reset_is_noticed_and_greeted() -> None:
+    simulated = SimulatedDevice()
+    with serve(simulated) as url:
+        device = connect(url)
+        before = device.hello.boot
+        simulated.reset()
+        with pytest.raises(DeviceResetError):
+            device.stack()
+        assert device.hello.boot != before
+        assert device.stack() == 512
+
+
+def test_an_error_carries_the_devices_number_and_words() -> None:
+    with serve(SimulatedDevice(card=False)) as url, pytest.raises(DeviceError, match="no card") as caught:
+        connect(url).page("in", 512, 1, "sequential")
+    assert caught.value.number == -9
+
+
+def test_a_device_that_is_silent_ends_with_code_4() -> None:
+    def swallow(_: bytes) -> bytes:
+        return b""
+
+    with serve(SimulatedDevice(), swallow) as url, pytest.raises(UserError, match="no answer") as caught:
+        connect(url)
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_a_kept_answer_of_an_earlier_session_is_not_taken_for_a_greeting() -> None:
+    simulated = SimulatedDevice()
+    with serve(simulated) as url:
+        link = Link(open_port(url, 115_200), url, EAGER)
+        simulated.greeted = True
+        simulated.kept = (link.next_sequence, simulated._line(link.next_sequence, "ok bytes=512"))
+        assert Device(link).hello.board == "nrf52840"
+
+
+def test_a_port_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"cannot be opened.*ports seen:.*--port.*--emulate") as caught:
+        open_port("/dev/no-such-port", 115_200)
+    assert caught.value.exit_code == NO_DEVICE
