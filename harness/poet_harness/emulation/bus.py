@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
-class EmulationFault(Exception):
+class EmulationError(Exception):
     """The firmware did something that the emulated board does not know, or that would hang or fault a real one."""
 
 
@@ -68,19 +68,19 @@ class Bus:
 
         Raises
         ------
-        EmulationFault
+        EmulationError
             If none is modelled at that address and width.
         """
         read = self._reads.get((address, width))
         if read is None:
-            raise EmulationFault(f"read of {width} bytes at 0x{address:08X}: {self._nearby(address)}")
+            raise EmulationError(f"read of {width} bytes at 0x{address:08X}: {self._nearby(address)}")
         return read()
 
     def write(self, address: int, width: int, value: int) -> None:
         """Write a register; raises like `read`."""
         write = self._writes.get((address, width))
         if write is None:
-            raise EmulationFault(f"write of {width} bytes at 0x{address:08X}: {self._nearby(address)}")
+            raise EmulationError(f"write of {width} bytes at 0x{address:08X}: {self._nearby(address)}")
         write(value)
 
     def power_on(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
-from .bus import EmulationFault, Peripheral, Register
+from .bus import EmulationError, Peripheral, Register
 
 SYSRESETREQ = 0x05FA0004
 
@@ -15,7 +16,7 @@ class SystemControlSpace(Peripheral):
     No exception is ever taken: the firmware polls, and sleeps with interrupts masked.
     """
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "NVIC_ISER0": Register(0x100),
         "NVIC_ICER0": Register(0x180),
         "NVIC_ICPR0": Register(0x280),
@@ -47,5 +48,5 @@ class SystemControlSpace(Peripheral):
 
     def write_scb_aircr(self, value: int) -> None:
         if value & 0xFFFF0004 != SYSRESETREQ:
-            raise EmulationFault(f"write of 0x{value:08X} to AIRCR: only a system reset is modelled")
+            raise EmulationError(f"write of 0x{value:08X} to AIRCR: only a system reset is modelled")
         self._on_reset()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from poet_profiles.errors import UserError
 
 
@@ -64,7 +65,7 @@ def load_image(path: Path) -> Image:
 def _code_runs(elf: ELFFile) -> list[tuple[int, bytes]]:
     """Runs between the linker's mapping symbols ``$t`` (Thumb begins) and ``$d`` (data begins)."""
     symbols = elf.get_section_by_name(".symtab")
-    if symbols is None:
+    if not isinstance(symbols, SymbolTableSection):
         return []
     marks: dict[int, dict[int, bool]] = {}
     for symbol in symbols.iter_symbols():

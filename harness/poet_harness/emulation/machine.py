@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import unicorn
 from numpy.typing import NDArray
 from unicorn import arm_const, unicorn_const
+from unicorn.unicorn_py3.unicorn import Uc, UcError
 
 from . import cycles
-from .bus import Bus, EmulationFault
+from .bus import Bus, EmulationError
 from .clock import Clock
 from .counter import attach, cache_dir, make_counter
 from .image import Image
@@ -78,7 +78,7 @@ class Machine:
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
         self._failure: Exception | None = None
         self._reset_wanted = True
-        self._engine: Any = unicorn.Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
+        self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
         self._engine.ctl_set_cpu_model(CPU_MODELS[core])
         self._load(seed)
@@ -128,7 +128,7 @@ class Machine:
 
         Raises
         ------
-        EmulationFault
+        EmulationError
             If the firmware does what the emulation does not know or a real board would not survive.
         """
         assert self._chip is not None
@@ -152,11 +152,11 @@ class Machine:
         begin = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
         try:
             self._engine.emu_start(begin | 1, FOREVER)
-        except unicorn.UcError as error:
+        except UcError as error:
             if self._failure is None:
-                self._failure = EmulationFault(f"{error} at pc 0x{self._engine.reg_read(arm_const.UC_ARM_REG_PC):08X}")
+                self._failure = EmulationError(f"{error} at pc 0x{self._engine.reg_read(arm_const.UC_ARM_REG_PC):08X}")
         if self._counter.strayed:
-            self._failure = EmulationFault(
+            self._failure = EmulationError(
                 f"the program jumped to 0x{self._counter.strayed & ~1:08X}, outside of the image"
             )
             self._counter.strayed = 0
@@ -166,7 +166,7 @@ class Machine:
         assert self._chip is not None
         wake = self._chip.next_wake()
         if wake is None:
-            raise EmulationFault("the CPU sleeps and no interrupt that is enabled could ever wake it")
+            raise EmulationError("the CPU sleeps and no interrupt that is enabled could ever wake it")
         if wake > self.clock.now:
             self._sleeps(self.clock.now, wake)
             self.clock.advance_to(wake)
@@ -187,7 +187,7 @@ class Machine:
         self._engine.mem_write(memory.flash_begin, b"\xff" * memory.flash_bytes)
         for address, data in self._image.segments:
             if not memory.flash_begin <= address <= memory.flash_begin + memory.flash_bytes - len(data):
-                raise EmulationFault(f"{self._image.path}: a segment at 0x{address:08X} lies outside of the flash")
+                raise EmulationError(f"{self._image.path}: a segment at 0x{address:08X} lies outside of the flash")
             self._engine.mem_write(address, data)
         self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
         self._engine.mem_write(memory.ram_begin, random.Random(seed).randbytes(memory.ram_bytes))
@@ -216,7 +216,7 @@ class Machine:
         if self._failure is None:
             pc = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
             self._failure = (
-                EmulationFault(f"{error}, near pc 0x{pc:08X}") if isinstance(error, EmulationFault) else error
+                EmulationError(f"{error}, near pc 0x{pc:08X}") if isinstance(error, EmulationError) else error
             )
         self._engine.emu_stop()
         self._counter.limit = 0

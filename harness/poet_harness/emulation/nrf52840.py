@@ -6,8 +6,9 @@ Sections are those of the nRF52840 Product Specification v1.7. Pins are those of
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
-from .bus import Bus, EmulationFault, Peripheral, Register
+from .bus import Bus, EmulationError, Peripheral, Register
 from .clock import Clock
 from .core_registers import SystemControlSpace
 from .machine import Machine, Memory
@@ -37,7 +38,10 @@ BITS_A_BYTE = 10
 class ClockControl(Peripheral):
     """5.4 CLOCK."""
 
-    REGISTERS = {"TASKS_HFCLKSTART": Register(0x000), "EVENTS_HFCLKSTARTED": Register(0x100)}
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "TASKS_HFCLKSTART": Register(0x000),
+        "EVENTS_HFCLKSTARTED": Register(0x100),
+    }
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,7 +55,7 @@ class ClockControl(Peripheral):
 class FlashControl(Peripheral):
     """4.3 NVMC."""
 
-    REGISTERS = {"ICACHECNF": Register(0x540)}
+    REGISTERS: ClassVar[dict[str, Register]] = {"ICACHECNF": Register(0x540)}
 
     def __init__(self) -> None:
         super().__init__("NVMC", 0x4001E000)
@@ -60,7 +64,7 @@ class FlashControl(Peripheral):
 class Port(Peripheral):
     """6.9 GPIO, one port. `changed` is told of every pin that changes."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "OUTSET": Register(0x508),
         "OUTCLR": Register(0x50C),
         "DIRSET": Register(0x518),
@@ -111,7 +115,7 @@ class Port1(Port):
     def changed(self, pins: int) -> None:
         if pins >> WINDOW_PIN & 1:
             if not self.is_output(WINDOW_PIN) and self.out >> WINDOW_PIN & 1:
-                raise EmulationFault("the window line is raised while its pin is an input")
+                raise EmulationError("the window line is raised while its pin is an input")
             self._power.window(bool(self.out >> WINDOW_PIN & 1))
         if pins >> CARD_CS_PIN & 1:
             self._card.select(not self.out >> CARD_CS_PIN & 1)
@@ -120,7 +124,7 @@ class Port1(Port):
 class RandomNumbers(Peripheral):
     """6.19 RNG. The numbers differ between power-ups and resets and repeat with the seed."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_START": Register(0x000),
         "TASKS_STOP": Register(0x004),
         "EVENTS_VALRDY": Register(0x100),
@@ -152,7 +156,7 @@ class RandomNumbers(Peripheral):
 class Timer(Peripheral):
     """6.30 TIMER0 as a 32-bit counter of 16 MHz, with a capture channel and a compare channel."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_START": Register(0x000),
         "TASKS_STOP": Register(0x004),
         "TASKS_CLEAR": Register(0x00C),
@@ -183,7 +187,7 @@ class Timer(Peripheral):
 
     def _ticks(self) -> int:
         if self._started_at is None:
-            raise EmulationFault("TIMER0 is read before it is started")
+            raise EmulationError("TIMER0 is read before it is started")
         return (self._clock.now - self._started_at) // self._cycles_a_tick() & 0xFFFFFFFF
 
     def _cycles_a_tick(self) -> int:
@@ -191,7 +195,7 @@ class Timer(Peripheral):
 
     def write_tasks_start(self, _value: int) -> None:
         if self.values["BITMODE"] != 3 or self.values["MODE"] != 0:
-            raise EmulationFault("TIMER0 is modelled as a 32-bit timer (BITMODE 3, MODE 0) alone")
+            raise EmulationError("TIMER0 is modelled as a 32-bit timer (BITMODE 3, MODE 0) alone")
         self._started_at = self._clock.now
 
     def write_tasks_clear(self, _value: int) -> None:
@@ -225,7 +229,7 @@ class Timer(Peripheral):
 class Uart(Peripheral):
     """6.33 UART without EasyDMA."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_STARTRX": Register(0x000),
         "TASKS_STARTTX": Register(0x008),
         "EVENTS_RXDRDY": Register(0x108),
@@ -254,13 +258,13 @@ class Uart(Peripheral):
     def _byte_cycles(self) -> int:
         rate = BAUDRATES.get(self.values["BAUDRATE"])
         if rate is None or self.values["CONFIG"] != 0:
-            raise EmulationFault(f"UART0: BAUDRATE 0x{self.values['BAUDRATE']:08X} or CONFIG is not modelled")
+            raise EmulationError(f"UART0: BAUDRATE 0x{self.values['BAUDRATE']:08X} or CONFIG is not modelled")
         return self._clock.cycles(BITS_A_BYTE / rate)
 
     def _check(self, started: bool) -> None:
         pins = (self.values["PSEL.TXD"], self.values["PSEL.RXD"])
         if not started or self.values["ENABLE"] != 4 or pins != SERIAL_PINS:
-            raise EmulationFault("UART0 is used before it is enabled, started and connected to P0.06 and P0.08")
+            raise EmulationError("UART0 is used before it is enabled, started and connected to P0.06 and P0.08")
 
     def write_tasks_startrx(self, _value: int) -> None:
         self._receives = True
@@ -283,7 +287,7 @@ class Uart(Peripheral):
     def write_txd(self, value: int) -> None:
         self._check(self._sends)
         if self._sent_at is not None and self._clock.now < self._sent_at:
-            raise EmulationFault("UART0: a byte is written before the last one was sent")
+            raise EmulationError("UART0: a byte is written before the last one was sent")
         self._sent_at = self._clock.now + self._byte_cycles()
         self._line.send(value & 0xFF)
         self._starvation.busy()
@@ -299,7 +303,7 @@ class Uart(Peripheral):
 class SpiMaster(Peripheral):
     """6.25 SPIM2 with EasyDMA."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_START": Register(0x010),
         "EVENTS_END": Register(0x118),
         "ENABLE": Register(0x500),
@@ -329,13 +333,13 @@ class SpiMaster(Peripheral):
         values = self.values
         pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
         if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
-            raise EmulationFault("SPIM2 is started before it is enabled, in mode 0 and connected to the card's pins")
+            raise EmulationError("SPIM2 is started before it is enabled, in mode 0 and connected to the card's pins")
         if self._ends_at is not None and self._clock.now < self._ends_at:
-            raise EmulationFault("SPIM2 is started while a transfer is under way")
+            raise EmulationError("SPIM2 is started while a transfer is under way")
         sends, receives = values["TXD.MAXCNT"], values["RXD.MAXCNT"]
         for name, count in (("TXD", sends), ("RXD", receives)):
             if count > 0xFFFF or (count and not self._machine.in_ram(values[f"{name}.PTR"], count)):
-                raise EmulationFault(f"SPIM2: {count} bytes at {name}.PTR 0x{values[f'{name}.PTR']:08X} are not in RAM")
+                raise EmulationError(f"SPIM2: {count} bytes at {name}.PTR 0x{values[f'{name}.PTR']:08X} are not in RAM")
         sent = self._machine.read_memory(values["TXD.PTR"], sends) if sends else b""
         sent += bytes([values["ORC"]]) * (receives - sends)
         received, self._ends_at = self._bus.transfer(sent, SPI_FREQUENCIES[values["FREQUENCY"]])

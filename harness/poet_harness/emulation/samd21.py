@@ -6,7 +6,9 @@ Synchronisation between clock domains is taken to be over at the next access.
 
 from __future__ import annotations
 
-from .bus import Bus, EmulationFault, Peripheral, Register
+from typing import ClassVar
+
+from .bus import Bus, EmulationError, Peripheral, Register
 from .clock import Clock
 from .core_registers import SystemControlSpace
 from .machine import Machine, Memory
@@ -34,7 +36,7 @@ MULTIPLEX_C, MULTIPLEX_D = 2, 3
 class PowerManager(Peripheral):
     """16 PM: clock gates."""
 
-    REGISTERS = {"APBCMASK": Register(0x20, reset=0x00010000)}
+    REGISTERS: ClassVar[dict[str, Register]] = {"APBCMASK": Register(0x20, reset=0x00010000)}
 
     def __init__(self) -> None:
         super().__init__("PM", 0x40000400)
@@ -42,13 +44,13 @@ class PowerManager(Peripheral):
     def require(self, gate: int, who: str) -> None:
         """Fault if a peripheral's bus clock is off: a real one would not answer."""
         if self.values["APBCMASK"] & gate != gate:
-            raise EmulationFault(f"{who} is used while its clock in PM.APBCMASK is off")
+            raise EmulationError(f"{who} is used while its clock in PM.APBCMASK is off")
 
 
 class Oscillators(Peripheral):
     """17 SYSCTRL: the crystal and the DFLL."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "PCLKSR": Register(0x0C),
         "XOSC32K": Register(0x14, 2, 0x0080),
         "DFLLCTRL": Register(0x24, 2, 0x0080),
@@ -83,7 +85,7 @@ class Oscillators(Peripheral):
 
     def write_dfllmul(self, value: int) -> None:
         if self.values["DFLLCTRL"] & 0x80:
-            raise EmulationFault("SYSCTRL: DFLLMUL is written in on-demand mode (errata reference 9905)")
+            raise EmulationError("SYSCTRL: DFLLMUL is written in on-demand mode (errata reference 9905)")
         self.values["DFLLMUL"] = value
 
     def read_pclksr(self) -> int:
@@ -100,7 +102,7 @@ class Oscillators(Peripheral):
 class GenericClocks(Peripheral):
     """15 GCLK: which oscillator feeds which generator, and which generator which peripheral."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "CTRL": Register(0x0, 1),
         "STATUS": Register(0x1, 1),
         "CLKCTRL": Register(0x2, 2),
@@ -128,7 +130,7 @@ class GenericClocks(Peripheral):
         """Fault unless a peripheral is fed at the CPU's rate, to within half a percent."""
         rate = self.rate(peripheral)
         if abs(rate - clock.hz) > clock.hz // 200:
-            raise EmulationFault(f"{who} is used with a generic clock of {rate} Hz; {clock.hz} Hz is modelled")
+            raise EmulationError(f"{who} is used with a generic clock of {rate} Hz; {clock.hz} Hz is modelled")
 
     def write_ctrl(self, value: int) -> None:
         if value & 1:
@@ -148,7 +150,7 @@ class GenericClocks(Peripheral):
 class FlashControl(Peripheral):
     """22 NVMCTRL."""
 
-    REGISTERS = {"CTRLB": Register(0x4)}
+    REGISTERS: ClassVar[dict[str, Register]] = {"CTRLB": Register(0x4)}
 
     def __init__(self) -> None:
         super().__init__("NVMCTRL", 0x41004000)
@@ -157,7 +159,7 @@ class FlashControl(Peripheral):
 class Ports(Peripheral):
     """23 PORT: groups A and B."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         **{f"DIRSET{group}": Register(0x08 + 0x80 * group) for group in (0, 1)},
         **{f"OUTCLR{group}": Register(0x14 + 0x80 * group) for group in (0, 1)},
         **{f"OUTSET{group}": Register(0x18 + 0x80 * group) for group in (0, 1)},
@@ -203,7 +205,7 @@ class Ports(Peripheral):
         if group == 0 and changed >> WINDOW_PIN & 1:
             raised = bool(value >> WINDOW_PIN & 1)
             if raised and not self._drives[0] >> WINDOW_PIN & 1:
-                raise EmulationFault("the window line is raised while its pin is an input")
+                raise EmulationError("the window line is raised while its pin is an input")
             self._power.window(raised)
         if group == 1 and changed >> CARD_CS_PIN & 1:
             self._card.select(not value >> CARD_CS_PIN & 1)
@@ -212,7 +214,7 @@ class Ports(Peripheral):
 class Timer(Peripheral):
     """30 TC4 joined with TC5: a 32-bit counter with one compare channel."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "COUNT32.CTRLA": Register(0x00, 2),
         "COUNT32.READREQ": Register(0x02, 2),
         "COUNT32.INTENCLR": Register(0x0C, 1),
@@ -249,7 +251,7 @@ class Timer(Peripheral):
 
     def _ticks(self) -> int:
         if self._started_at is None:
-            raise EmulationFault("TC4 is read before it is enabled")
+            raise EmulationError("TC4 is read before it is enabled")
         return (self._clock.now - self._started_at) // self._cycles_a_tick() & 0xFFFFFFFF
 
     def write_count32_ctrla(self, value: int) -> None:
@@ -261,17 +263,17 @@ class Timer(Peripheral):
         self.values["COUNT32.CTRLA"] = value
         if value & 2:
             if value >> 2 & 3 != 2:
-                raise EmulationFault("TC4 is modelled as a 32-bit counter (CTRLA.MODE 2) alone")
+                raise EmulationError("TC4 is modelled as a 32-bit counter (CTRLA.MODE 2) alone")
             self._started_at = self._clock.now
 
     def write_count32_readreq(self, value: int) -> None:
         if value != 0x8010:
-            raise EmulationFault(f"TC4: read request 0x{value:04X} is not modelled, only one for COUNT")
+            raise EmulationError(f"TC4: read request 0x{value:04X} is not modelled, only one for COUNT")
         self._requested = self._ticks()
 
     def read_count32_count(self) -> int:
         if self._requested is None:
-            raise EmulationFault("TC4: COUNT is read without a read request")
+            raise EmulationError("TC4: COUNT is read without a read request")
         count, self._requested = self._requested, None
         return count
 
@@ -302,7 +304,7 @@ class Timer(Peripheral):
 class Usart(Peripheral):
     """26 SERCOM5 as USART on PB22 and PB23."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "USART.CTRLA": Register(0x00),
         "USART.CTRLB": Register(0x04),
         "USART.BAUD": Register(0x0C, 2),
@@ -346,7 +348,7 @@ class Usart(Peripheral):
             self.power_on()
             return
         if value & 2 and not self._ports_ready():
-            raise EmulationFault("SERCOM5 is enabled before PB22 and PB23 are given to it (PMUX D)")
+            raise EmulationError("SERCOM5 is enabled before PB22 and PB23 are given to it (PMUX D)")
         self.values["USART.CTRLA"] = value
 
     def _ports_ready(self) -> bool:
@@ -356,7 +358,7 @@ class Usart(Peripheral):
         self._clocks.require_full_speed(GCLK_SERCOM5, self._clock, "SERCOM5")
         values = self.values
         if values["USART.CTRLA"] != self.CTRLA or values["USART.CTRLB"] != 1 << 16 | 1 << 17:
-            raise EmulationFault("SERCOM5 is used in a mode that is not modelled, or before it is enabled")
+            raise EmulationError("SERCOM5 is used in a mode that is not modelled, or before it is enabled")
         baud = self._clock.hz / 16 * (1 - values["USART.BAUD"] / 65536)
         return self._clock.cycles(BITS_A_BYTE / baud)
 
@@ -387,14 +389,14 @@ class Usart(Peripheral):
 
     def read_usart_data(self) -> int:
         if self._received is None:
-            raise EmulationFault("SERCOM5: DATA is read while nothing has come")
+            raise EmulationError("SERCOM5: DATA is read while nothing has come")
         byte, self._received = self._received, None
         return byte
 
     def write_usart_data(self, value: int) -> None:
         byte_cycles = self._byte_cycles()
         if self._clock.now < self._buffer_free_at:
-            raise EmulationFault("SERCOM5: a byte is written before DRE is set")
+            raise EmulationError("SERCOM5: a byte is written before DRE is set")
         begins = max(self._clock.now, self._sent_at)
         self._buffer_free_at, self._sent_at = begins, begins + byte_cycles
         self._sent_any = True
@@ -405,7 +407,7 @@ class Usart(Peripheral):
 class SpiMaster(Peripheral):
     """27 SERCOM1 as SPI master on PA16 (data out), PA17 (clock) and PA19 (data in)."""
 
-    REGISTERS = {
+    REGISTERS: ClassVar[dict[str, Register]] = {
         "SPI.CTRLA": Register(0x00),
         "SPI.CTRLB": Register(0x04),
         "SPI.BAUD": Register(0x0C, 1),
@@ -435,20 +437,20 @@ class SpiMaster(Peripheral):
             self.power_on()
             return
         if value & 2 and not all(self._ports.is_multiplexed(0, pin, MULTIPLEX_C) for pin in (16, 17, 19)):
-            raise EmulationFault("SERCOM1 is enabled before PA16, PA17 and PA19 are given to it (PMUX C)")
+            raise EmulationError("SERCOM1 is enabled before PA16, PA17 and PA19 are given to it (PMUX C)")
         self.values["SPI.CTRLA"] = value
 
     def write_spi_baud(self, value: int) -> None:
         if self.values["SPI.CTRLA"] & 2:
-            raise EmulationFault("SERCOM1: BAUD is written while the SERCOM is enabled")
+            raise EmulationError("SERCOM1: BAUD is written while the SERCOM is enabled")
         self.values["SPI.BAUD"] = value
 
     def write_spi_data(self, value: int) -> None:
         self._clocks.require_full_speed(GCLK_SERCOM1, self._clock, "SERCOM1")
         if self.values["SPI.CTRLA"] != self.CTRLA or self.values["SPI.CTRLB"] != 1 << 17:
-            raise EmulationFault("SERCOM1 is used in a mode that is not modelled, or before it is enabled")
+            raise EmulationError("SERCOM1 is used in a mode that is not modelled, or before it is enabled")
         if self._received is not None:
-            raise EmulationFault("SERCOM1: a byte is written before the last one received is read")
+            raise EmulationError("SERCOM1: a byte is written before the last one received is read")
         rate = self._clock.hz / (2 * (self.values["SPI.BAUD"] + 1))
         received, self._ends_at = self._bus.transfer(bytes([value & 0xFF]), rate)
         self._received = received[0]
@@ -461,7 +463,7 @@ class SpiMaster(Peripheral):
 
     def read_spi_data(self) -> int:
         if self._received is None or self._clock.now < self._ends_at:
-            raise EmulationFault("SERCOM1: DATA is read before a byte has come")
+            raise EmulationError("SERCOM1: DATA is read before a byte has come")
         byte, self._received = self._received, None
         return byte
 

@@ -12,7 +12,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
 from . import nrf52840, samd21
-from .bus import EmulationFault
+from .bus import EmulationError
 from .image import load_image
 from .machine import Machine, Memory
 from .power import Power, Trace
@@ -62,7 +62,7 @@ class TwinSerial:
             self._starved = False
             try:
                 self._machine.run(SLICE_CYCLES)
-            except EmulationFault as fault:
+            except EmulationError as fault:
                 raise UserError(f"the emulated board stopped: {fault}", exit_code=4) from fault
             if self._starved:
                 if not self._line.available:

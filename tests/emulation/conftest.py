@@ -1,0 +1,36 @@
+"""Fixtures of the emulated boards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from emulated_board import Line, Opener, build
+from poet_harness.emulation import open_twin
+from poet_profiles.boards import load_board
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The image of each board."""
+    return build(tmp_path_factory.mktemp("pio"))
+
+
+@pytest.fixture
+def open_line(images: dict[str, Path], tmp_path: Path) -> Iterator[Opener]:
+    """Opens a board by name; keywords go to `open_twin`. The card image is ``tmp_path / "NAME.img"``."""
+    twins = []
+
+    def open_board(name: str, greet: bool = True, **options: object) -> Line:
+        twin = open_twin(load_board(name), images[name], tmp_path / f"{name}.img", **options)  # type: ignore[arg-type]
+        twin.serial.timeout = 60
+        twins.append(twin)
+        line = Line(twin)
+        if greet:
+            line.values("hello")
+        return line
+
+    yield open_board
+    for twin in twins:
+        twin.close()

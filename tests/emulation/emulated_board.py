@@ -1,0 +1,71 @@
+"""Both images as PlatformIO builds them, and a line to talk to a board."""
+
+from __future__ import annotations
+
+import binascii
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from poet_harness.emulation import Twin
+
+REPOSITORY = Path(__file__).parents[2]
+BOARDS = ("nrf52840", "mkr1000")
+
+
+def build(tmp: Path, boards: tuple[str, ...] = BOARDS, **environment: str) -> dict[str, Path]:
+    """Build with PlatformIO, in a build folder of its own."""
+    command = [sys.executable, "-m", "platformio", "run", *(word for board in boards for word in ("-e", board))]
+    quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, **quiet, "PLATFORMIO_BUILD_DIR": str(tmp), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {board: tmp / board / "firmware.elf" for board in boards}
+
+
+@dataclass
+class Line:
+    """Says one thing and waits for the answer."""
+
+    twin: Twin
+    sequence: int = 0
+    rest: bytes = b""
+
+    def line(self) -> str:
+        while b"\n" not in self.rest:
+            heard = self.twin.serial.read(256)
+            assert heard, "the board says nothing"
+            self.rest += heard
+        line, self.rest = self.rest.split(b"\n", 1)
+        text, check = line.decode().rsplit("*", 1)
+        assert int(check, 16) == binascii.crc_hqx(text.encode(), 0xFFFF)
+        return text
+
+    def ask(self, request: str) -> str:
+        """The answer's words behind ``ok`` or ``err``, with that word."""
+        body = f">{self.sequence:04x} {request}"
+        self.twin.serial.write(f"{body}*{binascii.crc_hqx(body.encode(), 0xFFFF):04x}\n".encode())
+        head = f"<{self.sequence:04x} "
+        self.sequence += 1
+        while True:
+            text = self.line()
+            if text.startswith((head + "ok", head + "err")):
+                return text[len(head) :]
+
+    def values(self, request: str) -> dict[str, str]:
+        """The answer's keys and values; anything but ``ok`` fails the test."""
+        answer = self.ask(request)
+        assert answer.startswith("ok"), answer
+        return dict(word.split("=", 1) for word in answer.split()[1:])
+
+
+Opener = Callable[..., Line]

@@ -1,0 +1,137 @@
+"""Both images boot on their twins, answer the protocol, and agree with each other and with the host."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated_board import BOARDS, REPOSITORY, Line, Opener
+from poet_harness.emulation import open_twin
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+
+CONV = "bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1"
+LINEAR = "bench 4 2 2 12 5 1"
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_hello_names_the_board_and_its_memory(open_line: Opener, name: str) -> None:
+    board = load_board(name)
+    answer = open_line(name, greet=False).values("hello")
+    assert answer["protocol"] == "1"
+    assert answer["board"] == name
+    assert board.usable_ram_bytes <= int(answer["ram_bytes"]) < board.ram_bytes
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_reset_changes_the_boot_number_and_is_noticed(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    before = line.values("hello")["boot"]
+    line.twin.reset()
+    assert line.ask("stack").startswith("err -4")
+    assert line.values("hello")["boot"] != before
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_idle_takes_its_time_asleep_inside_one_window(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    rails = load_board(name).rails_a
+    hz = int(line.values("hello")["ticks_hz"])
+    line.twin.power_trace()
+    ticks = int(line.values(f"idle {hz // 10}")["ticks"])
+    trace = line.twin.power_trace()
+    assert ticks == pytest.approx(hz / 10, rel=1e-3)
+    lengths = np.diff(trace.times_s)
+    assert lengths[trace.window].sum() == pytest.approx(ticks / hz, rel=1e-3)
+    asleep = trace.current_a < rails.cpu_active
+    assert lengths[asleep & trace.window].sum() == pytest.approx(0.1, rel=1e-3)
+    assert not (asleep & ~trace.window).any()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_stack_use_is_measured_within_what_is_reserved(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    at_first = int(line.values("stack")["bytes"])
+    line.values(CONV)
+    after = int(line.values("stack")["bytes"])
+    assert 0 < at_first <= after < load_board(name).ram_reserved_bytes
+
+
+def test_a_kernel_gives_the_same_bits_on_both_boards_and_on_the_host(open_line: Opener, tmp_path: Path) -> None:
+    lines = [open_line(name) for name in BOARDS]
+    for request in (CONV, LINEAR):
+        sums = [line.values(request)["checksum"] for line in lines]
+        assert sums[0] == sums[1]
+        assert sums[0] == host_checksum(tmp_path, request)
+
+
+def host_checksum(tmp_path: Path, request: str) -> str:
+    """The same firmware as a program of this machine."""
+    program = tmp_path / "host" / "program"
+    if not program.exists():
+        program.parent.mkdir()
+        sources = [*(REPOSITORY / "firmware/src").rglob("*.c"), *(REPOSITORY / "firmware/boards/host").rglob("*.c")]
+        flags = ["-std=c99", "-O2", "-ffp-contract=off", "-DPOET_NO_MODEL", '-DPOET_FIRMWARE_ID="test"']
+        include = ["-I", str(REPOSITORY / "firmware/include"), "-I", str(REPOSITORY / "firmware/src")]
+        subprocess.run(["gcc", *flags, *include, *map(str, sources), "-lm", "-o", str(program)], check=True)
+    process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+
+    class Pipe:
+        """The two methods of `TwinSerial` that `Line` uses."""
+
+        def write(self, data: bytes) -> None:
+            process.stdin.write(data)  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+
+        def read(self, size: int) -> bytes:
+            return process.stdout.readline()  # type: ignore[union-attr]
+
+    class Program:
+        serial = Pipe()
+
+    try:
+        line = Line(Program())  # type: ignore[arg-type]
+        line.values("hello")
+        return line.values(request)["checksum"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_cycles_do_not_depend_on_how_they_are_counted(open_line: Opener, tmp_path: Path, name: str) -> None:
+    def ticks(**options: object) -> list[str]:
+        line = open_line(name, **options)
+        (tmp_path / f"{name}.img").unlink()
+        return [line.values(request)["ticks"] for request in (CONV, "idle 60000", CONV)]
+
+    first = ticks()
+    assert ticks() == first
+    assert ticks(native=False) == first
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_time_is_the_same_however_often_the_engine_stops(
+    open_line: Opener, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    whole = open_line(name).values(CONV)["ticks"]
+    monkeypatch.setattr("poet_harness.emulation.twin.SLICE_CYCLES", 1009)
+    assert open_line(name).values(CONV)["ticks"] == whole
+
+
+def test_a_board_that_has_no_twin_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
+    board = load_board("nrf52840").model_copy(update={"name": "toaster"})
+    with pytest.raises(UserError, match=r"toaster.*cannot be emulated.*nrf52840"):
+        open_twin(board, images["nrf52840"], tmp_path / "card.img")
+
+
+def test_an_image_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
+    noise = tmp_path / "firmware.bin"
+    noise.write_bytes(b"\x00\x01\x02\x03" * 100)
+    with pytest.raises(UserError, match="not an ELF file"):
+        open_twin(load_board("nrf52840"), noise, tmp_path / "card.img")
+    with pytest.raises(UserError, match="no such firmware image"):
+        open_twin(load_board("nrf52840"), tmp_path / "missing.elf", tmp_path / "card.img")

@@ -1,0 +1,299 @@
+"""The SD card driver against the card model: every kind of card, every length, and everything that can go wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulated_board import BOARDS, REPOSITORY, Opener
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from poet_harness.emulation.clock import Clock
+from poet_harness.emulation.counter import Counter
+from poet_harness.emulation.power import Power
+from poet_harness.emulation.sdcard import BLOCK, KIND, SdCard, crc7, crc16
+from poet_harness.emulation.spi_bus import SpiBus
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+
+KINDS: tuple[KIND, ...] = ("sdhc", "sdsc", "sdsc1")
+OK, IO, FULL, CORRUPT, ABSENT = 0, -5, -6, -7, -9
+SIZE = 4 * 1024 * 1024
+HZ = 1_000_000
+
+SELECT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)
+SET_SPEED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)
+TRANSFER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+
+
+class Spi(ctypes.Structure):
+    """``poet_spi`` of poet/sdcard.h."""
+
+    _fields_ = [
+        ("context", ctypes.c_void_p),
+        ("fastest_hz", ctypes.c_uint32),
+        ("set_speed", SET_SPEED),
+        ("select", SELECT),
+        ("transfer", TRANSFER),
+    ]
+
+
+class Bench:
+    """The driver, wired to a card model on this machine."""
+
+    def __init__(self, library: Path, image: Path, kind: KIND) -> None:
+        self.image = image
+        self.library: Any = ctypes.CDLL(str(library))
+        self.clock = Clock(Counter(), HZ)
+        power = Power(load_board("nrf52840").rails_a, self.clock)
+        self.card = SdCard(image, self.clock, power, lambda: None, kind, new_bytes=SIZE)
+        self.bus = SpiBus(self.card, self.clock)
+        self.hz = 0.0
+        self.speeds: list[int] = []
+        self.spi = Spi(None, 8_000_000, SET_SPEED(self._set_speed), SELECT(self._select), TRANSFER(self._transfer))
+
+    def _set_speed(self, _context: int, hz: int) -> None:
+        self.hz = float(hz)
+        self.speeds.append(hz)
+
+    def _select(self, _context: int, selected: bool) -> None:
+        self.card.select(selected)
+
+    def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
+        sent = ctypes.string_at(send, count) if send else b"\xff" * count
+        received, end = self.bus.transfer(sent, self.hz)
+        self.clock.advance_to(end)
+        ctypes.c_uint32.in_dll(self.library, "test_ticks").value = self.clock.now & 0xFFFFFFFF
+        if receive:
+            ctypes.memmove(receive, received, count)
+
+    def init(self) -> int:
+        return int(self.library.test_init(ctypes.byref(self.spi)))
+
+    def read(self, block: int, count: int) -> tuple[int, bytes]:
+        data = ctypes.create_string_buffer(b"\xee" * (count + 8), count + 8)
+        status = int(self.library.test_read(block, data, count))
+        assert data.raw[count:] == b"\xee" * 8, "wrote beyond the buffer"
+        return status, data.raw[:count]
+
+    def write(self, block: int, data: bytes) -> int:
+        return int(self.library.test_write(block, data, len(data)))
+
+    def on_card(self, block: int, count: int) -> bytes:
+        with self.image.open("rb") as file:
+            file.seek(block * BLOCK)
+            return file.read(count)
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("card") / "driver.so"
+    sources = [
+        Path(__file__).parent / "native/card_on_host.c",
+        *(REPOSITORY / "firmware/src/storage").glob("sdcard*.c"),
+    ]
+    flags = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-shared", "-fPIC"]
+    include = ["-I", str(REPOSITORY / "firmware/include")]
+    subprocess.run(["gcc", *flags, *include, *map(str, sources), "-o", str(library)], check=True)
+    return library
+
+
+@pytest.fixture
+def open_bench(driver: Path, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    benches = []
+
+    def open_it(kind: KIND = "sdhc") -> Bench:
+        bench = Bench(driver, tmp_path / "card.img", kind)
+        benches.append(bench)
+        return bench
+
+    yield open_it
+    for bench in benches:
+        bench.card.close()
+
+
+def pattern(count: int, salt: int = 0) -> bytes:
+    return bytes((7 * i + (i >> 8) + salt) & 0xFF for i in range(count))
+
+
+def test_checksums_are_the_ones_the_specification_prints() -> None:
+    # Physical Layer Simplified Specification 4.5: CMD0, CMD17 with argument 0, and a block of 0xFF.
+    assert crc7(bytes([0x40, 0, 0, 0, 0])) == 0b1001010
+    assert crc7(bytes([0x51, 0, 0, 0, 0])) == 0b0101010
+    assert crc16(b"\xff" * 512) == 0x7FA1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_card_starts_and_tells_its_size(open_bench: Callable[..., Bench], kind: KIND) -> None:
+    bench = open_bench(kind)
+    assert bench.init() == OK
+    assert bench.library.test_block_count() == SIZE // BLOCK
+    assert bench.speeds[0] <= 400_000 < bench.speeds[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_in_the_image_and_comes_back(open_bench: Callable[..., Bench], kind: KIND) -> None:
+    bench = open_bench(kind)
+    assert bench.init() == OK
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        block=st.integers(0, SIZE // BLOCK - 8),
+        count=st.integers(1, 8 * BLOCK),
+        salt=st.integers(0, 255),
+    )
+    def round_trip(block: int, count: int, salt: int) -> None:
+        data = pattern(count, salt)
+        assert bench.write(block, data) == OK
+        padded = -count % BLOCK
+        assert bench.on_card(block, count + padded) == data + bytes(padded)
+        assert bench.read(block, count) == (OK, data)
+
+    round_trip()
+
+
+def test_a_write_touches_no_block_beside_its_own(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(10, b"\xaa" * 5 * BLOCK)
+    bench.write(11, b"\x55" * (2 * BLOCK + 1))
+    assert bench.on_card(10, 5 * BLOCK) == (
+        b"\xaa" * BLOCK + b"\x55" * (2 * BLOCK + 1) + bytes(BLOCK - 1) + b"\xaa" * BLOCK
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_of_the_card_is_the_end(open_bench: Callable[..., Bench], kind: KIND) -> None:
+    bench = open_bench(kind)
+    bench.init()
+    last = SIZE // BLOCK - 1
+    assert bench.write(last, pattern(BLOCK)) == OK
+    assert bench.write(last, pattern(BLOCK + 1)) == FULL
+    assert bench.write(last + 1, pattern(1)) == FULL
+    assert bench.read(last, BLOCK + 1)[0] == FULL
+    assert bench.read(0xFFFFFFFF, BLOCK)[0] == FULL
+    assert bench.on_card(last, BLOCK) == pattern(BLOCK)
+
+
+def test_an_empty_slot_is_absent(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.card.faults.removed = True
+    assert bench.init() == ABSENT
+
+
+def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(5, pattern(2000))
+    bench.card.faults.removed = True
+    assert bench.write(5, pattern(2000, 1)) == ABSENT
+    assert bench.read(5, 2000)[0] == ABSENT
+    bench.card.faults.removed = False
+    assert bench.init() == OK
+    assert bench.read(5, 2000) == (OK, pattern(2000))
+
+
+@pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
+def test_a_bit_lost_on_the_bus_is_read_again(open_bench: Callable[..., Bench], count: int) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(40, pattern(count))
+    bench.card.faults.corrupt_reads = 2
+    assert bench.read(40, count) == (OK, pattern(count))
+    bench.card.faults.corrupt_reads = 100
+    assert bench.read(40, count)[0] == CORRUPT
+    bench.card.faults.corrupt_reads = 0
+    assert bench.read(40, count) == (OK, pattern(count))
+
+
+@pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_write_error_is_reported_and_the_card_goes_on(
+    open_bench: Callable[..., Bench], count: int, after: int
+) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.card.faults.write_error_after = after
+    expected = IO if after * BLOCK < count else OK
+    assert bench.write(40, pattern(count)) == expected
+    bench.card.faults.write_error_after = None
+    assert bench.write(40, pattern(count)) == OK
+    assert bench.read(40, count) == (OK, pattern(count))
+
+
+def test_a_full_card_is_full(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.card.faults.full = True
+    assert bench.write(40, pattern(3 * BLOCK)) == FULL
+    assert bench.write(40, pattern(1)) == FULL
+    bench.card.faults.full = False
+    assert bench.write(40, pattern(3 * BLOCK)) == OK
+
+
+def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = open_bench()
+    bench.init()
+    transfer, damaged = bench.bus.transfer, []
+
+    def noisy(sent: bytes, hz: float) -> tuple[bytes, int]:
+        if len(sent) == BLOCK and len(damaged) < 2 and sent != b"\xff" * BLOCK:
+            damaged.append(sent)
+            sent = sent[:7] + bytes([sent[7] ^ 4]) + sent[8:]
+        return transfer(sent, hz)
+
+    monkeypatch.setattr(bench.bus, "transfer", noisy)
+    assert bench.write(40, pattern(5 * BLOCK)) == OK
+    assert len(damaged) == 2
+    assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)
+
+
+def test_an_image_that_is_no_card_is_refused(tmp_path: Path) -> None:
+    odd = tmp_path / "odd.img"
+    odd.write_bytes(b"x" * 1000)
+    clock = Clock(Counter(), HZ)
+    with pytest.raises(UserError, match="multiple of 512 KiB"):
+        SdCard(odd, clock, Power(load_board("nrf52840").rails_a, clock), lambda: None)
+    assert odd.read_bytes() == b"x" * 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_labels_its_card_and_pages_to_it(open_line: Opener, tmp_path: Path, name: str, kind: KIND) -> None:
+    line = open_line(name, kind=kind)
+    assert line.ask("page out 4096 2 sequential").startswith("err -9")
+    assert int(line.values("format")["blocks"]) == 64 * 1024 * 1024 // BLOCK
+    assert (tmp_path / f"{name}.img").read_bytes()[:BLOCK] == b"POET CARD 1\n".ljust(BLOCK, b"\0")
+    before = line.twin.card.blocks_written
+    line.values("page out 4096 2 sequential")
+    assert line.twin.card.blocks_written - before == 2 * 8
+    assert int(line.values("page in 4096 2 scattered")["ticks"]) > 0
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_transfer_draws_the_cards_current_inside_its_window(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    rails = load_board(name).rails_a
+    line.values("format")
+    line.twin.power_trace()
+    line.values("page out 4096 1 sequential")
+    trace = line.twin.power_trace()
+    assert trace.current_a[trace.window].max() == pytest.approx(rails.cpu_active + rails.storage_write)
+    line.values("page in 4096 1 sequential")
+    trace = line.twin.power_trace()
+    assert trace.current_a[trace.window].max() == pytest.approx(rails.cpu_active + rails.storage_read)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_card_pulled_out_is_told_to_the_host(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    line.values("format")
+    line.twin.card.faults.removed = True
+    assert line.ask("page out 4096 1 sequential").startswith("err -9")
+    assert line.ask("stack").startswith("ok")
