@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
+from poet_planner.models import mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import digits_batches, digits_cnn
 
 _SEED = 0
@@ -31,6 +33,8 @@ class Model:
     loss: Callable[..., Tensor]
 
 
+Batch = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+Example = Callable[[int], Batch]
 Batches = Callable[[int, int, int], Iterator[tuple[Tensor, Tensor]]]
 
 
@@ -38,23 +42,73 @@ Batches = Callable[[int, int, int], Iterator[tuple[Tensor, Tensor]]]
 class _Entry:
     batch: int
     build: Callable[[], nn.Module]
-    example: Callable[[int], tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]
+    example: Example
     loss: Callable[..., Tensor] = cross_entropy
     batches: Batches | None = None
 
 
-def _images(
-    channels: int, height: int, width: int, classes: int
-) -> Callable[[int], tuple[tuple[Tensor], tuple[Tensor]]]:
-    def example(batch: int) -> tuple[tuple[Tensor], tuple[Tensor]]:
-        return (torch.randn(batch, channels, height, width),), (torch.randint(classes, (batch,)),)
+def _images(channels: int, height: int, width: int, classes: int) -> Example:
+    return lambda batch: ((torch.randn(batch, channels, height, width),), (torch.randint(classes, (batch,)),))
+
+
+def _pixels(side: int, classes: int) -> Example:
+    return lambda batch: ((torch.randn(batch, 3, side, side),), (torch.randint(classes, (batch, side, side)),))
+
+
+def _sequences(size: transformer.Size, classes: int) -> Example:
+    ids = (size.positions,)
+    return lambda batch: ((torch.randint(size.vocabulary, (batch, *ids)),), (torch.randint(classes, (batch,)),))
+
+
+def _shifted(size: transformer.Size) -> Example:
+    def example(batch: int) -> Batch:
+        ids = torch.randint(size.vocabulary, (batch, size.positions + 1))
+        return (ids[:, :-1].contiguous(),), (ids[:, 1:].contiguous(),)
 
     return example
 
 
+def _repeated(features: int) -> Example:
+    def example(batch: int) -> Batch:
+        x = torch.randn(batch, features)
+        return (x,), (x.clone(),)
+
+    return example
+
+
+_CIFAR = _images(3, 32, 32, 10)
+_IMAGENET = _images(3, 224, 224, 1000)
+_DIGITS = _images(1, 8, 8, 10)
+
 _ENTRIES: dict[str, _Entry] = {
-    "digits_cnn": _Entry(24, digits_cnn, _images(1, 8, 8, 10), batches=digits_batches),
-    "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _images(1, 8, 8, 10), batches=digits_batches),
+    "digits_cnn": _Entry(24, digits_cnn, _DIGITS, batches=digits_batches),
+    "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _DIGITS, batches=digits_batches),
+    "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000), _IMAGENET),
+    "vgg16_cifar": _Entry(1, lambda: vgg.vgg16(32, 10), _CIFAR),
+    "resnet18": _Entry(1, resnet.resnet18, _IMAGENET),
+    "resnet18_cifar": _Entry(1, resnet.resnet18_cifar, _CIFAR),
+    "resnet50": _Entry(1, resnet.resnet50, _IMAGENET),
+    "mobilenet_v2": _Entry(1, lambda: mobilenet.mobilenet_v2(1000), _IMAGENET),
+    "unet": _Entry(1, lambda: unet.UNet(3, 2), _pixels(128, 2)),
+    "bert_base": _Entry(1, lambda: transformer.Bert(transformer.BERT_BASE), _sequences(transformer.BERT_BASE, 2)),
+    "transformer": _Entry(1, lambda: transformer.Bert(transformer.TWO_LAYERS), _sequences(transformer.TWO_LAYERS, 2)),
+    "gpt_small": _Entry(
+        1,
+        lambda: transformer.Gpt(transformer.GPT_SMALL),
+        _shifted(transformer.GPT_SMALL),
+        transformer.next_token_loss,
+    ),
+    "mlperf_resnet8": _Entry(1, resnet.resnet8, _CIFAR),
+    "mlperf_ds_cnn": _Entry(1, tiny.ds_cnn, _images(1, *tiny.SPECTROGRAM, tiny.KEYWORDS)),
+    "mlperf_mobilenet_v1": _Entry(1, lambda: mobilenet.mobilenet_v1(0.25, 2), _images(3, 96, 96, 2)),
+    "mlperf_autoencoder": _Entry(8, tiny.autoencoder, _repeated(tiny.ANOMALY_FEATURES), mse_loss),
+}
+# Narrow variants: NAME_wN has N channels in its first stage, and the rest in proportion.
+_WIDTHS: dict[str, Callable[[int], nn.Module]] = {
+    "digits_cnn": digits_cnn,
+    "resnet18": resnet.resnet18,
+    "resnet18_cifar": resnet.resnet18_cifar,
+    "vgg16_cifar": lambda width: vgg.vgg16(32, 10, width, 64 * width),
 }
 
 
@@ -69,7 +123,8 @@ def load(name: str, batch: int | None = None) -> Model:
     Parameters
     ----------
     name : str
-        Of a built-in model, or ``module:callable``; the callable takes the batch size (None for its own choice) and
+        Of a built-in model; of a narrow variant, as ``resnet18_cifar_w2`` (two channels in the first stage instead of
+        64); or ``module:callable``: the callable takes the batch size (None for its own choice) and
         returns a :class:`Model`.
     batch : int, optional
         Examples in a batch; None for the model's own.
@@ -110,6 +165,9 @@ def _with_data() -> list[str]:
 
 
 def _entry(name: str) -> _Entry:
+    base, _, width = name.rpartition("_w")
+    if base in _WIDTHS and width.isdecimal() and int(width):
+        return replace(_ENTRIES[base], build=partial(_WIDTHS[base], int(width)))
     if name not in _ENTRIES:
         near = get_close_matches(name, _ENTRIES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}, or module:callable"
