@@ -28,7 +28,8 @@ PAGE_AREA = 2048
 def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
     include = ("-I", str(FIRMWARE / "include"))
     command = ["gcc", *WARNINGS, *include, *flags, "-o", str(output), *map(str, sources)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return output
 
 

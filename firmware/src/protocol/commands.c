@@ -3,6 +3,7 @@
 
 #include "poet/bench.h"
 #include "poet/board.h"
+#include "poet/checkpoint.h"
 #include "poet/server.h"
 
 #ifndef POET_FIRMWARE_ID
@@ -337,6 +338,54 @@ static int times(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
+/* Whether resident tensors can be kept on the card: a model that runs, and a labelled card. */
+static int open_checkpoint(poet_server *server)
+{
+    return server->runner_status != POET_OK ? server->runner_status : open_pager(server);
+}
+
+static int commit(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t step_number;
+    if (!read_unsigned(&arguments, &step_number) || !at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "expected: commit STEP");
+    int status = open_checkpoint(server);
+    if (status != POET_OK)
+        return finish(answer, status);
+    uint32_t bytes;
+    poet_board_window(true);
+    uint32_t before = poet_board_ticks();
+    status = poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
+    uint32_t after = poet_board_ticks();
+    poet_board_window(false);
+    note_card(server, status);
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_number(answer, "ticks", after - before);
+    put_number(answer, "bytes", bytes);
+    return POET_OK;
+}
+
+static int restore(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "restore takes no arguments");
+    uint32_t step_number;
+    uint32_t bytes;
+    int status = open_checkpoint(server);
+    if (status != POET_OK)
+        return finish(answer, status);
+    status = poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
+    note_card(server, status);
+    if (status == POET_E_ABSENT)
+        return fail(answer, status, "no commit of this model on the card");
+    if (status != POET_OK)
+        return finish(answer, status);
+    put_number(answer, "step", step_number);
+    put_number(answer, "bytes", bytes);
+    return POET_OK;
+}
+
 static int stack(poet_server *server, const char *arguments, poet_text *answer)
 {
     (void)server;
@@ -366,8 +415,8 @@ static const struct {
     const char *name;
     int (*run)(poet_server *server, const char *arguments, poet_text *answer);
 } verbs[] = {
-    {"hello", hello}, {"bench", bench}, {"page", page},   {"idle", idle},   {"put", put},      {"get", get},
-    {"step", step},   {"times", times}, {"stack", stack}, {"format", format},
+    {"hello", hello}, {"bench", bench}, {"page", page},     {"idle", idle},       {"put", put},     {"get", get},
+    {"step", step},   {"times", times}, {"commit", commit}, {"restore", restore}, {"stack", stack}, {"format", format},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

@@ -27,7 +27,8 @@ static int add_sizes(const int32_t *params, poet_sizes *sizes)
     if (params[0] < 1 || params[0] > 1 << 20)
         return POET_E_ARGUMENT;
     uint32_t bytes = 4u * (uint32_t)params[0];
-    *sizes = (poet_sizes){2, 1, {bytes, bytes}, {bytes}, bytes};
+    *sizes = (poet_sizes){
+        .inputs = 2, .outputs = 1, .input_bytes = {bytes, bytes}, .output_bytes = {bytes}, .workspace_bytes = bytes};
     return POET_OK;
 }
 

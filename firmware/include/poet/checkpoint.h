@@ -1,0 +1,35 @@
+/* Weights on the card that survive a power cut at any moment (docs/SPEC.md, section 7).
+ *
+ * Two slots take turns: a commit writes the tensors into the older slot, reads them back, and only then writes the
+ * slot's header, whose sequence number makes it the newest. Until that header is whole, the other slot stays the one
+ * that counts.
+ *
+ *     poet_checkpoint_commit(&card, &model, residents, 12, &bytes);    // after the twelfth training step
+ *     poet_checkpoint_restore(&card, &model, residents, &step, &bytes); // after the next boot: step is 12
+ *
+ * The caller has made sure that the card carries poet's label (poet_pager_open).
+ */
+#ifndef POET_CHECKPOINT_H
+#define POET_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "poet/block_device.h"
+#include "poet/model.h"
+#include "poet/status.h"
+
+#define POET_SLOT_COUNT 2u
+#define POET_SLOT_FIRST_BLOCK 16u
+#define POET_SLOT_BLOCKS 1016u /* one for the header; both slots end where the page area begins */
+
+/* Commits every parameter and state tensor, with the caller's step number. POET_E_FULL if they do not fit a slot,
+ * POET_E_CORRUPT if the card does not give back what was written; the last commit then still counts. */
+int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
+                           uint32_t step, uint32_t *bytes);
+
+/* Reads the newest whole commit back. POET_E_ABSENT if there is none of this model, POET_E_CORRUPT if none passes its
+ * check; the tensors in RAM are then unchanged. */
+int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint8_t *residents,
+                            uint32_t *step, uint32_t *bytes);
+
+#endif

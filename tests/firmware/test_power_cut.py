@@ -1,0 +1,287 @@
+"""Training over power cuts: at every single write, torn in every way that a card may tear it."""
+
+from __future__ import annotations
+
+import ctypes as c
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from device import Device, boot
+from firmware_core import (
+    ADD,
+    BLOCK,
+    COMPUTE,
+    E_IO,
+    FREE,
+    GRADIENT,
+    INPUT,
+    PAGE_AREA,
+    PAGE_IN,
+    PAGE_OUT,
+    PARAMETER,
+    RELU,
+    SGD,
+    STATE,
+    Card,
+    Net,
+)
+
+SIZE = 300
+BYTES = 4 * SIZE
+RATE_NANO = 50_000_000
+STEPS = 4
+SLOTS = (16, 1032)
+
+
+class CutCard(Card):
+    """A card whose supply fails in the middle of write number `cut`; from then on nothing answers."""
+
+    def __init__(self) -> None:
+        super().__init__(PAGE_AREA + 16)
+        self.cut: int | None = None
+        self.torn = "nothing written"
+        self.writes = 0
+        self.dead = False
+
+    def _read(self, context: int, block: int, data: int, count: int) -> int:
+        return E_IO if self.dead else super()._read(context, block, data, count)
+
+    def _sync(self, context: int) -> int:
+        return E_IO if self.dead else super()._sync(context)
+
+    def _write(self, context: int, block: int, data: int, count: int) -> int:
+        if self.dead:
+            return E_IO
+        if self.writes == self.cut:
+            self.dead = True
+            self._tear(block, c.string_at(data, count))
+            return E_IO
+        self.writes += 1
+        return super()._write(context, block, data, count)
+
+    def _tear(self, block: int, data: bytes) -> None:
+        blocks = -(-len(data) // BLOCK)
+        place = slice(block * BLOCK, (block + blocks) * BLOCK)
+        old, new = bytes(self.content[place]), data.ljust(blocks * BLOCK, b"\0")
+        middle = (blocks // 2) * BLOCK + (16 if blocks == 1 else 0)
+        self.content[place] = {
+            "nothing written": old,
+            "half written": new[:middle] + old[middle:],
+            "half written, rest erased": new[:middle] + b"\xff" * (len(new) - middle),
+            "erased": b"\xff" * len(new),
+            "written, but not reported": new,
+        }[self.torn]
+
+    def power_up(self) -> None:
+        self.dead = False
+        self.cut = None
+
+
+TEARS = ["nothing written", "half written", "half written, rest erased", "erased", "written, but not reported"]
+
+
+def training_net() -> Net:
+    """gradient = relu(x) + parameter (so that the weights depend on every step), and relu(x) is paged."""
+    return Net(
+        nodes=[
+            (RELU, [SIZE], [1], [0], 0),
+            (ADD, [SIZE], [0, 3], [2], BYTES),
+            (SGD, [SIZE], [2, 3], [3], 0),
+            (SGD, [SIZE], [2, 4], [4], 0),
+        ],
+        values=[(BYTES, 0)],
+        residents=[
+            (0, BYTES, INPUT),
+            (BYTES, BYTES, GRADIENT),
+            (2 * BYTES, BYTES, PARAMETER),
+            (3 * BYTES, BYTES, STATE),
+        ],
+        steps=[
+            (COMPUTE, 0, [0]),
+            (PAGE_OUT, 0, 0),
+            (FREE, 0, 0),
+            (PAGE_IN, 0, BYTES),
+            (COMPUTE, 1, [0]),
+            (FREE, 0, 0),
+            (COMPUTE, 2, []),
+            (COMPUTE, 3, []),
+        ],
+        arena_bytes=2 * BYTES,
+    )
+
+
+def batch(step: int) -> np.ndarray:
+    return np.random.default_rng(step).standard_normal(SIZE).astype(np.float32)
+
+
+def put(device: Device, index: int, data: bytes) -> str:
+    answer = ""
+    for offset in range(0, len(data), 200):
+        answer = device.ask(f"put {index} {offset} {data[offset : offset + 200].hex()}")
+        assert answer.startswith("ok")
+    return answer
+
+
+def weights(device: Device) -> bytes:
+    data = ""
+    for index in (2, 3):
+        for offset in range(0, BYTES, 200):
+            data += device.ok(f"get {index} {offset} 200")["data"]
+    return bytes.fromhex(data)
+
+
+def train(device: Device, first: int) -> tuple[int, dict[int, bytes]]:
+    """Train until the power fails; the last step that was committed for sure, and the weights after each."""
+    after = {}
+    done = first
+    for step in range(first + 1, STEPS + 1):
+        put(device, 0, batch(step).tobytes())
+        if not device.ask(f"step {RATE_NANO} 0").startswith("ok"):
+            break
+        after[step] = weights(device)
+        if not device.ask(f"commit {step}").startswith("ok"):
+            break
+        done = step
+    return done, after
+
+
+def start(core: c.CDLL, card: Card) -> Device:
+    device = boot(core, training_net(), noise=True)
+    device.insert(card)
+    device.ok("hello")
+    return device
+
+
+def initialise(device: Device) -> None:
+    for index in (2, 3):
+        put(device, index, batch(100 + index).tobytes())
+    device.ok("commit 0")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(core: c.CDLL) -> tuple[CutCard, dict[int, bytes]]:
+    card = CutCard()
+    device = start(core, card)
+    initialise(device)
+    first = weights(device)
+    done, after = train(device, 0)
+    assert done == STEPS
+    return card, {0: first} | after
+
+
+@pytest.mark.parametrize("torn", TEARS)
+def test_a_cut_at_any_write_loses_at_most_the_step_under_way(
+    core: c.CDLL, uninterrupted: tuple[CutCard, dict[int, bytes]], torn: str
+) -> None:
+    whole, expected = uninterrupted
+    assert len(set(expected.values())) == STEPS + 1
+    per_commit = 3  # two tensors and the header
+    assert whole.writes == per_commit + STEPS * (per_commit + 1)
+    for cut in range(per_commit, whole.writes):
+        card = CutCard()
+        device = start(core, card)
+        initialise(device)
+        card.cut, card.torn = cut, torn
+        committed, _ = train(device, 0)
+        assert card.dead
+        card.power_up()
+
+        device = start(core, card)
+        resumed = int(device.ok("restore")["step"])
+        assert resumed - committed in ((0, 1) if torn == "written, but not reported" else (0,)), cut
+        assert weights(device) == expected[resumed]
+        done, after = train(device, resumed)
+        assert done == STEPS
+        assert after == {step: expected[step] for step in range(resumed + 1, STEPS + 1)}
+
+
+def test_the_bytes_on_the_card_are_those_of_the_spec(uninterrupted: tuple[CutCard, dict[int, bytes]]) -> None:
+    card, expected = uninterrupted
+    for step, slot in ((STEPS, SLOTS[0]), (STEPS - 1, SLOTS[1])):
+        header = bytes(card.content[slot * BLOCK : (slot + 1) * BLOCK])
+        fields = struct.pack("<IQIII", step + 1, 0x0123456789ABCDEF, step, 2 * BYTES, zlib.crc32(expected[step]))
+        assert header[:36] == b"POET SLOT 1\n" + fields
+        assert header[36:] == struct.pack("<I", zlib.crc32(header[:36])) + bytes(BLOCK - 40)
+        tensors = bytes(card.content[(slot + 1) * BLOCK : (slot + 7) * BLOCK])
+        assert tensors == expected[step][:BYTES].ljust(1536, b"\0") + expected[step][BYTES:].ljust(1536, b"\0")
+
+
+def test_nothing_committed_yet(core: c.CDLL) -> None:
+    device = start(core, Card(PAGE_AREA + 16))
+    assert device.ask("restore") == "err -9 no commit of this model on the card"
+
+
+def test_a_commit_of_another_model_is_not_restored(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 16)
+    initialise(start(core, card))
+    other = training_net()
+    other.model.graph_hash = other.schedule.graph_hash = 99
+    device = boot(core, other)
+    device.insert(card)
+    device.ok("hello")
+    assert device.ask("restore").startswith("err -9")
+
+
+def test_a_damaged_newest_commit_gives_way_to_the_one_before(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 16)
+    device = start(core, card)
+    initialise(device)
+    first = weights(device)
+    put(device, 2, bytes(BYTES))
+    device.ok("commit 1")
+    card.content[(SLOTS[1] + 2) * BLOCK] ^= 1
+    assert device.ok("restore")["step"] == "0"
+    assert weights(device) == first
+    card.content[(SLOTS[0] + 2) * BLOCK] ^= 1
+    assert device.ask("restore").startswith("err -7")
+    assert weights(device) == first
+
+
+class UnsteadyCard(Card):
+    """Gives back the wrong bits in the first `wrong_reads` reads of each block, and stores one wrong if `careless`."""
+
+    wrong_reads = 0
+    careless = False
+
+    def _read(self, context: int, block: int, data: int, count: int) -> int:
+        self.flips = int(block > SLOTS[0] and self.log.count(("read", block, count)) < self.wrong_reads)
+        return super()._read(context, block, data, count)
+
+    def _write(self, context: int, block: int, data: int, count: int) -> int:
+        status = super()._write(context, block, data, count)
+        self.content[block * BLOCK + 5] ^= 4 * self.careless
+        return status
+
+
+@pytest.mark.parametrize("wrong_reads", [1, 2])
+def test_reading_errors_are_retried(core: c.CDLL, wrong_reads: int) -> None:
+    card = UnsteadyCard(PAGE_AREA + 16)
+    device = start(core, card)
+    initialise(device)
+    before = weights(device)
+    device = start(core, card)
+    card.log.clear()
+    card.wrong_reads = wrong_reads
+    assert device.ok("restore")["step"] == "0"
+    assert weights(device) == before
+
+
+def test_a_write_that_went_wrong_silently_is_found_before_it_counts(core: c.CDLL) -> None:
+    card = UnsteadyCard(PAGE_AREA + 16)
+    device = start(core, card)
+    initialise(device)
+    card.careless = True
+    assert device.ask("commit 1").startswith("err -7")
+    card.careless = False
+    assert device.ok("restore")["step"] == "0"
+
+
+def test_weights_larger_than_a_slot_are_refused(core: c.CDLL) -> None:
+    size = 1016 * BLOCK
+    net = Net([], [], [(0, size, PARAMETER)], [], 0)
+    device = boot(core, net)
+    device.insert(Card(PAGE_AREA + 16))
+    device.ok("hello")
+    assert device.ask("commit 0").startswith("err -6")
