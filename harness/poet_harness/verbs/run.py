@@ -71,6 +71,10 @@ def command(
     if save is not None:
         write_whole(save, _arrays(observed))
     console = Console(highlight=False)
+    if description.kind == "host":
+        # The plan's costs are another board's: there is nothing to hold them against here.
+        console.print(_host_summary(observed))
+        return
     console.print(_steps_table(schedule, observed, source))
     console.print(_actions_table(schedule, observed[0], source))
     if stack_bytes:
@@ -107,18 +111,19 @@ def _arrays(steps: Sequence[ObservedStep]) -> bytes:
 def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -> Table:
     from rich.table import Table
 
-    table = Table("", "loss", "energy, mJ", "time, s", "peak RAM, bytes", title=f"Training steps ({source})")
-    table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", f"{plan.time_s:.5f}", f"{plan.peak_bytes:,}")
+    table = Table("", "loss", "energy, mJ", "", "time, s", "", "peak RAM", title=f"Training steps ({source})")
+    table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", "", f"{plan.time_s:.5f}", "", f"{plan.peak_bytes:,}")
     shown = list(enumerate(steps))
     if len(shown) > MOST_STEPS_SHOWN:
         shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
     for number, step in shown:
-        energy = "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}{_relative(step.energy_j, plan.energy_j)}"
         table.add_row(
             f"step {number}" + (", traced" if step.actions else ""),
             f"{step.loss:.4f}",
-            energy,
-            f"{step.report.work_s:.5f}{_relative(step.report.work_s, plan.time_s)}",
+            "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}",
+            "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
+            f"{step.report.work_s:.5f}",
+            _relative(step.report.work_s, plan.time_s),
             f"{step.report.peak_bytes:,}" + ("" if step.report.peak_bytes == plan.peak_bytes else " (differs)"),
         )
     return table
@@ -128,20 +133,27 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
     """Predicted and observed cost by operator, over all its runs in the traced step."""
     from rich.table import Table
 
-    table = Table(
-        *("operator", "runs", "predicted, ms", "observed, ms", "predicted, mJ", "observed, mJ"),
-        title=f"Traced step by operator ({source})",
-    )
+    table = Table("", "runs", "ms", "ms", "", "mJ", "mJ", "", title=f"Traced step, predicted and observed ({source})")
+    table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
     for action, seen in zip(plan.actions, step.actions, strict=True):
         if action.is_marked:
             entry = sums.setdefault(action.op, [0.0] * 5)
             for place, value in enumerate((1, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)):
                 entry[place] += value
-    for op, (runs, *costs) in sorted(sums.items(), key=lambda item: -item[1][4]):
-        table.add_row(op, f"{runs:.0f}", *(f"{cost * 1e3:.4f}" for cost in costs))
+    for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
+        table.add_row(
+            *(op, f"{runs:.0f}"),
+            *(f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}", _relative(seen_s, expected_s)),
+            *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
+        )
     return table
 
 
+def _host_summary(steps: Sequence[ObservedStep]) -> str:
+    losses = f"loss {steps[0].loss:.4f} to {steps[-1].loss:.4f}"
+    return f"{len(steps)} steps on this computer: {losses}, peak RAM {steps[0].report.peak_bytes:,} bytes"
+
+
 def _relative(observed: float, predicted: float) -> str:
-    return f" ({observed / predicted - 1:+.2%})" if predicted else ""
+    return f"{observed / predicted - 1:+.1%}" if predicted else ""
