@@ -124,7 +124,7 @@ class CostModel:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
-        time_s, energy_j = self._fit(op).predict(_features(op, params))
+        time_s, energy_j = self._fit(op).predict(features(op, params))
         return _Cost(time_s, energy_j, Basis.FITTED)
 
     def _fit(self, op: str) -> Fit:
@@ -133,7 +133,7 @@ class CostModel:
             rows = self._by_operator.get(op) or self._compute_rows
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
-            self._fits[name] = _fitted(name, rows, [_features(row.op, row.params) for row in rows])
+            self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
         return self._fits[name]
 
     @cached_property
@@ -171,7 +171,7 @@ class _Cost(NamedTuple):
     basis: Basis
 
 
-def _features(op: str, params: str) -> tuple[float, float, float]:
+def features(op: str, params: str) -> tuple[float, float, float]:
     """Constant, FLOPs and bytes moved of one configuration."""
     try:
         if op in OPERATORS:

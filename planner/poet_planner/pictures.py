@@ -176,6 +176,7 @@ def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> F
     for kind, joules in energy.items():
         total.barh(["this plan"], [joules / scale], left=left / scale, color=COLOURS[kind], label=LABELS[kind])
         left += joules
+    total.invert_yaxis()
     total.set_xlabel(f"energy a step, {unit}", color=INK)
     total.set_xlim(0, max(left, plain, 1e-30) / scale * 1.08)
     unit, scale = _energy_unit(left - energy[Kind.COMPUTE])
@@ -184,6 +185,7 @@ def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> F
         [LABELS[k] for k in extra], [j / scale for j in extra.values()], color=[COLOURS[k] for k in extra]
     )
     added.bar_label(bars, [f"{j / plain:.2%}" if plain else "" for j in extra.values()], padding=3, fontsize=8)
+    added.invert_yaxis()
     added.set_xlim(0, max(*extra.values(), 1e-30) / scale * 1.2)
     added.set_xlabel(f"above plain training, {unit}", color=INK)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)

@@ -90,24 +90,18 @@ def _gradients_row_major(traced: TracedGraph, results: tuple[str, ...]) -> bool:
 
 
 def _linux_draft(operator: TracedOperator, traced: TracedGraph, tensors: Tensors) -> _Draft:
-    """PyTorch's operator under the vocabulary's name where it has one, so that boards can be compared."""
-    draft = _aten_draft(operator, traced)
+    """PyTorch's operator, under the vocabulary's name where it has one, so that boards can be compared."""
     lowered = firmware_operator(operator, tensors)
     if lowered is None:
-        return draft
-    return _Draft(
-        operator,
-        lowered.op,
-        params_key(lowered.op, lowered.params),
-        draft.operands,
-        draft.results,
-        draft.sizes,
-        draft.workspace_bytes,
-    )
+        return _aten_draft(operator, traced)
+    return _torch_draft(operator, traced, lowered.op, params_key(lowered.op, lowered.params))
 
 
 def _aten_draft(operator: TracedOperator, traced: TracedGraph) -> _Draft:
-    op, params = aten_operation(operator, traced)
+    return _torch_draft(operator, traced, *aten_operation(operator, traced))
+
+
+def _torch_draft(operator: TracedOperator, traced: TracedGraph, op: str, params: str) -> _Draft:
     operands = tuple(dict.fromkeys(ref.source for ref in operator.refs))
     sizes = tuple(traced.values[id].bytes for id in operator.values)
     return _Draft(operator, op, params, operands, operator.values, sizes, operator.workspace_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from poet_planner.tracing.ir import TracedGraph, TracedOperator
+from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
 
 
 def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:
@@ -18,7 +18,7 @@ def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, 
     inputs = operator.refs
     moved = sum(prod(ref.shape) * ref.dtype.itemsize for ref in inputs) + sum(value.bytes for value in outputs)
     key = (
-        f"flops={_flops(operator, [value.shape for value in outputs])} bytes={moved} "
+        f"flops={_flops(operator, traced)} bytes={moved} "
         f"in={_shapes(ref.shape for ref in inputs)} out={_shapes(value.shape for value in outputs)}"
     )
     name, _, overload = str(operator.target).partition(".")[2].partition(".")
@@ -29,11 +29,12 @@ def _shapes(shapes: Iterable[Sequence[int]]) -> str:
     return ",".join("x".join(map(str, shape)) or "1" for shape in shapes)
 
 
-def _flops(operator: TracedOperator, outputs: list[tuple[int, ...]]) -> int:
+def _flops(operator: TracedOperator, traced: TracedGraph) -> int:
     from torch.utils.flop_counter import flop_registry
 
     count = flop_registry.get(operator.target.overloadpacket)
     if count is None:
-        return sum(prod(shape) for shape in outputs)
-    shapes = [getattr(argument, "shape", argument) for argument in operator.args]
-    return int(count(*shapes, out_shape=outputs[0] if len(outputs) == 1 else outputs))
+        return sum(prod(traced.values[id].shape) for id in operator.values)
+    outputs = [traced.values[id].shape if id else None for id in operator.outputs]
+    arguments = [argument.shape if isinstance(argument, Ref | Blank) else argument for argument in operator.args]
+    return int(count(*arguments, out_val=outputs[0] if len(outputs) == 1 else outputs))
