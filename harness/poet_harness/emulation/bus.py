@@ -49,7 +49,7 @@ class Bus:
     PAGE = 0x1000
 
     def __init__(self, peripherals: tuple[Peripheral, ...]) -> None:
-        self._peripherals = peripherals
+        self.peripherals = peripherals
         self._reads: dict[tuple[int, int], Read] = {}
         self._writes: dict[tuple[int, int], Write] = {}
         for peripheral in peripherals:
@@ -85,11 +85,11 @@ class Bus:
 
     def power_on(self) -> None:
         """Reset every peripheral."""
-        for peripheral in self._peripherals:
+        for peripheral in self.peripherals:
             peripheral.power_on()
 
     def _nearby(self, address: int) -> str:
-        below = [peripheral for peripheral in self._peripherals if peripheral.base <= address]
+        below = [peripheral for peripheral in self.peripherals if peripheral.base <= address]
         if not below:
             return "no peripheral is modelled there"
         nearest = max(below, key=lambda peripheral: peripheral.base)

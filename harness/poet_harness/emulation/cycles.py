@@ -3,7 +3,7 @@
 Sources
 -------
 Cortex-M4: "Cortex-M4 Technical Reference Manual" r0p1 (Arm DDI 0439B), section 3.3.1 (instruction set summary),
-section 3.3.3 (load/store timings) and section 7.2.3 (FPU instruction set). Cortex-M0+: "Cortex-M0+ Technical
+"Load/store timings" behind it and section 7.2.3 (FPU instruction set). Cortex-M0+: "Cortex-M0+ Technical
 Reference Manual" r0p1 (Arm DDI 0484C), section 3.3, with the single-cycle multiplier.
 
 The model is static: no cache misses, no bus contention between CPU and DMA, no early exit of a division. A taken
@@ -57,8 +57,9 @@ class Core:
         return f"{self.name} cycles {TABLE_VERSION}"
 
 
-CONDITION = re.compile(r"(eq|ne|hs|cs|lo|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)$")
 FP_REGISTER = re.compile(r"\bs\d+\b")
+CORE_REGISTER = re.compile(r"\b(?:r\d+|sb|sl|fp|ip|sp|lr)\b")
+ADDRESS = re.compile(r"\[[^\]]*\]")
 
 
 def _listed(operands: str) -> int:
@@ -70,11 +71,31 @@ def _starts(mnemonic: str, *prefixes: str) -> bool:
     return mnemonic.startswith(prefixes)
 
 
-def _is_single_load(instruction: Instruction | None) -> bool:
-    return instruction is not None and (
-        (_starts(instruction.mnemonic, "ldr") and not _starts(instruction.mnemonic, "ldrd", "ldrex"))
-        or _starts(instruction.mnemonic, "vldr")
+def _is_single_load(instruction: Instruction) -> bool:
+    return _starts(instruction.mnemonic, "ldr", "vldr") and not _starts(instruction.mnemonic, "ldrd", "ldrex")
+
+
+def _address_registers(instruction: Instruction) -> list[str]:
+    bracket = ADDRESS.search(instruction.operands)
+    return CORE_REGISTER.findall(bracket.group()) if bracket else []
+
+
+def _overlap(instruction: Instruction, before: Instruction | None) -> int:
+    """Cycles that a load or store gains or loses by what stands before it (DDI 0439B, "Load/store timings").
+
+    A load overlaps with the load or store behind it, unless it fetches that one's address. An address that the
+    instruction before has computed costs a cycle more: it is not forwarded.
+    """
+    if before is None:
+        return 0
+    result = CORE_REGISTER.match(before.operands)
+    is_address = result is not None and result.group() in _address_registers(instruction)
+    if _is_single_load(before):
+        return 0 if is_address else -1
+    computes = not _starts(
+        before.mnemonic, "str", "stm", "vst", "cmp", "cmn", "tst", "teq", "push", "b", "cb", "v", "it"
     )
+    return 1 if is_address and computes else 0
 
 
 def _cortex_m4_fpu(instruction: Instruction, before: Instruction | None, after: Instruction | None) -> int:
@@ -83,9 +104,9 @@ def _cortex_m4_fpu(instruction: Instruction, before: Instruction | None, after: 
     if _starts(mnemonic, "vldm", "vstm", "vpush", "vpop"):
         return 1 + _listed(instruction.operands)
     if _starts(mnemonic, "vldr"):
-        return 1 if _is_single_load(before) else 2
+        return 2 + _overlap(instruction, before)
     if _starts(mnemonic, "vstr"):
-        return 2
+        return 2 + _overlap(instruction, before)
     if _starts(mnemonic, "vdiv", "vsqrt"):
         cycles = 14
     elif _starts(mnemonic, "vmla", "vmls", "vfma", "vfms", "vnmla", "vnmls", "vfnma", "vfnms"):
@@ -110,7 +131,7 @@ def _consumes_result(instruction: Instruction, after: Instruction | None) -> boo
 
 
 def _cortex_m4(instruction: Instruction, before: Instruction | None, after: Instruction | None) -> int:
-    """DDI 0439B, table 3-1. Division takes 2 to 12 cycles: 7. A load next to a load overlaps with it."""
+    """DDI 0439B, table 3-1. Division takes 2 to 12 cycles: 7."""
     mnemonic = instruction.mnemonic
     if mnemonic.startswith("v"):
         return _cortex_m4_fpu(instruction, before, after)
@@ -119,9 +140,10 @@ def _cortex_m4(instruction: Instruction, before: Instruction | None, after: Inst
     if _starts(mnemonic, "ldrd", "strd"):
         return 3
     if _starts(mnemonic, "ldr"):
-        return 1 if _is_single_load(before) else 2
+        return 2 + _overlap(instruction, before)
     if _starts(mnemonic, "str"):
-        return 2 if re.search(r"\[\w+, r", instruction.operands) else 1
+        address = 2 if len(_address_registers(instruction)) == 2 else 1
+        return max(1, address + _overlap(instruction, before))
     if _starts(mnemonic, "sdiv", "udiv"):
         return 7
     if _starts(mnemonic, "tbb", "tbh"):
@@ -155,7 +177,7 @@ CORES = {
 
 
 def _strip(mnemonic: str) -> str:
-    """Mnemonic without width, type and condition: ``vadd.f32`` and ``vaddne.f32`` are both ``vadd``."""
+    """Mnemonic without width and type: ``vadd.f32`` is ``vadd``."""
     return mnemonic.split(".")[0]
 
 

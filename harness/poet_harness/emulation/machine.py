@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -224,10 +226,8 @@ class Machine:
 
 def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArray[np.uint32]:
     """Sums over the image, kept between runs: disassembling takes about a second."""
-    import hashlib
-
     digest = hashlib.sha256(f"{core.version} {begin} {end}".encode())
-    digest.update(cycles.__file__.encode())
+    digest.update(Path(cycles.__file__).read_bytes())
     for address, data in image.code:
         digest.update(address.to_bytes(4) + data)
     kept = cache_dir() / f"cycles-{digest.hexdigest()[:16]}.npy"

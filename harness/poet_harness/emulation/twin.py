@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
@@ -14,12 +13,12 @@ from poet_profiles.errors import UserError
 from . import nrf52840, samd21
 from .bus import EmulationError
 from .image import load_image
-from .machine import Machine, Memory
+from .machine import Chip, Machine, Memory
 from .power import Power, Trace
 from .sdcard import KIND, SdCard
 from .serial_line import Faults, SerialLine, Starvation
 
-CHIPS: dict[str, tuple[Memory, Callable[..., Any]]] = {
+CHIPS: dict[str, tuple[Memory, Callable[..., Chip]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
     "mkr1000": (samd21.MEMORY, samd21.Samd21),
 }
@@ -99,9 +98,8 @@ class Twin:
         self.card = SdCard(card, self._machine.clock, self._power, self._machine.request_reset, kind)
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self._machine.connect(
-            chip(self._machine, self.card, self._power, self._line, starvation, seed), self._power.cpu_sleeps
-        )
+        self.chip: Chip = chip(self._machine, self.card, self._power, self._line, starvation, seed)
+        self._machine.connect(self.chip, self._power.cpu_sleeps)
 
     @property
     def time_s(self) -> float:
