@@ -42,7 +42,7 @@ def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path) -> N
     from poet_profiles.operators import OPERATORS
 
     small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 4, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
-    small |= {"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "size": 9, "value_nano": -500_000_000}
+    small |= {"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "size": 16, "value_nano": -500_000_000}
     stream = frame(0, "hello")
     for number, operator in enumerate(OPERATORS.values(), 1):
         values = " ".join(str(small.get(name, 2)) for name in operator.params)

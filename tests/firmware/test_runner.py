@@ -235,6 +235,8 @@ def test_an_unknown_operator_is_refused(core: c.CDLL) -> None:
         {"nodes": [(RELU, [SIZE + 1], [2], [0], 0)]},  # operand too small for the shape
         {"nodes": [(RELU, [SIZE], [2], [5], 0)]},  # no such operand
         {"nodes": [(ADD, [SIZE], [2, 3], [1], BYTES - 4)]},  # too little workspace
+        {"nodes": [(SGD, [SIZE], [3, 4], [3], 0)]},  # in place, but of another operand
+        {"nodes": [(SGD, [SIZE], [3, 0], [0], 0)]},  # in place on a value
         {"nodes": [(0, [], [2], [], 0)]},  # an ordering node has no operands
         {"residents": [(0, BYTES, INPUT), (4 * BYTES, BYTES, GRADIENT), (0, BYTES, PARAMETER)]},
     ],

@@ -4,26 +4,6 @@
 #include "poet/board.h"
 #include "poet/crc32.h"
 
-/* The inputs that are labels: i32 from 0 up to, and without, one of the operator's parameters. */
-typedef struct label_input {
-    uint8_t op;
-    uint8_t input;
-    uint8_t bound; /* index of that parameter */
-} label_input;
-
-static const label_input label_inputs[] = {
-    {POET_OP_NLL_LOSS, 1, 1},
-    {POET_OP_NLL_LOSS_BACKWARD, 1, 1},
-};
-
-static const label_input *find_label_input(uint8_t op, uint32_t input)
-{
-    for (size_t i = 0; i < sizeof label_inputs / sizeof *label_inputs; i++)
-        if (label_inputs[i].op == op && label_inputs[i].input == input)
-            return &label_inputs[i];
-    return NULL;
-}
-
 static uint32_t next_random(uint32_t *state)
 {
     *state ^= *state << 13;
@@ -39,10 +19,16 @@ static void fill_floats(float *data, uint32_t count, uint32_t *state)
         data[i] = (float)(int32_t)(next_random(state) >> 8) * 0x1p-23f - 1.0f;
 }
 
-static void fill_labels(uint32_t *data, uint32_t count, uint32_t bound, uint32_t *state)
+static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
 {
-    for (uint32_t i = 0; i < count; i++)
-        data[i] = next_random(state) % bound;
+    uint32_t count = sizes->input_bytes[sizes->index_input] / sizes->index_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index = next_random(state) % sizes->index_bound;
+        if (sizes->index_bytes == 1u)
+            ((uint8_t *)data)[i] = (uint8_t)index;
+        else
+            ((uint32_t *)data)[i] = index;
+    }
 }
 
 typedef struct region {
@@ -63,23 +49,27 @@ static void *reserve(region *region, uint32_t bytes)
     return place;
 }
 
-/* Whether output 0 is input 1, changed in place. */
-static bool updates_in_place(const poet_operator *operator)
+/* Lays out all operands and fills the inputs. */
+static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, void **outputs, void **workspace)
 {
-    return operator->code == POET_OP_SGD;
-}
-
-/* Which pooling indices are valid depends on their window's place: they come from the forward operator, which has the
- * same parameters, run on the buffers that the benchmark has anyway. */
-static int make_pooling_indices(const int32_t *params, void *const *inputs, void *x, uint32_t x_bytes, uint32_t *random)
-{
-    const poet_operator *forward = poet_operator_find(POET_OP_MAX_POOL2D);
-    if (forward == NULL)
-        return POET_E_UNSUPPORTED;
-    fill_floats(x, x_bytes / 4u, random);
-    const void *operands[] = {x};
-    const poet_op_args args = {params, operands, inputs, NULL, 0.0f};
-    return forward->run(&args);
+    uint32_t random = 0x2545f491u;
+    for (uint32_t i = 0; i < sizes->inputs; i++) {
+        inputs[i] = reserve(free_ram, sizes->input_bytes[i]);
+        if (inputs[i] == NULL)
+            return POET_E_MEMORY;
+        if (sizes->index_bound != 0 && sizes->index_input == i)
+            fill_indices(inputs[i], sizes, &random);
+        else
+            fill_floats(inputs[i], sizes->input_bytes[i] / 4u, &random);
+    }
+    for (uint32_t i = 0; i < sizes->outputs; i++) {
+        outputs[i] = sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i]
+                                     : reserve(free_ram, sizes->output_bytes[i]);
+        if (outputs[i] == NULL)
+            return POET_E_MEMORY;
+    }
+    *workspace = reserve(free_ram, sizes->workspace_bytes);
+    return *workspace != NULL ? POET_OK : POET_E_MEMORY;
 }
 
 int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
@@ -93,28 +83,8 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     region free_ram = {ram, ram_bytes};
     void *inputs[POET_MAX_INPUTS];
     void *outputs[POET_MAX_OUTPUTS];
-    uint32_t random = 0x2545f491u;
-    for (uint32_t i = 0; i < sizes.inputs; i++) {
-        inputs[i] = reserve(&free_ram, sizes.input_bytes[i]);
-        if (inputs[i] == NULL)
-            return POET_E_MEMORY;
-        const label_input *label = find_label_input(operator->code, i);
-        if (label != NULL)
-            fill_labels(inputs[i], sizes.input_bytes[i] / 4u, (uint32_t)params[label->bound], &random);
-        else
-            fill_floats(inputs[i], sizes.input_bytes[i] / 4u, &random);
-    }
-    for (uint32_t i = 0; i < sizes.outputs; i++) {
-        outputs[i] = updates_in_place(operator) ? inputs[1] : reserve(&free_ram, sizes.output_bytes[i]);
-        if (outputs[i] == NULL)
-            return POET_E_MEMORY;
-    }
-    void *workspace = reserve(&free_ram, sizes.workspace_bytes);
-    if (workspace == NULL)
-        return POET_E_MEMORY;
-
-    if (operator->code == POET_OP_MAX_POOL2D_BACKWARD)
-        status = make_pooling_indices(params, inputs, outputs[0], sizes.output_bytes[0], &random);
+    void *workspace;
+    status = prepare(&sizes, &free_ram, inputs, outputs, &workspace);
     if (status != POET_OK)
         return status;
 

@@ -47,6 +47,10 @@ static int check_node(const poet_model *model, const poet_node *node)
         if (reference >= (uint32_t)model->value_count + model->resident_count || operand_bytes(model, reference) < needed)
             return POET_E_CORRUPT;
     }
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++)
+        if (outputs[i] != *(outputs - sizes.outputs + i) || outputs[i] < model->value_count)
+            return POET_E_CORRUPT; /* only residents are changed where they lie, each its own input */
     return POET_OK;
 }
 

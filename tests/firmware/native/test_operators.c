@@ -47,6 +47,7 @@ static int sgd_sizes(const int32_t *params, poet_sizes *sizes)
 {
     int status = add_sizes(params, sizes);
     sizes->workspace_bytes = 0;
+    sizes->in_place = 1;
     return status;
 }
 
@@ -66,6 +67,9 @@ static int nll_sizes(const int32_t *params, poet_sizes *sizes)
         return POET_E_ARGUMENT;
     sizes->input_bytes[0] = 4u * (uint32_t)(params[0] * params[1]);
     sizes->input_bytes[1] = 4u * (uint32_t)params[0];
+    sizes->index_input = 1;
+    sizes->index_bytes = 4;
+    sizes->index_bound = (uint32_t)params[1];
     return POET_OK;
 }
 
