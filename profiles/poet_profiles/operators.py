@@ -12,6 +12,7 @@ Params = Mapping[str, int]
 
 CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
 POOL_PARAMS = "n c h w r s sh sw ph pw"
+STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,50 @@ def _avg_pool2d_backward(p: Params) -> Sizes:
     return Sizes((4 * y,), (x,), flops)
 
 
-def _elementwise(inputs: int) -> Callable[[Params], Sizes]:
-    return lambda p: Sizes((4 * p["size"],) * inputs, (4 * p["size"],), p["size"])
+def _elementwise(inputs: int, flops_per_element: int = 1) -> Callable[[Params], Sizes]:
+    return lambda p: Sizes((4 * p["size"],) * inputs, (4 * p["size"],), flops_per_element * p["size"])
+
+
+def _batch_norm(p: Params) -> Sizes:
+    x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
+    return Sizes((4 * x, c, c), (4 * x, c, c), 7 * x)
+
+
+def _batch_norm_backward(p: Params) -> Sizes:
+    x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
+    return Sizes((4 * x, 4 * x, c, c, c), (4 * x, c, c), 11 * x)
+
+
+def _layer_norm(p: Params) -> Sizes:
+    x, m, n = p["m"] * p["n"], 4 * p["m"], 4 * p["n"]
+    return Sizes((4 * x, n, n), (4 * x, m, m), 7 * x)
+
+
+def _layer_norm_backward_input(p: Params) -> Sizes:
+    x, m, n = p["m"] * p["n"], 4 * p["m"], 4 * p["n"]
+    return Sizes((4 * x, 4 * x, n, m, m), (4 * x,), 12 * x)
+
+
+def _layer_norm_backward_weight(p: Params) -> Sizes:
+    x, m, n = p["m"] * p["n"], 4 * p["m"], 4 * p["n"]
+    return Sizes((4 * x, 4 * x, m, m), (n, n), 5 * x)
+
+
+def _embedding(p: Params) -> Sizes:
+    return Sizes((4 * p["v"] * p["d"], 4 * p["m"]), (4 * p["m"] * p["d"],), 0)
+
+
+def _embedding_backward(p: Params) -> Sizes:
+    return Sizes((4 * p["m"] * p["d"], 4 * p["m"]), (4 * p["v"] * p["d"],), p["m"] * p["d"])
+
+
+def _strided_copy(p: Params) -> Sizes:
+    return Sizes((4 * p["size"],), (4 * p["d0"] * p["d1"] * p["d2"] * p["d3"],), 0)
+
+
+def _strided_copy_backward(p: Params) -> Sizes:
+    count = p["d0"] * p["d1"] * p["d2"] * p["d3"]
+    return Sizes((4 * count,), (4 * p["size"],), count)
 
 
 def _rows(inputs: int, flops_per_element: int) -> Callable[[Params], Sizes]:
@@ -139,7 +182,47 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (16, "nll_loss", "m n", lambda p: Sizes((4 * p["m"] * p["n"], 4 * p["m"]), (4,), p["m"])),
     (17, "nll_loss_backward", "m n", lambda p: Sizes((4, 4 * p["m"]), (4 * p["m"] * p["n"],), p["m"] * p["n"])),
     (18, "fill", "size value_nano", lambda p: Sizes((), (4 * p["size"],), p["size"])),
-    (19, "sgd", "size", lambda p: Sizes((4 * p["size"],) * 2, (4 * p["size"],), 2 * p["size"])),
+    (19, "sgd", "size", _elementwise(2, 2)),
+    (20, "batch_norm", "n c size eps_nano", _batch_norm),
+    (21, "batch_norm_backward", "n c size", _batch_norm_backward),
+    (
+        22,
+        "batch_norm_update",
+        "c count momentum_nano eps_nano",
+        lambda p: Sizes((4 * p["c"],) * 4, (4 * p["c"],) * 2, 10 * p["c"]),
+    ),
+    (23, "layer_norm", "m n eps_nano", _layer_norm),
+    (24, "layer_norm_backward_input", "m n", _layer_norm_backward_input),
+    (25, "layer_norm_backward_weight", "m n", _layer_norm_backward_weight),
+    (26, "gelu", "size", _elementwise(1, 30)),
+    (27, "gelu_backward", "size", _elementwise(2, 50)),
+    (28, "softmax", "m n", _rows(1, 20)),
+    (29, "softmax_backward", "m n", _rows(2, 4)),
+    (30, "embedding", "m v d", _embedding),
+    (31, "embedding_backward", "m v d", _embedding_backward),
+    (32, "mul", "size", _elementwise(2)),
+    (33, "scale", "size factor_nano divisor", _elementwise(1)),
+    (
+        34,
+        "add_rows",
+        "m n",
+        lambda p: Sizes((4 * p["m"] * p["n"], 4 * p["n"]), (4 * p["m"] * p["n"],), p["m"] * p["n"]),
+    ),
+    (35, "mse_loss", "size", lambda p: Sizes((4 * p["size"],) * 2, (4,), 3 * p["size"])),
+    (
+        36,
+        "mse_loss_backward",
+        "size",
+        lambda p: Sizes((4, 4 * p["size"], 4 * p["size"]), (4 * p["size"],), 2 * p["size"]),
+    ),
+    (
+        37,
+        "sgd_momentum",
+        "size momentum_nano",
+        lambda p: Sizes((4 * p["size"],) * 3, (4 * p["size"],) * 2, 4 * p["size"]),
+    ),
+    (38, "strided_copy", STRIDED_PARAMS, _strided_copy),
+    (39, "strided_copy_backward", STRIDED_PARAMS, _strided_copy_backward),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -25,6 +25,10 @@ class CSizes(ctypes.Structure):
         ("input_bytes", ctypes.c_uint32 * 6),
         ("output_bytes", ctypes.c_uint32 * 4),
         ("workspace_bytes", ctypes.c_uint32),
+        ("in_place", ctypes.c_uint32),
+        ("index_input", ctypes.c_uint32),
+        ("index_bytes", ctypes.c_uint32),
+        ("index_bound", ctypes.c_uint32),
     )
 
 
@@ -65,6 +69,7 @@ class Operators:
     """Every operator of a shared library, by name."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
         count = ctypes.c_size_t.in_dll(library, "poet_operator_count").value
         table = (COperator * count).in_dll(library, "poet_operators")
         self.table = {operator.name.decode(): operator for operator in table}
@@ -84,11 +89,14 @@ class Operators:
         inputs: Sequence[Array],
         learning_rate: float = 0.0,
     ) -> list[npt.NDArray[np.uint8]]:
-        """Outputs as bytes. Buffers are exactly as large as `sizes` says and start out filled with NaNs."""
+        """Outputs as bytes. Buffers are as large as `sizes` says, and new outputs start out filled with NaNs."""
         sizes = self.sizes(name, params)
-        given = [np.ascontiguousarray(array) for array in inputs]
+        given = [np.array(array, order="C") for array in inputs]
         assert [array.nbytes for array in given] == list(sizes.input_bytes[: sizes.inputs])
-        outputs = [np.full(size, 0xFF, np.uint8) for size in sizes.output_bytes[: sizes.outputs]]
+        if sizes.in_place:
+            outputs = [array.reshape(-1).view(np.uint8) for array in given[-sizes.outputs :]]
+        else:
+            outputs = [np.full(size, 0xFF, np.uint8) for size in sizes.output_bytes[: sizes.outputs]]
         workspace = np.full(sizes.workspace_bytes, 0xFF, np.uint8)
         arguments = CArguments(
             _array(name, params),

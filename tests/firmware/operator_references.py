@@ -13,6 +13,7 @@ from torch import Tensor
 
 Params = Mapping[str, int]
 Array = npt.NDArray[np.generic]
+NANO = 1e-9
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def nll_loss_backward(p: Params, draw: Draw) -> Golden:
 
 
 def fill(p: Params, draw: Draw) -> Golden:
-    return _golden((), (torch.full((p["size"],), p["value_nano"] * 1e-9, dtype=torch.float64),))
+    return _golden((), (torch.full((p["size"],), p["value_nano"] * NANO, dtype=torch.float64),))
 
 
 def sgd(p: Params, draw: Draw) -> Golden:
@@ -178,6 +179,147 @@ def sgd(p: Params, draw: Draw) -> Golden:
     after.grad = gradient.clone()
     torch.optim.SGD([after], lr=0.125).step()
     return _golden((gradient, weight), (after,), learning_rate=0.125)
+
+
+def _batch_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
+    """x, gamma, beta, y, mean and invstd."""
+    x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
+    gamma, beta = draw.normal(p["c"]).requires_grad_(), draw.normal(p["c"]).requires_grad_()
+    y, mean, invstd = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.1, eps)
+    return x, gamma, beta, y, mean, invstd
+
+
+def batch_norm(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _batch_norm(p, draw, p["eps_nano"] * NANO)
+    return _golden((x, gamma, beta), (y, mean, invstd))
+
+
+def batch_norm_backward(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _batch_norm(p, draw, 1e-5)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x, gamma, beta), gy))
+
+
+def batch_norm_update(p: Params, draw: Draw) -> Golden:
+    eps = p["eps_nano"] * NANO
+    x = 3 * draw.normal(p["count"], p["c"]) + 1
+    running_mean, running_variance = draw.normal(p["c"]), draw.normal(p["c"]).square().float().double()
+    mean, invstd = x.mean(0), 1 / torch.sqrt(x.var(0, unbiased=False) + eps)
+    moved_mean, moved_variance = running_mean.clone(), running_variance.clone()
+    F.batch_norm(x, moved_mean, moved_variance, None, None, True, p["momentum_nano"] * NANO, eps)
+    return _golden((mean, invstd, running_mean, running_variance), (moved_mean, moved_variance))
+
+
+def _layer_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
+    """x, gamma, beta, y, mean and invstd."""
+    x = (3 * draw.normal(p["m"], p["n"]) + 1).float().double().requires_grad_()
+    gamma, beta = draw.normal(p["n"]).requires_grad_(), draw.normal(p["n"]).requires_grad_()
+    y, mean, invstd = torch.native_layer_norm(x, (p["n"],), gamma, beta, eps)
+    return x, gamma, beta, y, mean, invstd
+
+
+def layer_norm(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _layer_norm(p, draw, p["eps_nano"] * NANO)
+    return _golden((x, gamma, beta), (y, mean, invstd))
+
+
+def layer_norm_backward_input(p: Params, draw: Draw) -> Golden:
+    x, gamma, _, y, mean, invstd = _layer_norm(p, draw, 1e-5)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x,), gy))
+
+
+def layer_norm_backward_weight(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _layer_norm(p, draw, 1e-5)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, mean, invstd), torch.autograd.grad(y, (gamma, beta), gy))
+
+
+def gelu(p: Params, draw: Draw) -> Golden:
+    x = 3 * draw.normal(p["size"])
+    return _golden((x,), (F.gelu(x),))
+
+
+def gelu_backward(p: Params, draw: Draw) -> Golden:
+    x, gy = (3 * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
+    return _golden((gy, x), torch.autograd.grad(F.gelu(x), (x,), gy))
+
+
+def softmax(p: Params, draw: Draw) -> Golden:
+    x = 8 * draw.normal(p["m"], p["n"])
+    return _golden((x,), (F.softmax(x, 1),))
+
+
+def softmax_backward(p: Params, draw: Draw) -> Golden:
+    x, gy = draw.normal(p["m"], p["n"]).requires_grad_(), draw.normal(p["m"], p["n"])
+    y = F.softmax(x, 1)
+    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+
+
+def embedding(p: Params, draw: Draw) -> Golden:
+    w, tokens = draw.normal(p["v"], p["d"]), draw.labels(p["m"], p["v"])
+    return _golden((w, tokens), (F.embedding(tokens, w),))
+
+
+def embedding_backward(p: Params, draw: Draw) -> Golden:
+    w, tokens = draw.normal(p["v"], p["d"]).requires_grad_(), draw.labels(p["m"], p["v"])
+    gy = draw.normal(p["m"], p["d"])
+    return _golden((gy, tokens), torch.autograd.grad(F.embedding(tokens, w), (w,), gy))
+
+
+def mul(p: Params, draw: Draw) -> Golden:
+    a, b = draw.normal(p["size"]), draw.normal(p["size"])
+    return _golden((a, b), (a * b,))
+
+
+def scale(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["size"])
+    return _golden((x,), (x * (p["factor_nano"] * NANO) / p["divisor"],))
+
+
+def add_rows(p: Params, draw: Draw) -> Golden:
+    a, b = draw.normal(p["m"], p["n"]), draw.normal(p["n"])
+    return _golden((a, b), (a + b,))
+
+
+def mse_loss(p: Params, draw: Draw) -> Golden:
+    x, target = draw.normal(p["size"]), draw.normal(p["size"])
+    return _golden((x, target), (F.mse_loss(x, target).reshape(1),))
+
+
+def mse_loss_backward(p: Params, draw: Draw) -> Golden:
+    x, target, gradient = draw.normal(p["size"]).requires_grad_(), draw.normal(p["size"]), draw.normal(1)
+    loss = F.mse_loss(x, target).reshape(1)
+    return _golden((gradient, x, target), torch.autograd.grad(loss, (x,), gradient))
+
+
+def sgd_momentum(p: Params, draw: Draw) -> Golden:
+    """The second step, whose velocity is not zero."""
+    after = torch.nn.Parameter(draw.normal(p["size"]))
+    optimiser = torch.optim.SGD([after], lr=0.125, momentum=p["momentum_nano"] * NANO)
+    after.grad = draw.normal(p["size"])
+    optimiser.step()
+    velocity = optimiser.state[after]["momentum_buffer"]
+    before = (after.detach().clone(), velocity.clone())
+    after.grad = draw.normal(p["size"])
+    optimiser.step()
+    return _golden((after.grad, *before), (after, velocity), learning_rate=0.125)
+
+
+def _view(p: Params, x: Tensor) -> Tensor:
+    return x.as_strided([p[f"d{axis}"] for axis in range(4)], [p[f"s{axis}"] for axis in range(4)], p["offset"])
+
+
+def strided_copy(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["size"])
+    return _golden((x,), (_view(p, x).contiguous(),))
+
+
+def strided_copy_backward(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["size"]).requires_grad_()
+    y = _view(p, x)
+    gy = draw.normal(*y.shape)
+    return _golden((gy,), torch.autograd.grad(y, (x,), gy))
 
 
 REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
@@ -202,6 +344,26 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         nll_loss_backward,
         fill,
         sgd,
+        batch_norm,
+        batch_norm_backward,
+        batch_norm_update,
+        layer_norm,
+        layer_norm_backward_input,
+        layer_norm_backward_weight,
+        gelu,
+        gelu_backward,
+        softmax,
+        softmax_backward,
+        embedding,
+        embedding_backward,
+        mul,
+        scale,
+        add_rows,
+        mse_loss,
+        mse_loss_backward,
+        sgd_momentum,
+        strided_copy,
+        strided_copy_backward,
     )
 }
 

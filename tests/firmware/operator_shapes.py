@@ -46,6 +46,22 @@ def poolings(draw: DrawFn) -> Params:
     return {"n": n, "c": c, "h": h, "w": w, "r": r, "s": s, "sh": sh, "sw": sw, "ph": ph, "pw": pw}
 
 
+@st.composite
+def views(draw: DrawFn) -> Params:
+    """Permutations, slices, selections and expansions of a small tensor."""
+    base = draw(st.lists(st.integers(1, 5), min_size=4, max_size=4))
+    steps = [base[1] * base[2] * base[3], base[2] * base[3], base[3], 1]
+    extents, strides, offset = [], [], 0
+    for extent, step in draw(st.permutations(list(zip(base, steps, strict=True)))):
+        first = draw(st.integers(0, extent - 1))
+        length = draw(st.integers(1, extent - first))
+        offset += first * step
+        extents.append(length)
+        strides.append(0 if length > 1 and draw(st.integers(0, 4)) == 0 else step)
+    names = [f"d{axis}" for axis in range(4)] + [f"s{axis}" for axis in range(4)]
+    return {**dict(zip(names, [*extents, *strides], strict=True)), "offset": offset, "size": base[0] * steps[0]}
+
+
 def integers(**ranges: tuple[int, int]) -> SearchStrategy[Params]:
     return st.fixed_dictionaries({name: st.integers(low, high) for name, (low, high) in ranges.items()})
 
@@ -78,4 +94,24 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "nll_loss_backward": _rows(),
     "fill": integers(size=(1, 70), value_nano=(-(2**31), 2**31 - 1)),
     "sgd": _elements(),
+    "batch_norm": integers(n=(1, 4), c=(1, 6), size=(2, 40), eps_nano=(1, 10**6)),
+    "batch_norm_backward": integers(n=(1, 4), c=(1, 6), size=(4, 40)),
+    "batch_norm_update": integers(c=(1, 9), count=(2, 5000), momentum_nano=(0, 10**9), eps_nano=(1, 10**6)),
+    "layer_norm": integers(m=(1, 9), n=(2, 40), eps_nano=(1, 10**6)),
+    "layer_norm_backward_input": integers(m=(1, 9), n=(4, 40)),
+    "layer_norm_backward_weight": integers(m=(1, 9), n=(4, 40)),
+    "gelu": _elements(),
+    "gelu_backward": _elements(),
+    "softmax": _rows(),
+    "softmax_backward": integers(m=(1, 9), n=(2, 17)),
+    "embedding": integers(m=(1, 9), v=(1, 12), d=(1, 9)),
+    "embedding_backward": integers(m=(1, 9), v=(1, 12), d=(1, 9)),
+    "mul": _elements(),
+    "scale": integers(size=(1, 70), factor_nano=(-(2**31), 2**31 - 1), divisor=(1, 10**5)),
+    "add_rows": _rows(),
+    "mse_loss": _elements(),
+    "mse_loss_backward": _elements(),
+    "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
+    "strided_copy": views(),
+    "strided_copy_backward": views(),
 }

@@ -31,6 +31,10 @@ typedef struct poet_sizes {
     uint32_t input_bytes[POET_MAX_INPUTS];
     uint32_t output_bytes[POET_MAX_OUTPUTS]; /* unpadded; the planner rounds up to 4 */
     uint32_t workspace_bytes;
+    uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
+    uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
+    uint32_t index_bytes; /* each of so many bytes */
+    uint32_t index_bound;
 } poet_sizes;
 
 typedef struct poet_op_args {

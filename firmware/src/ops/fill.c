@@ -1,3 +1,4 @@
+#include "mathematics.h"
 #include "shape.h"
 
 int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
@@ -8,7 +9,7 @@ int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_fill_run(const poet_op_args *args)
 {
     const poet_fill_params *p = (const poet_fill_params *)args->params;
-    const float value = (float)p->value_nano / 1e9f;
+    const float value = poet_from_nano(p->value_nano);
     float *y = args->outputs[0];
     for (int32_t i = 0; i < p->size; i++) {
         y[i] = value;

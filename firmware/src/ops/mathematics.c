@@ -1,6 +1,5 @@
 #include "mathematics.h"
 
-#include <stdint.h>
 #include <string.h>
 
 /* ln 2 in two parts: the first has few enough bits that its product with an exponent is exact. */
@@ -91,4 +90,78 @@ float poet_log(float x)
     y = y + kf * LN2_LOW;
     y = y - 0.5f * z;
     return (m + y) + kf * LN2_HIGH;
+}
+
+/* Digit by digit on integers: the root of a 48-bit number has 24 bits, and the remainder says how to round. */
+float poet_sqrt(float x)
+{
+    if (x != x || x == 0.0f || bits_of(x) == 0x7f800000u) {
+        return x;
+    }
+    if (x < 0.0f) {
+        return float_of(0x7fc00000u);
+    }
+    int32_t exponent = 0;
+    if (x < 1.17549435e-38f) { /* subnormal */
+        x = x * 16777216.0f;
+        exponent = -24;
+    }
+    const uint32_t bits = bits_of(x);
+    exponent += (int32_t)(bits >> 23) - 127;
+    uint32_t mantissa = (bits & 0x007fffffu) | 0x00800000u;
+    if (exponent & 1) { /* also for negative ones: two's complement */
+        mantissa <<= 1;
+        exponent -= 1;
+    }
+    /* sqrt(mantissa * 2^23), in [2^23, 2^24) */
+    uint32_t root = 0;
+    uint32_t remainder = 0;
+    uint64_t digits = (uint64_t)mantissa << 23;
+    for (int32_t place = 46; place >= 0; place -= 2) {
+        remainder = (remainder << 2) | (uint32_t)((digits >> place) & 3u);
+        root <<= 1;
+        const uint32_t trial = (root << 1) | 1u;
+        if (remainder >= trial) {
+            remainder -= trial;
+            root += 1;
+        }
+    }
+    if (remainder > root) { /* beyond root + 1/2; a tie cannot happen */
+        root += 1;
+    }
+    return float_of(((uint32_t)(exponent / 2 + 127) << 23) + (root - 0x00800000u));
+}
+
+/* With z = |x| / sqrt 2: up to 1 the Taylor series of erf z; beyond, the tail exp(-z^2) erfcx(z) / 2, where erfcx(z) / t
+ * is a Chebyshev fit in t = 1 / (1 + z / 2), within 2e-8 relative. */
+float poet_normal_distribution(float x)
+{
+    const float signed_z = x * 0.707106781186547524f;
+    const float z = signed_z < 0.0f ? -signed_z : signed_z;
+    if (z <= 1.0f) {
+        const float square = z * z;
+        float p = 1.4807192816e-8f;
+        p = p * square - 1.6365844691e-7f;
+        p = p * square + 1.6462114366e-6f;
+        p = p * square - 1.4925650358e-5f;
+        p = p * square + 1.2055332982e-4f;
+        p = p * square - 8.5483270235e-4f;
+        p = p * square + 5.2239776254e-3f;
+        p = p * square - 2.6866170645e-2f;
+        p = p * square + 1.1283791671e-1f;
+        p = p * square - 3.7612638903e-1f;
+        p = p * square + 1.1283791671f;
+        return 0.5f + 0.5f * (p * signed_z);
+    }
+    const float t = 1.0f / (1.0f + 0.5f * z);
+    float p = 9.235673331e-2f;
+    p = p * t - 2.229166519e-1f;
+    p = p * t + 7.835463579e-2f;
+    p = p * t + 6.371262165e-2f;
+    p = p * t + 1.777448976e-1f;
+    p = p * t + 2.471925153e-1f;
+    p = p * t + 2.820126066e-1f;
+    p = p * t + 2.820997181e-1f;
+    const float tail = 0.5f * poet_exp(-0.5f * x * x) * (p * t);
+    return x < 0.0f ? tail : 1.0f - tail;
 }

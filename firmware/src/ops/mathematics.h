@@ -2,10 +2,24 @@
 #ifndef POET_OPS_MATHEMATICS_H
 #define POET_OPS_MATHEMATICS_H
 
+#include <stdint.h>
+
 /* Within 2 units in the last place; 0 below -103.98, infinity above 88.73. */
 float poet_exp(float x);
 
 /* Within 2 units in the last place; -infinity at 0, NaN below. */
 float poet_log(float x);
+
+/* Correctly rounded, as IEEE 754 asks; NaN below 0. */
+float poet_sqrt(float x);
+
+/* Phi(x) = (1 + erf(x / sqrt 2)) / 2, within 1e-5 relative also far out on the left. */
+float poet_normal_distribution(float x);
+
+/* A parameter that stands for a fraction, in units of 1e-9. */
+static inline float poet_from_nano(int32_t nano)
+{
+    return (float)nano / 1e9f;
+}
 
 #endif

@@ -12,6 +12,9 @@ int poet_max_pool2d_backward_sizes(const int32_t *params, poet_sizes *sizes)
         .outputs = 1,
         .input_bytes = {4 * pool.y_count, pool.y_count},
         .output_bytes = {4 * pool.x_count},
+        .index_input = 1,
+        .index_bytes = 1,
+        .index_bound = (uint32_t)(pool.windows.r * pool.windows.s),
     };
     return POET_OK;
 }
@@ -36,10 +39,10 @@ int poet_max_pool2d_backward_run(const poet_op_args *args)
                 const int32_t place = *indices++;
                 const int32_t row = oy * win->sh - win->ph + place / win->s;
                 const int32_t column = ox * win->sw - win->pw + place % win->s;
-                if (row < 0 || row >= win->h || column < 0 || column >= win->w) {
-                    return POET_E_ARGUMENT; /* not an index that max_pool2d wrote */
+                if (row >= 0 && row < win->h && column >= 0 && column < win->w) { /* else nothing that max_pool2d wrote */
+                    gx[row * win->w + column] += *gy;
                 }
-                gx[row * win->w + column] += *gy++;
+                gy++;
             }
         }
     }

@@ -9,6 +9,9 @@ int poet_nll_loss_backward_sizes(const int32_t *params, poet_sizes *sizes)
         sizes->inputs = 2;
         sizes->input_bytes[0] = 4;
         sizes->input_bytes[1] = 4 * (uint32_t)p->m;
+        sizes->index_input = 1;
+        sizes->index_bytes = 4;
+        sizes->index_bound = (uint32_t)p->n;
     }
     return status;
 }

@@ -3,7 +3,11 @@
 
 int poet_sgd_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_elementwise_sizes(params[0], 2, sizes);
+    const int status = poet_elementwise_sizes(params[0], 2, sizes);
+    if (status == POET_OK) {
+        sizes->in_place = 1;
+    }
+    return status;
 }
 
 int poet_sgd_run(const poet_op_args *args)

@@ -1,0 +1,19 @@
+/* y = x Phi(x), with the exact normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2. */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_gelu_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_gelu_run(const poet_op_args *args)
+{
+    const poet_gelu_params *p = (const poet_gelu_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = x[i] * poet_normal_distribution(x[i]);
+    }
+    return POET_OK;
+}

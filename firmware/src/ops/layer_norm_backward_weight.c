@@ -1,0 +1,38 @@
+/* ggamma = sum over rows of gy * (x - mean) * invstd, gbeta = sum over rows of gy. */
+#include "shape.h"
+
+int poet_layer_norm_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_layer_norm_backward_weight_params *p = (const poet_layer_norm_backward_weight_params *)params;
+    const int status = poet_rows_sizes(p->m, p->n, 4, sizes);
+    if (status == POET_OK) {
+        sizes->input_bytes[2] = 4 * (uint32_t)p->m;
+        sizes->input_bytes[3] = 4 * (uint32_t)p->m;
+        sizes->outputs = 2;
+        sizes->output_bytes[0] = 4 * (uint32_t)p->n;
+        sizes->output_bytes[1] = 4 * (uint32_t)p->n;
+    }
+    return status;
+}
+
+int poet_layer_norm_backward_weight_run(const poet_op_args *args)
+{
+    const poet_layer_norm_backward_weight_params *p = (const poet_layer_norm_backward_weight_params *)args->params;
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
+    const float *means = args->inputs[2];
+    const float *invstds = args->inputs[3];
+    float *ggamma = args->outputs[0];
+    float *gbeta = args->outputs[1];
+    for (int32_t n = 0; n < p->n; n++) {
+        ggamma[n] = 0.0f;
+        gbeta[n] = 0.0f;
+    }
+    for (int32_t m = 0; m < p->m; m++, gy += p->n, x += p->n) {
+        for (int32_t n = 0; n < p->n; n++) {
+            ggamma[n] += gy[n] * ((x[n] - means[m]) * invstds[m]);
+            gbeta[n] += gy[n];
+        }
+    }
+    return POET_OK;
+}

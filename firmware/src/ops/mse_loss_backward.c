@@ -1,0 +1,25 @@
+/* gx = gloss * 2 (x - target) / size. */
+#include "shape.h"
+
+int poet_mse_loss_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const int status = poet_elementwise_sizes(params[0], 3, sizes);
+    if (status == POET_OK) {
+        sizes->input_bytes[0] = 4;
+    }
+    return status;
+}
+
+int poet_mse_loss_backward_run(const poet_op_args *args)
+{
+    const poet_mse_loss_backward_params *p = (const poet_mse_loss_backward_params *)args->params;
+    const float *loss_gradient = args->inputs[0];
+    const float *x = args->inputs[1];
+    const float *target = args->inputs[2];
+    float *gx = args->outputs[0];
+    const float factor = 2.0f * *loss_gradient / (float)p->size;
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = (x[i] - target[i]) * factor;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,36 @@
+/* Scatters a view's gradient into zeros; where the view overlaps itself, gradients add up in the view's order. */
+#include "strided.h"
+
+int poet_strided_copy_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_strided_copy_backward_params *p = (const poet_strided_copy_backward_params *)params;
+    const uint32_t count = poet_strided_count(params);
+    if (count == 0) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 1, .outputs = 1, .input_bytes = {4 * count}, .output_bytes = {4 * (uint32_t)p->size}};
+    return POET_OK;
+}
+
+int poet_strided_copy_backward_run(const poet_op_args *args)
+{
+    const poet_strided_copy_backward_params *p = (const poet_strided_copy_backward_params *)args->params;
+    const float *gy = args->inputs[0];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = 0.0f;
+    }
+    gx += p->offset;
+    for (int32_t i0 = 0; i0 < p->d0; i0++) {
+        for (int32_t i1 = 0; i1 < p->d1; i1++) {
+            for (int32_t i2 = 0; i2 < p->d2; i2++) {
+                float *row = gx + i0 * p->s0 + i1 * p->s1 + i2 * p->s2;
+                for (int32_t i3 = 0; i3 < p->d3; i3++) {
+                    row[i3 * p->s3] += *gy++;
+                }
+            }
+        }
+    }
+    return POET_OK;
+}

@@ -1,0 +1,67 @@
+"""The elementary functions against double precision, over the whole range of f32."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from host_operators import Operators
+from scipy.special import ndtr
+
+Floats = npt.NDArray[np.float32]
+
+
+def computed(operators: Operators, name: str, x: Floats) -> Floats:
+    function = getattr(operators.library, name)
+    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    return np.array([function(value) for value in x.tolist()], np.float32)
+
+
+def every_magnitude(count: int) -> Floats:
+    """Positive floats of every exponent, subnormal ones included, and the edges."""
+    bits = np.random.default_rng(1).integers(1, 0x7F800000, count).astype(np.uint32)
+    edges = np.array([1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF], np.uint32)
+    return np.concatenate([edges, bits]).view(np.float32)
+
+
+def units(x: Floats, exact: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Distance in units in the last place of the exact result."""
+    return np.abs(x.astype(np.float64) - exact) / np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+
+
+def test_square_root_is_correctly_rounded(operators: Operators) -> None:
+    x = every_magnitude(20000)
+    assert np.array_equal(computed(operators, "poet_sqrt", x), np.sqrt(x))
+
+
+def test_exponential(operators: Operators) -> None:
+    x = np.random.default_rng(2).uniform(-103, 88.7, 20000).astype(np.float32)
+    assert units(computed(operators, "poet_exp", x), np.exp(x.astype(np.float64))).max() < 2
+
+
+def test_logarithm(operators: Operators) -> None:
+    x = np.concatenate([every_magnitude(20000), np.random.default_rng(3).uniform(0.5, 2, 20000).astype(np.float32)])
+    assert units(computed(operators, "poet_log", x), np.log(x.astype(np.float64))).max() < 2
+
+
+def test_normal_distribution(operators: Operators) -> None:
+    x = np.random.default_rng(4).uniform(-12, 12, 20000).astype(np.float32)
+    exact = ndtr(x.astype(np.float64))
+    assert np.max(np.abs(computed(operators, "poet_normal_distribution", x) / exact - 1)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "expected"),
+    [
+        ("poet_sqrt", [0.0, np.inf, -1.0, np.nan], [0.0, np.inf, np.nan, np.nan]),
+        ("poet_exp", [0.0, np.inf, -np.inf, 89.0, -104.0, np.nan], [1.0, np.inf, 0.0, np.inf, 0.0, np.nan]),
+        ("poet_log", [1.0, 0.0, np.inf, -1.0, np.nan], [0.0, -np.inf, np.inf, np.nan, np.nan]),
+        ("poet_normal_distribution", [0.0, np.inf, -np.inf, np.nan], [0.5, 1.0, 0.0, np.nan]),
+    ],
+)
+def test_special_values(operators: Operators, name: str, x: list[float], expected: list[float]) -> None:
+    assert np.array_equal(
+        computed(operators, name, np.array(x, np.float32)), np.array(expected, np.float32), equal_nan=True
+    )
