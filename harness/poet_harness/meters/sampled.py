@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,28 +14,57 @@ from .meter import Mark, MeterError, Window
 def assign(windows: Sequence[Window], marks: Sequence[Mark], period_s: float) -> list[Window]:
     """One window a mark, in order.
 
-    A mark shorter than a sample period can fall between two samples: where windows are missing, they are those of the
-    shortest marks. Each then gets its own length at the power of the window before it (or behind it, for the first).
+    A mark shorter than a sample period can fall between two samples. Where windows are missing, short marks are left
+    out so that the lengths of the others agree best with their windows; each left out gets its own length at the
+    power of the window before it (or behind it, for the first).
 
     Raises
     ------
     MeterError
         If there are too many windows, or one is missing that was long enough to be seen.
     """
-    missing = len(marks) - len(windows)
-    shortest = sorted(range(len(marks)), key=lambda place: marks[place].device_s)[: max(missing, 0)]
-    if missing < 0 or any(marks[place].device_s > 1.1 * period_s for place in shortest) or not windows:
+    unseen = _unseen(windows, marks, period_s)
+    if unseen is None or not windows:
         raise MeterError(f"{len(windows)} windows recorded, {len(marks)} expected")
     seen = iter(windows)
     power_w = windows[0].edge_power_w
     assigned = []
     for place, mark in enumerate(marks):
-        if place in shortest:
+        if place in unseen:
             assigned.append(Window(mark.device_s, mark.device_s * power_w, samples=0))
         else:
             assigned.append(next(seen))
             power_w = assigned[-1].edge_power_w
     return assigned
+
+
+def _unseen(windows: Sequence[Window], marks: Sequence[Mark], period_s: float) -> set[int] | None:
+    """Places of the marks to leave out, by dynamic programming over how many have been left out so far."""
+    missing = len(marks) - len(windows)
+    if missing < 0:
+        return None
+    costs = [0.0] + [math.inf] * missing
+    left_out: list[list[bool]] = []
+    for place, mark in enumerate(marks):
+        choices = [False] * (missing + 1)
+        following = [math.inf] * (missing + 1)
+        for skipped in range(missing + 1):
+            window = place - skipped
+            if 0 <= window < len(windows):
+                following[skipped] = costs[skipped] + abs(windows[window].duration_s - mark.device_s)
+            if skipped and mark.device_s < 1.1 * period_s and costs[skipped - 1] < following[skipped]:
+                following[skipped], choices[skipped] = costs[skipped - 1], True
+        costs = following
+        left_out.append(choices)
+    if costs[missing] == math.inf:
+        return None
+    unseen = set()
+    skipped = missing
+    for place in reversed(range(len(marks))):
+        if left_out[place][skipped]:
+            unseen.add(place)
+            skipped -= 1
+    return unseen
 
 
 class WindowIntegrator:

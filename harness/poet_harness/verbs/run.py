@@ -134,6 +134,7 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
     from rich.table import Table
 
     table = Table("", "runs", "ms", "ms", "mJ", "mJ", "", title=f"Traced step, predicted and observed ({source})")
+    table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
     for action, seen in zip(plan.actions, step.actions, strict=True):
         if action.is_marked:
@@ -142,8 +143,8 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
                 entry[place] += value
     for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
         table.add_row(
-            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.4g}", f"{seen_s * 1e3:.4g}"),
-            *(f"{expected_j * 1e3:.4g}", f"{seen_j * 1e3:.4g}", _relative(seen_j, expected_j)),
+            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3g}", f"{seen_s * 1e3:.3g}"),
+            *(f"{expected_j * 1e3:.3g}", f"{seen_j * 1e3:.3g}", _relative(seen_j, expected_j)),
         )
     return table
 
