@@ -1,0 +1,117 @@
+/* A small model and its schedule, with every kind of step, in tables that a fuzz target may damage. */
+#ifndef POET_FUZZ_MODEL_H
+#define POET_FUZZ_MODEL_H
+
+#include <string.h>
+
+#include "poet/built.h"
+#include "poet/operator.h"
+
+enum { FUZZ_NODES = 4, FUZZ_VALUES = 2, FUZZ_RESIDENTS = 5, FUZZ_PARAMS = 8, FUZZ_OPERANDS = 12, FUZZ_STEPS = 12, FUZZ_OFFSETS = 3 };
+
+/* No padding and no pointer: any bytes are a model, most of them a damaged one. */
+typedef struct fuzz_tables {
+    uint32_t schedule_arena_bytes;
+    uint32_t resident_bytes;
+    poet_node nodes[FUZZ_NODES];
+    poet_value values[FUZZ_VALUES];
+    poet_resident residents[FUZZ_RESIDENTS];
+    int32_t params[FUZZ_PARAMS];
+    poet_step steps[FUZZ_STEPS];
+    uint32_t offsets[FUZZ_OFFSETS];
+    uint16_t operands[FUZZ_OPERANDS];
+} fuzz_tables;
+
+/* relu(x), paged out and in; logits = relu(x) as they are, their loss and the step of a weight. */
+static const fuzz_tables fuzz_whole = {
+    .schedule_arena_bytes = 320,
+    .resident_bytes = 288,
+    .nodes =
+        {
+            {POET_OP_RELU, 1, 1, 0, 0, 0, 0},
+            {POET_OP_ADD, 2, 1, 0, 0, 2, 0},
+            {POET_OP_NLL_LOSS, 2, 1, 0, 1, 5, 0},
+            {POET_OP_SGD, 2, 1, 0, 0, 8, 0},
+        },
+    .values = {{64, 0}, {64, 1}},
+    .residents =
+        {
+            {0, 64, POET_RESIDENT_INPUT},
+            {64, 64, POET_RESIDENT_GRADIENT},
+            {128, 64, POET_RESIDENT_PARAMETER},
+            {192, 16, POET_RESIDENT_TARGET},
+            {208, 4, POET_RESIDENT_LOSS},
+        },
+    .params = {16, 4, 4},
+    .operands = {2, 0, 0, 2, 1, 1, 5, 6, 3, 4, 4},
+    .steps =
+        {
+            {POET_COMPUTE, 0, 0, 0},
+            {POET_PAGE_OUT, 0, 0, 0},
+            {POET_FREE, 0, 0, 0},
+            {POET_FREE, 0, POET_NO_VALUE, 0},
+            {POET_PAGE_IN, 0, 0, 64},
+            {POET_COMPUTE, 0, 1, 1},
+            {POET_FREE, 0, 0, 0},
+            {POET_COMPUTE, 0, 2, 0},
+            {POET_PAGE_OUT, 0, 1, 0},
+            {POET_FREE, 0, 1, 0},
+            {POET_PAGE_IN, 0, 1, 0},
+            {POET_COMPUTE, 0, 3, 0},
+        },
+    .offsets = {0, 128, 0},
+};
+
+static fuzz_tables fuzz_now;
+
+/* Each table for itself, so that the address sanitizer sees a step over its end. */
+static poet_node fuzz_nodes[FUZZ_NODES];
+static poet_value fuzz_values[FUZZ_VALUES];
+static poet_resident fuzz_residents[FUZZ_RESIDENTS];
+static int32_t fuzz_params[FUZZ_PARAMS];
+static uint16_t fuzz_operands[FUZZ_OPERANDS];
+static poet_step fuzz_steps[FUZZ_STEPS];
+static uint32_t fuzz_offsets[FUZZ_OFFSETS];
+static poet_value_state fuzz_states[FUZZ_VALUES];
+static poet_block fuzz_blocks[FUZZ_VALUES + 1];
+static uint32_t fuzz_ticks[FUZZ_STEPS];
+static poet_model fuzz_model;
+static poet_schedule fuzz_schedule;
+static poet_built fuzz_built;
+
+/* Makes model and schedule of what `fuzz_now` says. */
+static inline void fuzz_build(void)
+{
+    memcpy(fuzz_nodes, fuzz_now.nodes, sizeof fuzz_nodes);
+    memcpy(fuzz_values, fuzz_now.values, sizeof fuzz_values);
+    memcpy(fuzz_residents, fuzz_now.residents, sizeof fuzz_residents);
+    memcpy(fuzz_params, fuzz_now.params, sizeof fuzz_params);
+    memcpy(fuzz_operands, fuzz_now.operands, sizeof fuzz_operands);
+    memcpy(fuzz_steps, fuzz_now.steps, sizeof fuzz_steps);
+    memcpy(fuzz_offsets, fuzz_now.offsets, sizeof fuzz_offsets);
+    fuzz_model = (poet_model){
+        .graph_hash = 1,
+        .resident_bytes = fuzz_now.resident_bytes,
+        .node_count = FUZZ_NODES,
+        .value_count = FUZZ_VALUES,
+        .resident_count = FUZZ_RESIDENTS,
+        .param_count = FUZZ_PARAMS,
+        .operand_count = FUZZ_OPERANDS,
+        .nodes = fuzz_nodes,
+        .values = fuzz_values,
+        .residents = fuzz_residents,
+        .params = fuzz_params,
+        .operands = fuzz_operands,
+    };
+    fuzz_schedule = (poet_schedule){
+        .graph_hash = 1,
+        .arena_bytes = fuzz_now.schedule_arena_bytes,
+        .step_count = FUZZ_STEPS,
+        .offset_count = FUZZ_OFFSETS,
+        .steps = fuzz_steps,
+        .offsets = fuzz_offsets,
+    };
+    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_states, fuzz_blocks, fuzz_ticks}};
+}
+
+#endif

@@ -1,0 +1,19 @@
+"""A short run of every fuzz target; `make -C firmware/fuzz` runs them for long."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from firmware_core import FIRMWARE
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed: no libFuzzer")
+@pytest.mark.parametrize("target", ["frames", "schedule", "pages"])
+def test_no_crash(target: str, tmp_path: Path) -> None:
+    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={tmp_path}", "LIMIT=-runs=20000 -seed=1", target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Done 20000 runs" in done.stderr
