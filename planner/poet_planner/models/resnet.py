@@ -26,7 +26,8 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.relu1(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        return self.relu2(y + self.shortcut(x))
+        total: Tensor = self.relu2(y + self.shortcut(x))
+        return total
 
 
 class Bottleneck(nn.Module):
@@ -51,7 +52,8 @@ class Bottleneck(nn.Module):
         y = self.relu1(self.bn1(self.conv1(x)))
         y = self.relu2(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
-        return self.relu3(y + self.shortcut(x))
+        total: Tensor = self.relu3(y + self.shortcut(x))
+        return total
 
 
 def resnet18(width: int = 64, classes: int = 1000) -> nn.Module:

@@ -93,14 +93,14 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.heads = size.heads
         self.norm1 = nn.LayerNorm(size.hidden)
-        self.attention = nn.Linear(size.hidden, 3 * size.hidden)
+        self.project = nn.Linear(size.hidden, 3 * size.hidden)
         self.mix = nn.Linear(size.hidden, size.hidden)
         self.norm2 = nn.LayerNorm(size.hidden)
         self.wide = nn.Linear(size.hidden, 4 * size.hidden)
         self.narrow = nn.Linear(4 * size.hidden, size.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = self.attention(self.norm1(x)).chunk(3, dim=-1)
+        parts = self.project(self.norm1(x)).chunk(3, dim=-1)
         query, key, value = (_split_heads(part, self.heads) for part in parts)
         x = x + self.mix(_join_heads(scaled_dot_product_attention(query, key, value, is_causal=True)))
         y: Tensor = x + self.narrow(gelu(self.wide(self.norm2(x)), approximate="tanh"))
@@ -131,7 +131,8 @@ def next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    batch, length, hidden = x.shape
+    return x.view(batch, length, heads, hidden // heads).transpose(1, 2)
 
 
 def _join_heads(x: Tensor) -> Tensor:

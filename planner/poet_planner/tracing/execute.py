@@ -204,16 +204,19 @@ class Execution:
 
     def _run(self, operator: TracedOperator) -> None:
         again = operator.id in self._computed
-        with torch.no_grad(), self._generator(operator, again):
-            args = [self._operand(argument) for argument in operator.args]
-            kwargs = {name: self._operand(argument) for name, argument in operator.kwargs.items()}
-            for index, argument in enumerate(operator.args):
+        # As in eager: some kernels (LSTM's) keep less where no gradient is wanted.
+        with torch.set_grad_enabled(not operator.backward), self._generator(operator, again):
+            arguments: dict[int | str, Any] = dict(enumerate(operator.args))
+            arguments.update(operator.kwargs)
+            actual = {name: self._operand(argument) for name, argument in arguments.items()}
+            for name, argument in arguments.items():
                 if isinstance(argument, Ref) and argument.source in operator.updates:
-                    args[index] = None if again else self._updated(argument.source)
-            copies = {write.argument: self._copy(operator.args[write.argument]) for write in operator.writes}
-            for index, copy in copies.items():
-                args[index] = _viewed(copy, operator.args[index])
-            results = operator.target(*args, **kwargs)
+                    actual[name] = None if again else self._updated(argument.source)
+            copies = {write.argument: self._copy(arguments[write.argument]) for write in operator.writes}
+            for name, copy in copies.items():
+                actual[name] = _viewed(copy, arguments[name])
+            args = [actual[index] for index in range(len(operator.args))]
+            results = operator.target(*args, **{name: actual[name] for name in operator.kwargs})
         if not isinstance(results, list | tuple):
             results = (results,)
         for id, tensor in zip(operator.outputs, results, strict=False):

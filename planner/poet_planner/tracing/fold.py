@@ -8,14 +8,14 @@ storage sees it from then on, as in eager PyTorch.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, fx
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 
 from poet_planner.tracing import schema
 from poet_planner.tracing.capture import Captured
@@ -106,7 +106,7 @@ class _Folder:
 
     def _call(self, node: fx.Node) -> None:
         if node.target is operator.getitem:
-            parent, index = node.args
+            parent, index = cast(tuple[fx.Node, int], node.args)
             self._places[node] = self._places[parent][index]
         elif not isinstance(node.target, OpOverload):
             raise UserError(f"{node.name}: {node.target} is not an ATen operator; the model cannot be traced")
@@ -119,11 +119,13 @@ class _Folder:
             self._operator(node, node.target)
 
     def _view(self, node: fx.Node) -> None:
-        source = self._places[node.args[0]]
+        source = self._place(node.args[0])
+        target = node.target
+        assert isinstance(target, OpOverload)
         layouts = node.meta["val"]
 
         def place(layout: Tensor, index: int | None) -> _Place:
-            view = View(node.target, tuple(node.args[1:]), dict(node.kwargs), index)
+            view = View(target, tuple(node.args[1:]), dict(node.kwargs), index)
             views = () if _same_layout(layout, source.storage.layout) else (*source.views, view)
             if _same_layout(layout, source.layout):
                 views = source.views
@@ -136,154 +138,138 @@ class _Folder:
 
     def _operator(self, node: fx.Node, target: OpOverload) -> None:
         declared = schema.declared_writes(target)
-        hidden = schema.hidden_writes(target, node.args, node.kwargs)
         pure = self._out_of_place(node, target, declared)
         if pure is not None:
-            place = self._places[node.args[0]]
-            result = self._emit(node, pure, node.args, dict(node.kwargs), (node.name,))
-            place.storage.version = result
+            place = self._place(node.args[0])
+            place.storage.version = self._emit(node, pure, (node.name,))
+            self._add_value(node.name, place.storage.layout)
             self._places[node] = place
             return
-        updated = tuple(index for index in hidden if self._is_last_reader(node, node.args[index]))
-        written = tuple(index for index in (*declared, *hidden) if index not in updated)
+        hidden = schema.hidden_writes(target, node.args, node.kwargs)
+        updated = tuple(index for index in hidden if self._is_last_reader(node, index))
+        written = tuple(argument for argument in (*declared, *hidden) if argument not in updated)
         layouts = node.meta["val"]
         several = isinstance(layouts, list | tuple)
         outputs: list[str | None] = []
-        results: list[Any] = []
-        returns = target._schema.returns
+        results: list[_Place | None] = []
         for index, layout in enumerate(layouts if several else [layouts]):
-            alias = returns[index].alias_info if index < len(returns) else None
-            if not isinstance(layout, Tensor):
+            source = schema.aliased_write(target, index) if isinstance(layout, Tensor) else None
+            if source is not None:
                 outputs.append(None)
-                results.append(None)
-            elif alias is not None:
-                source = next(
-                    i for i in declared if alias.before_set & target._schema.arguments[i].alias_info.before_set
-                )
-                outputs.append(None)
-                results.append(self._places[node.args[source]])
-            else:
+                results.append(self._place(_argument(node, source)))
+            elif isinstance(layout, Tensor):
                 id = f"{node.name}.{index}" if several else node.name
                 outputs.append(id)
                 results.append(_Place(_Storage(layout, id), (), layout))
-        self._emit(node, target, node.args, dict(node.kwargs), tuple(outputs), written, updated, results)
+                self._add_value(id, layout)
+            else:
+                outputs.append(None)
+                results.append(None)
+        self._emit(node, target, tuple(outputs), written, updated)
         self._places[node] = results if several else results[0]
 
     def _emit(
         self,
         node: fx.Node,
         target: OpOverload,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
         outputs: tuple[str | None, ...],
-        written: tuple[int, ...] = (),
+        written: tuple[int | str, ...] = (),
         updated: tuple[int, ...] = (),
-        results: Sequence[Any] | None = None,
     ) -> str:
         blank = {schema.position(target, name) for name in schema.shape_only(target)}
-        operands = [
-            self._operand(node, argument, data=not (index in blank and (index not in written or self._whole(argument))))
-            for index, argument in enumerate(args)
+        args = [
+            self._operand(argument, data=not (index in blank and (index not in written or self._whole(argument))))
+            for index, argument in enumerate(node.args)
         ]
-        named = {key: self._operand(node, value, data=True) for key, value in kwargs.items()}
+        kwargs = {name: self._operand(argument, data=True) for name, argument in node.kwargs.items()}
+        for index in schema.unread(target, node.args, node.kwargs):
+            args[index] = None
         writes = []
-        for index in written:
-            storage = self._places[args[index]].storage
-            id = f"{node.name}.write{index}"
-            writes.append(Write(index, id))
+        for argument in written:
+            storage = self._place(_argument(node, argument)).storage
+            id = f"{node.name}.write{argument}"
+            writes.append(Write(argument, id))
             self._add_value(id, storage.layout)
             storage.version = id
-            storage.creation = None
-        for index in schema.unread(target, args, kwargs):
-            operands[index] = None
         custom = node.meta.get("custom") or {"module": "", "backward": False}
-        random = schema.is_random(target, tuple(args), kwargs)
+        random = schema.is_random(target, node.args, node.kwargs)
         self._operators.append(
             TracedOperator(
                 id=node.name,
                 target=target,
-                args=tuple(operands),
-                kwargs=named,
+                args=tuple(args),
+                kwargs=kwargs,
                 outputs=outputs,
                 backward=custom["backward"],
                 module=custom["module"],
                 writes=tuple(writes),
                 after=(self._last_random,) if random and self._last_random else (),
-                updates=tuple(operands[index].source for index in updated),
+                updates=tuple(args[index].source for index in updated),
                 random=random,
             )
         )
         if random:
             self._last_random = node.name
-        layouts = [node.meta["val"]] if results is None else [getattr(place, "layout", None) for place in results]
-        for output, layout in zip(outputs, layouts, strict=True):
-            if output is not None:
-                self._add_value(output, layout)
         return node.name
+
+    def _place(self, argument: Any) -> _Place:
+        place = self._places[argument]
+        assert isinstance(place, _Place)
+        return place
 
     def _add_value(self, id: str, layout: Tensor) -> None:
         self._values[id] = TracedValue(
             id, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype, tuple(layout.stride())
         )
 
-    def _operand(self, node: fx.Node, argument: Any, data: bool) -> Any:
+    def _operand(self, argument: Any, data: bool) -> Any:
         if isinstance(argument, fx.Node):
-            return self._ref(self._places[argument], data)
+            return self._ref(self._place(argument)) if data else _blank(self._place(argument).layout)
         if isinstance(argument, list | tuple):
-            return type(argument)(self._operand(node, item, data) for item in argument)
+            return [self._operand(item, data) for item in argument]
         return argument
 
-    def _ref(self, place: _Place, data: bool = True) -> Ref | Blank:
-        shape, stride, dtype = tuple(place.layout.shape), tuple(place.layout.stride()), place.layout.dtype
-        if not data:
-            return Blank(shape, stride, dtype)
+    def _ref(self, place: _Place) -> Ref:
         if place.storage.version is None:
             self._materialise(place.storage)
+        layout = place.layout
         assert place.storage.version is not None
-        return Ref(place.storage.version, place.views, shape, stride, dtype)
+        return Ref(place.storage.version, place.views, tuple(layout.shape), tuple(layout.stride()), layout.dtype)
 
     def _materialise(self, storage: _Storage) -> None:
         """Somebody reads or partly writes fresh memory as it is: its allocation becomes an operator after all."""
         node = storage.creation
         assert node is not None and isinstance(node.target, OpOverload)
-        storage.version = node.name
-        self._emit(node, node.target, node.args, dict(node.kwargs), (node.name,))
+        storage.version = self._emit(node, node.target, (node.name,))
+        self._add_value(node.name, storage.layout)
 
-    def _out_of_place(self, node: fx.Node, target: OpOverload, declared: tuple[int, ...]) -> OpOverload | None:
+    def _out_of_place(self, node: fx.Node, target: OpOverload, declared: tuple[int | str, ...]) -> OpOverload | None:
         """The out-of-place form of an in-place operator, where it gives the same tensor in the same layout."""
         pure = schema.out_of_place(target) if declared == (0,) else None
         if pure is None or schema.is_random(target, node.args, node.kwargs):
             return None
-        place = self._places[node.args[0]]
-        if not _same_layout(place.layout, place.storage.layout):
+        place = self._place(node.args[0])
+        if not _same_layout(place.layout, place.storage.layout) or not isinstance(place.layout, FakeTensor):
             return None
-        if place.storage.version is None and "self" not in schema.shape_only(pure):
-            return None
-
-        def layout(argument: Any) -> Any:
-            return self._places[argument].layout if isinstance(argument, fx.Node) else argument
-
-        args, kwargs = fx.map_arg((node.args, node.kwargs), layout)
-        mode = next((a.fake_mode for a in args if hasattr(a, "fake_mode")), None)
-        if mode is None:
-            return None
-        with mode, torch.no_grad():
+        args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda argument: self._place(argument).layout)
+        with place.layout.fake_mode, torch.no_grad():
             result = pure(*args, **kwargs)
-        return pure if _same_layout(result, place.layout) and result.dtype == place.layout.dtype else None
+        return pure if _same_layout(result, place.layout) else None
 
-    def _is_last_reader(self, node: fx.Node, buffer: fx.Node) -> bool:
+    def _is_last_reader(self, node: fx.Node, index: int) -> bool:
         """Whether nothing else looks at a buffer, so that its update needs no version of its own."""
-        place = self._places[buffer]
+        buffer = cast(fx.Node, node.args[index])
+        place = self._place(buffer)
         resident = place.storage.version in self._buffers and not place.views
         readers = [user for user in buffer.users if user is not node and not _ignores(user, buffer)]
         return resident and not readers
 
     def _whole(self, argument: Any) -> bool:
         """Whether an argument is a tensor without views, which a blank can stand for in a write."""
-        return isinstance(argument, fx.Node) and not self._places[argument].views
+        return isinstance(argument, fx.Node) and not self._place(argument).views
 
     def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref]]:
-        loss_node, *gradient_nodes = node.args[0]
+        loss_node, *gradient_nodes = cast(list[fx.Node], node.args[0])
         claimed: set[str] = set()
         loss = self._claim(loss_node, "loss", Kind.LOSS, claimed)
         gradients = {}
@@ -294,8 +280,7 @@ class _Folder:
 
     def _claim(self, node: fx.Node, name: str, kind: Kind, claimed: set[str]) -> Ref:
         """Let a result live in a resident: its own value where that is the same numbers, else a copy of it."""
-        ref = self._ref(self._places[node])
-        assert isinstance(ref, Ref)
+        ref = self._ref(self._place(node))
         if ref.source in claimed or ref.source not in self._values or not _one_to_one(ref, self._values[ref.source]):
             self._operators.append(
                 TracedOperator(
@@ -348,6 +333,14 @@ def _same_layout(one: Tensor, other: Tensor) -> bool:
         and one.stride() == other.stride()
         and one.storage_offset() == other.storage_offset()
     )
+
+
+def _argument(node: fx.Node, which: int | str) -> Any:
+    return node.kwargs[which] if isinstance(which, str) else node.args[which]
+
+
+def _blank(layout: Tensor) -> Blank:
+    return Blank(tuple(layout.shape), tuple(layout.stride()), layout.dtype)
 
 
 def _ignores(user: fx.Node, argument: fx.Node) -> bool:

@@ -70,10 +70,11 @@ class Blank:
 class Write:
     """An operator's argument that it writes: the executor gives it a copy, and the whole copy is the new ``value``.
 
-    Where the argument is a :class:`Blank`, the operator fills a fresh tensor.
+    ``argument`` is its place in ``args`` or its name in ``kwargs``. Where it is a :class:`Blank`, the operator fills a
+    fresh tensor.
     """
 
-    argument: int
+    argument: int | str
     value: str
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, map_refs
@@ -29,6 +30,7 @@ _SHORT = {
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
     "aten::_log_softmax_backward_data": "log_softmax_backward",
     "aten::_softmax_backward_data": "softmax_backward",
+    "aten::nll_loss2d_backward": "nll_loss_backward",
     "aten::embedding_dense_backward": "embedding_backward",
     "aten::max_pool2d_with_indices_backward": "max_pool2d_backward",
 }
@@ -66,12 +68,15 @@ def name(graph: TracedGraph) -> TracedGraph:
 
 
 def _operator_ids(graph: TracedGraph) -> dict[str, str]:
-    alone = Counter(operator.module for operator in graph.operators if not operator.backward)
+    forward = Counter(operator.module for operator in graph.operators if not operator.backward)
+    parents = {parent for operator in graph.operators for parent in _parents(operator.module)}
     gradient_of = {ref.source: parameter for parameter, ref in graph.gradients.items()}
     taken = {resident.id for resident in graph.residents}
     ids: dict[str, str] = {}
+    books = {operator.id for operator in graph.bookkeeping}
     for operator in graph.operators + graph.bookkeeping:
-        wanted = _wanted(operator, alone[operator.module] == 1, gradient_of)
+        alone = forward[operator.module] == 1 and operator.module not in parents and operator.id not in books
+        wanted = _wanted(operator, alone, gradient_of)
         id, count = wanted, 1
         while id in taken:
             count += 1
@@ -81,8 +86,14 @@ def _operator_ids(graph: TracedGraph) -> dict[str, str]:
     return ids
 
 
+def _parents(module: str) -> Iterator[str]:
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
 def _wanted(operator: TracedOperator, alone: bool, gradient_of: dict[str, str]) -> str:
-    """The id that fits an operator best; ``alone`` where its module has no other operator forward."""
+    """The id that fits an operator best; ``alone`` where its module has no child and no other operator forward."""
     short = _short(operator)
     prefix = f"{operator.module}." if operator.module else ""
     if operator.updates and not operator.values:

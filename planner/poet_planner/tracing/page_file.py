@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor
@@ -59,7 +58,7 @@ class PageFile:
             raise UserError(f"page_in {id}: it has never been paged out")
         offset, size = self._places[id]
         storage = torch.empty(size, dtype=torch.uint8)
-        memory = memoryview(storage.numpy())
+        memory = _bytes(storage)
         done = 0
         while done < size:
             count = os.preadv(self._file.fileno(), [memory[done:]], offset + done)
@@ -70,5 +69,8 @@ class PageFile:
 
 
 def _storage(tensor: Tensor) -> memoryview:
-    whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-    return memoryview(np.asarray(whole.numpy()))
+    return _bytes(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()))
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.numpy().data

@@ -11,7 +11,14 @@ from torch._ops import OpOverload
 aten = torch.ops.aten
 
 # Schemas call their results fresh, yet they share the argument's storage.
-_UNDECLARED_VIEWS = frozenset({aten._unsafe_view.default})
+_UNDECLARED_VIEWS = frozenset(
+    {
+        aten._unsafe_view.default,
+        aten.unsafe_chunk.default,
+        aten.unsafe_split.Tensor,
+        aten.unsafe_split_with_sizes.default,
+    }
+)
 
 ALLOCATIONS = frozenset(
     {
@@ -46,6 +53,7 @@ _SHAPE_ONLY: dict[str, tuple[str, ...]] = {
     "aten::bernoulli_": ("self",),
     "aten::uniform_": ("self",),
     "aten::normal_": ("self",),
+    "aten::rrelu_with_noise": ("noise",),
     "aten::max_pool2d_with_indices_backward": ("self",),
     "aten::max_pool3d_with_indices_backward": ("self",),
     "aten::adaptive_max_pool2d_backward": ("self",),
@@ -94,13 +102,25 @@ def shape_only(target: OpOverload) -> tuple[str, ...]:
     return _SHAPE_ONLY.get(target._schema.name, ())
 
 
-def declared_writes(target: OpOverload) -> tuple[int, ...]:
-    """Positions of the arguments that the schema says are written."""
+def declared_writes(target: OpOverload) -> tuple[int | str, ...]:
+    """Positions, or names of keyword-only ones, of the arguments that the schema says are written."""
     return tuple(
-        index
+        argument.name if argument.kwarg_only else index
         for index, argument in enumerate(target._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+
+
+def aliased_write(target: OpOverload, result: int) -> int | str | None:
+    """The written argument that a result is, by position or name; None if the result is a tensor of its own."""
+    returns = target._schema.returns
+    alias = returns[result].alias_info if result < len(returns) else None
+    if alias is None:
+        return None
+    for index, argument in enumerate(target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.before_set & alias.before_set:
+            return argument.name if argument.kwarg_only else index
+    return None
 
 
 def hidden_writes(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
