@@ -1,4 +1,4 @@
-"""Which operator configurations and page sizes a profile should hold: from a graph, from a list, or a grid."""
+"""Which operator configurations and page sizes a profile should hold: from a graph, a model or a list."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 
 PAGE_OPS = {"page_in": "in", "page_out": "out"}
-PAGE_SIZES = tuple(512 << shift for shift in range(12))
 PATTERNS = ("sequential", "scattered")
 PAGE_GRANULE = 512
+LARGE_PAGE = 16_384
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def from_graph(path: Path) -> list[Configuration]:
         raise UserError(f"{path}: nodes: {error} is missing or of the wrong kind") from None
     if not compute:
         raise UserError(f"{path}: nodes: none names an operator (op), so there is nothing to benchmark")
-    sequential = {-(-size // PAGE_GRANULE) * PAGE_GRANULE for size in sizes if size > 0} | set(PAGE_SIZES)
+    sequential = {-(-size // PAGE_GRANULE) * PAGE_GRANULE for size in sizes if size > 0} | {PAGE_GRANULE, LARGE_PAGE}
     pages = [page(op, size, "sequential") for op in PAGE_OPS for size in sorted(sequential)]
     return _unique(_checked(path, compute), pages)
 
@@ -94,54 +94,9 @@ def from_model(name: str, board: str) -> list[Configuration]:
         return from_graph(path)
 
 
-def grid() -> list[Configuration]:
-    """A grid from which a planner can fit costs of shapes never measured: every operator, forward and backward."""
-    pages = (page(op, size, pattern) for op in PAGE_OPS for pattern in PATTERNS for size in PAGE_SIZES)
-    return _unique(_convolutions(), _dense(), _pools(), _elementwise(), pages)
-
-
 def page(op: str, size: int, pattern: str) -> Configuration:
     """A page transfer of ``size`` bytes."""
     return Configuration(op, f"bytes={size} pattern={pattern}")
-
-
-def _convolutions() -> Iterator[Configuration]:
-    for op in ("conv2d", "conv2d_backward_input", "conv2d_backward_weight"):
-        for channels, filters, extent in ((1, 8, 8), (3, 16, 16), (8, 8, 8), (8, 16, 16), (16, 16, 8), (16, 32, 16)):
-            for kernel, stride in ((3, 1), (3, 2), (1, 1)):
-                yield _conv(op, channels, filters, extent, kernel, stride, groups=1)
-        for channels, extent in ((8, 8), (16, 16)):
-            yield _conv(op, channels, channels, extent, 3, 1, groups=channels)
-
-
-def _conv(op: str, c: int, k: int, extent: int, kernel: int, stride: int, groups: int) -> Configuration:
-    pad = kernel // 2
-    params = {"n": 1, "c": c, "h": extent, "w": extent, "k": k, "r": kernel, "s": kernel, "sh": stride, "sw": stride}
-    return Configuration(op, params_key(op, {**params, "ph": pad, "pw": pad, "g": groups, "bias": 1}))
-
-
-def _dense() -> Iterator[Configuration]:
-    for m, k, n in ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64)):
-        yield Configuration("linear", params_key("linear", {"m": m, "k": k, "n": n, "bias": 1}))
-        for ta, tb in ((0, 0), (1, 0), (0, 1)):
-            yield Configuration("matmul", params_key("matmul", {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}))
-    for m, n in ((1, 10), (8, 10), (32, 10), (8, 64)):
-        for op in ("sum_rows", "log_softmax", "log_softmax_backward", "nll_loss", "nll_loss_backward"):
-            yield Configuration(op, params_key(op, {"m": m, "n": n}))
-
-
-def _pools() -> Iterator[Configuration]:
-    for op in ("max_pool2d", "max_pool2d_backward", "avg_pool2d", "avg_pool2d_backward"):
-        for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8)):
-            params = {"n": n, "c": c, "h": extent, "w": extent, "r": 2, "s": 2, "sh": 2, "sw": 2, "ph": 0, "pw": 0}
-            yield Configuration(op, params_key(op, params))
-
-
-def _elementwise() -> Iterator[Configuration]:
-    for size in (64, 512, 4096, 16384):
-        for op in ("relu", "relu_backward", "add", "sgd"):
-            yield Configuration(op, params_key(op, {"size": size}))
-        yield Configuration("fill", params_key("fill", {"size": size, "value_nano": 0}))
 
 
 def _checked(path: Path, configurations: Iterable[Configuration]) -> Iterator[Configuration]:

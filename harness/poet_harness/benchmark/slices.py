@@ -19,19 +19,24 @@ _AXES = {
     "max_pool2d_backward": ("n", "c"),
     "avg_pool2d": ("n", "c"),
     "avg_pool2d_backward": ("n", "c"),
+    "batch_norm": ("n", "size"),
+    "batch_norm_backward": ("n", "size"),
+    "batch_norm_update": ("c",),
+    "strided_copy": (),
+    "strided_copy_backward": (),
 }
 
 
 def ram_bytes(op: str, params: Mapping[str, int]) -> int:
-    """Bytes of all inputs and outputs, each rounded up to 4, without workspace."""
+    """Bytes of all inputs, outputs and workspace, each rounded up to 4."""
     sizes = OPERATORS[op].sizes(params)
-    return sum(-(-size // 4) * 4 for size in (*sizes.inputs, *sizes.outputs))
+    return sum(-(-size // 4) * 4 for size in (*sizes.inputs, *sizes.outputs, sizes.workspace))
 
 
 def slices(op: str, params: Mapping[str, int], limit_bytes: int) -> Iterator[tuple[float, dict[str, int]]]:
     """Ever smaller parts of a configuration whose operands fit ``limit_bytes``, each with its fraction of the whole.
 
-    The whole comes first if it fits. Further ones follow for an operator whose workspace turns out not to fit.
+    The whole comes first if it fits. Further ones follow in case the board has less room than it says.
     """
     cut = dict(params)
     fraction = 1.0

@@ -36,12 +36,12 @@ class EmulatedMeter(Meter):
         return assign(integrator.windows, marks, PERIOD_S)
 
     def _sample(self, trace: Trace, integrator: WindowIntegrator) -> None:
-        """Mean current of each sample period, and the window line at its start."""
+        """Mean current of each sample period, and the window line in its middle."""
         first, last = np.ceil(trace.times_s[0] / PERIOD_S), np.floor(trace.times_s[-1] / PERIOD_S)
         if last <= first:
             return
         edges_s = np.arange(first, last + 1) * PERIOD_S
         charge_c = np.concatenate(([0.0], np.cumsum(trace.current_a * np.diff(trace.times_s))))
         current_a = np.diff(np.interp(edges_s, trace.times_s, charge_c)) / PERIOD_S
-        piece = np.searchsorted(trace.times_s, edges_s[:-1], side="right") - 1
+        piece = np.searchsorted(trace.times_s, edges_s[:-1] + PERIOD_S / 2, side="right") - 1
         integrator.feed(current_a * self.voltage_v, trace.window[np.clip(piece, 0, len(trace.window) - 1)])

@@ -76,7 +76,8 @@ def command(
 
 
 def _wanted(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
-    from ..benchmark.configurations import from_file, from_graph, from_model, grid
+    from ..benchmark.configurations import from_file, from_graph, from_model
+    from ..benchmark.grid import grid
 
     chosen = [item for path in graphs for item in from_graph(path)]
     chosen += [item for name in models for item in from_model(name, board.name)]

@@ -1,0 +1,80 @@
+"""A grid of configurations from which a planner can fit costs of shapes that nobody measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from poet_profiles.operators import CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
+
+from .configurations import PAGE_OPS, PATTERNS, Configuration, page
+
+PAGE_SIZES = tuple(512 << shift for shift in range(12))
+
+# Parameters that do not change what an operator costs.
+CONSTANTS = {
+    "eps_nano": 10_000,
+    "momentum_nano": 900_000_000,
+    "value_nano": 0,
+    "factor_nano": 500_000_000,
+    "divisor": 1,
+}
+
+
+def grid() -> list[Configuration]:
+    """Every operator, forward and backward, over a few shapes each, and page transfers over sizes and patterns."""
+    pages = [page(op, size, pattern) for op in PAGE_OPS for pattern in PATTERNS for size in PAGE_SIZES]
+    return [*_operators(), *pages]
+
+
+def _operators() -> Iterator[Configuration]:
+    shapes = {names: list(shapes) for names, shapes in _shapes().items()}
+    for operator in OPERATORS.values():
+        extents = " ".join(name for name in operator.params if name not in CONSTANTS)
+        for shape in shapes.get(extents, []):
+            yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
+
+
+def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
+    """Shapes by the parameters that they give, as the operator table lists them."""
+    rows = ((1, 10), (8, 10), (32, 10), (8, 64), (32, 64))
+    dense = ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64))
+    return {
+        CONV_PARAMS: _convolutions(),
+        POOL_PARAMS: [_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))],
+        STRIDED_PARAMS: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
+        "m k n bias": [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense],
+        "b m k n ta tb": [
+            {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}
+            for m, k, n in dense
+            for ta, tb in ((0, 0), (1, 0), (0, 1))
+        ],
+        "m n": [{"m": m, "n": n} for m, n in rows],
+        "size": [{"size": size} for size in (64, 512, 4096, 16384)],
+        "n c size": [
+            {"n": n, "c": c, "size": size} for n, c, size in ((1, 8, 64), (8, 8, 64), (8, 16, 64), (4, 16, 256))
+        ],
+        "c count": [{"c": c, "count": 512} for c in (8, 64)],
+        "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
+    }
+
+
+def _convolutions() -> Iterator[dict[str, int]]:
+    for channels, filters, extent in ((1, 8, 8), (3, 16, 16), (8, 8, 8), (8, 16, 16), (16, 16, 8), (16, 32, 16)):
+        for kernel, stride in ((3, 1), (3, 2), (1, 1)):
+            yield _convolution(channels, filters, extent, kernel, stride, groups=1)
+    for channels, extent in ((8, 8), (16, 16)):
+        yield _convolution(channels, channels, extent, 3, 1, groups=channels)
+
+
+def _convolution(c: int, k: int, extent: int, kernel: int, stride: int, groups: int) -> dict[str, int]:
+    window = {"r": kernel, "s": kernel, "sh": stride, "sw": stride, "ph": kernel // 2, "pw": kernel // 2}
+    return {"n": 1, "c": c, "h": extent, "w": extent, "k": k, **window, "g": groups, "bias": 1}
+
+
+def _pool(n: int, c: int, extent: int) -> dict[str, int]:
+    return {"n": n, "c": c, "h": extent, "w": extent, "r": 2, "s": 2, "sh": 2, "sw": 2, "ph": 0, "pw": 0}
+
+
+def _transposed(rows: int, columns: int) -> dict[str, int]:
+    extents = {"d0": 1, "d1": 1, "d2": columns, "d3": rows}
+    return {**extents, "s0": 0, "s1": 0, "s2": 1, "s3": columns, "offset": 0, "size": rows * columns}

@@ -1,0 +1,251 @@
+"""``poet-harness profile`` against the simulated device: noise, resets, resuming, slices, bad meters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from poet_harness.benchmark.configurations import Configuration, from_file, from_graph, page
+from poet_harness.benchmark.grid import grid
+from poet_harness.benchmark.measure import Effort, measure
+from poet_harness.benchmark.profiler import Profiler
+from poet_harness.benchmark.slices import ram_bytes, slices
+from poet_harness.cli import app
+from poet_harness.connection.ports import open_port
+from poet_harness.meters.meter import Activity, Mark, Meter, MeterError, Window
+from poet_harness.meters.nominal import NominalMeter
+from poet_harness.protocol.device import Device, Timing
+from poet_harness.protocol.link import Link, Patience
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_profiles.profile import ProfileWriter, read_profile
+from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
+from typer.testing import CliRunner
+
+BOARD = load_board("nrf52840")
+EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
+QUICK = Effort(fewest=1, most=1)
+SOME = [
+    *(Configuration("relu", f"size={size}") for size in (8, 16, 32)),
+    Configuration("linear", "m=2 k=3 n=4 bias=1"),
+    *(page(op, size, "sequential") for op in ("page_in", "page_out") for size in (512, 4096)),
+]
+
+
+def profile(url: str, path: Path, wanted: Sequence[Configuration], effort: Effort = QUICK) -> Profiler:
+    device = Device(Link(open_port(url, 115_200), url, EAGER))
+    profiler = Profiler(device, NominalMeter(BOARD), BOARD, effort)
+    with ProfileWriter(path) as writer:
+        profiler.run(wanted, writer)
+    return profiler
+
+
+def without_dates(path: Path) -> pd.DataFrame:
+    return read_profile(path).drop(columns="taken_at")
+
+
+def test_rows_hold_the_devices_time_and_the_meters_energy(tmp_path: Path) -> None:
+    with serve(SimulatedDevice()) as url:
+        profile(url, tmp_path / "p.csv", [page("page_in", 4096, "sequential")])
+    row = read_profile(tmp_path / "p.csv").iloc[-1]
+    assert row["time_s"] == pytest.approx((3000 + 40 * 4096) / TICKS_HZ, rel=1e-6)
+    power_w = BOARD.voltage_v * (BOARD.rails_a.cpu_active + BOARD.rails_a.storage_read)
+    assert row["energy_j"] == pytest.approx(row["time_s"] * power_w, rel=1e-6)
+    assert (row["source"], row["firmware"], row["slice"]) == ("emulated", "simulated-1", 1)
+
+
+def test_noise_and_three_resets_change_no_row(tmp_path: Path) -> None:
+    with serve(SimulatedDevice()) as url:
+        profile(url, tmp_path / "clean.csv", SOME)
+    to_device, to_host = Noise(0.01, seed=3), Noise(0.01, seed=4)
+    with serve(SimulatedDevice(resets_after=[4, 9, 12]), to_device, to_host) as url:
+        outcome = profile(url, tmp_path / "rough.csv", SOME)._outcome
+    assert outcome.resets == 3
+    assert to_device.damaged > 0
+    assert to_host.damaged > 0
+    pd.testing.assert_frame_equal(without_dates(tmp_path / "clean.csv"), without_dates(tmp_path / "rough.csv"))
+
+
+def test_a_board_that_keeps_resetting_is_given_up(tmp_path: Path) -> None:
+    with (
+        serve(SimulatedDevice(resets_after=list(range(1, 40)))) as url,
+        pytest.raises(UserError, match=r"was reset .* times") as caught,
+    ):
+        profile(url, tmp_path / "p.csv", SOME)
+    assert caught.value.exit_code == 4
+
+
+def test_resume_measures_only_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    with serve(SimulatedDevice()) as url:
+        profile(url, path, SOME)
+    whole = without_dates(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:20])
+    resumed = SimulatedDevice()
+    with serve(resumed) as url:
+        profile(url, path, SOME)
+    pd.testing.assert_frame_equal(without_dates(path), whole)
+    assert not any(request.startswith("bench 7 1 8") for request in resumed.carried_out)
+
+
+def test_what_does_not_fit_is_measured_on_the_largest_slice(tmp_path: Path) -> None:
+    item = Configuration("relu_backward", "size=4096")
+    with serve(SimulatedDevice(ram_bytes=3 * 4 * 1000)) as url:
+        profile(url, tmp_path / "p.csv", [item])
+    row = read_profile(tmp_path / "p.csv").iloc[-1]
+    assert row["params"] == "size=4096"
+    assert row["bytes"] == 4 * 4096
+    assert row["slice"] < 1
+    with serve(SimulatedDevice(ram_bytes=10_000_000)) as url:
+        profile(url, tmp_path / "whole.csv", [item])
+    assert row["time_s"] == pytest.approx(read_profile(tmp_path / "whole.csv").iloc[-1]["time_s"], rel=1e-3)
+
+
+def test_the_first_slice_is_the_largest_along_its_axis() -> None:
+    params = {
+        "n": 8,
+        "c": 4,
+        "h": 8,
+        "w": 8,
+        "k": 4,
+        "r": 3,
+        "s": 3,
+        "sh": 1,
+        "sw": 1,
+        "ph": 1,
+        "pw": 1,
+        "g": 1,
+        "bias": 0,
+    }
+    limit = ram_bytes("conv2d", {**params, "n": 5})
+    fraction, cut = next(iter(slices("conv2d", params, limit)))
+    assert (fraction, cut["n"]) == (5 / 8, 5)
+    fractions = [fraction for fraction, _ in slices("conv2d", params, limit)]
+    assert fractions == sorted(fractions, reverse=True)
+    assert all(ram_bytes("conv2d", cut) <= limit for _, cut in slices("conv2d", params, limit))
+
+
+def test_no_card_says_what_to_do(tmp_path: Path) -> None:
+    with serve(SimulatedDevice(card=False)) as url, pytest.raises(UserError, match=r"--format-card.*--no-pages"):
+        profile(url, tmp_path / "p.csv", SOME)
+    assert len(read_profile(tmp_path / "p.csv")) == 5
+
+
+class ScriptedMeter(Meter):
+    """Returns prepared windows, or fails."""
+
+    identity = "scripted"
+    voltage_v = 3.0
+    shortest_window_s = 0.01
+
+    def __init__(self, *script: Window | MeterError) -> None:
+        self._script = list(script)
+
+    def begin(self) -> None:
+        pass
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        outcome = self._script.pop(0)
+        if isinstance(outcome, MeterError):
+            raise outcome
+        return [outcome]
+
+
+def timing(repeats: int, _expected_s: float) -> Timing:
+    return Timing(0.001 * repeats, repeats, 4, 0, "", 0.0, 0.0)
+
+
+def test_a_window_with_lost_samples_is_measured_again() -> None:
+    good = Window(0.01, 2e-5, samples=1000, period_s=1e-5)
+    lossy = Window(0.01, 9e-5, samples=1000, lost=2, period_s=1e-5)
+    short = Window(0.005, 9e-5, samples=500, period_s=1e-5)
+    meter = ScriptedMeter(lossy, MeterError("no window"), short, good)
+    assert measure(timing, Activity.COMPUTE, meter, QUICK).energy_j == pytest.approx(2e-6)
+
+
+def test_a_meter_that_never_works_ends_the_run_with_its_reason() -> None:
+    lossy = Window(0.01, 9e-5, samples=1000, lost=2, period_s=1e-5)
+    with pytest.raises(UserError, match=r"scripted: 5 unusable recordings.*0\.20% of the samples lost"):
+        measure(timing, Activity.COMPUTE, ScriptedMeter(*[lossy] * 9), QUICK)
+
+
+def test_windows_are_repeated_until_the_interval_is_narrow() -> None:
+    noisy = [Window(0.01, energy, samples=1000, period_s=1e-5) for energy in (1e-5, 2e-5, 3e-5)]
+    steady = [Window(0.01, 2e-5, samples=1000, period_s=1e-5)] * 17
+    result = measure(timing, Activity.COMPUTE, ScriptedMeter(*noisy, *steady), Effort())
+    assert result.repeats == 20 * 10
+    assert result.energy_j == pytest.approx(2e-6)
+    assert result.energy_j_std > 0
+    assert measure(timing, Activity.COMPUTE, ScriptedMeter(*steady), Effort()).repeats == 3 * 10
+
+
+def test_the_grid_is_canonical_and_covers_every_operator() -> None:
+    wanted = grid()
+    assert {item.op for item in wanted} == {*OPERATORS, "page_in", "page_out"}
+    for item in wanted:
+        if not item.is_page:
+            assert params_key(item.op, parse_params(item.params)) == item.params
+
+
+def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    nodes = [
+        {"id": "a", "time_s": 0, "energy_j": 0, "bytes": 700, "op": "relu", "params": "size=175"},
+        {"id": "b", "time_s": 0, "energy_j": 0, "bytes": 0, "op": "relu", "params": "size=175"},
+        {
+            "id": "c",
+            "time_s": 0,
+            "energy_j": 0,
+            "outputs": [{"id": "c", "bytes": 2600}],
+            "op": "relu",
+            "params": "size=175",
+        },
+    ]
+    path.write_text(json.dumps({"format": "poet-graph/1", "name": "x", "nodes": nodes, "edges": []}))
+    wanted = from_graph(path)
+    assert wanted.count(Configuration("relu", "size=175")) == 1
+    assert page("page_in", 1024, "sequential") in wanted
+    assert page("page_out", 3072, "sequential") in wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", "{", "not JSON"),
+        ("a.json", '{"format": "poet-graph/2"}', "not a poet-graph/1"),
+        ("a.json", '{"format": "poet-graph/1", "nodes": []}', "nothing to benchmark"),
+        ("a.csv", "op,params\nrelu,n=4\n", "relu: 'size'"),
+        ("a.csv", "op,params\nrulu,size=4\n", "unknown operator 'rulu'"),
+        ("a.csv", "x,y\n1,2\n", "needs the columns op and params"),
+    ],
+)
+def test_a_bad_list_of_configurations_is_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        from_file(tmp_path / name)
+
+
+def test_the_verb_writes_a_profile_and_refuses_to_overwrite_it(tmp_path: Path) -> None:
+    configs = tmp_path / "c.csv"
+    configs.write_text("op,params\nrelu,size=8\npage_in,bytes=512 pattern=sequential\n")
+    out = tmp_path / "p.csv"
+    common = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
+    with serve(SimulatedDevice()) as url:
+        result = CliRunner().invoke(app, ["profile", "--port", url, *common])
+    assert result.exit_code == 0, result.output
+    assert list(read_profile(out)["op"]) == ["idle", "relu", "page_in"]
+    result = CliRunner().invoke(app, ["profile", "--port", "socket://127.0.0.1:1", *common])
+    assert isinstance(result.exception, UserError)
+    assert "--resume" in str(result.exception)
+
+
+def test_no_board_is_one_line_that_names_the_ways_out() -> None:
+    result = CliRunner().invoke(app, ["profile", "--board", "nrf52840", "--out", "never-written.csv"])
+    assert isinstance(result.exception, UserError)
+    assert result.exception.exit_code == 4
+    assert all(word in str(result.exception) for word in ("no port found", "ports seen", "--port", "--emulate"))
