@@ -1,60 +1,73 @@
 """From an ATen operator to one of the firmware's: name, parameters and operands.
 
 A rule looks at one traced operator and answers with the firmware operator that computes the same, or with None where
-the firmware has none for these arguments (a dilated convolution, a loss with class weights). Views cost nothing on the
-board as long as they leave the elements where they are; a transposition goes into the flags of a matrix product.
+the firmware has none for these arguments (a dilated convolution, a loss with class weights). A rule need not ask how
+its operands lie in memory: what is not row-major is copied into place before (`copies`). A transposed matrix goes into
+the flags of the matrix product instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from poet_planner.tracing.ir import Blank, Ref, TracedOperator, TracedResident, TracedValue
+from poet_profiles.operators import OPERATORS
+
+from poet_planner.tracing.ir import Blank, Ref, TracedOperator
 
 MEAN = 1
 NANO = 1_000_000_000
+LARGEST_I32 = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A firmware operator. ``results`` are the traced operator's values that it yields, in the firmware's order."""
+    """A firmware operator.
+
+    Attributes
+    ----------
+    operands : tuple of Ref
+        In the firmware's order.
+    results : tuple of str
+        The traced operator's values that it yields, in the firmware's order.
+    transposed : frozenset of int
+        Positions of operands that it reads as they lie, transposed.
+    update : Lowered or None
+        A second operator, run once behind this one, that changes residents in place (running statistics).
+    """
 
     op: str
     params: dict[str, int]
     operands: tuple[Ref, ...]
     results: tuple[str, ...]
+    transposed: frozenset[int] = field(default=frozenset())
+    update: Lowered | None = None
 
 
 Rule = Callable[[TracedOperator], Lowered | None]
 
-Tensors = Mapping[str, TracedValue | TracedResident]
-"""Values and residents by id."""
 
-
-def is_row_major(ref: Ref) -> bool:
-    """Whether the operand's elements lie behind one another in the order of its shape."""
-    return _same_layout(ref.shape, ref.stride)
-
-
-def _same_layout(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    return _strides(shape, stride) == _strides(shape, _row_major(shape))
+def is_row_major(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether a tensor's elements lie behind one another in the order of its shape."""
+    return _steps(shape, stride) == _steps(shape, _row_major(shape))
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _strides(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
+def _steps(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
     """Strides of the axes that have one: an axis of one element never takes a step."""
     return [step for extent, step in zip(shape, stride, strict=True) if extent != 1]
 
 
-def _plain(op: str, params: dict[str, int], operands: Sequence[Any], *results: str | None) -> Lowered | None:
-    """The operator, provided that every operand lies row-major."""
-    if not all(isinstance(operand, Ref) and is_row_major(operand) for operand in operands):
+def _lowered(op: str, params: dict[str, int] | None, operands: Sequence[Any], *results: str | None) -> Lowered | None:
+    """The operator, provided that it has parameters, tensors as operands, and all results that it yields."""
+    if params is None or not all(isinstance(operand, Ref) for operand in operands):
+        return None
+    if any(abs(value) > LARGEST_I32 for value in params.values()):
         return None
     return Lowered(op, params, tuple(operands), tuple(result for result in results if result is not None))
 
@@ -80,40 +93,34 @@ def _convolution_params(
 def _convolution(operator: TracedOperator) -> Lowered | None:
     x, w, b, stride, padding, dilation, transposed, _, groups = operator.args
     params = _convolution_params(x, w, b is not None, stride, padding, dilation, transposed, groups)
-    if params is None:
-        return None
-    return _plain("conv2d", params, (x, w) if b is None else (x, w, b), operator.outputs[0])
+    return _lowered("conv2d", params, (x, w) if b is None else (x, w, b), operator.outputs[0])
 
 
 def _convolution_backward(operator: TracedOperator) -> Lowered | None:
     gy, x, w, _, stride, padding, dilation, transposed, _, groups, (wants_x, wants_w, wants_b) = operator.args
     params = _convolution_params(x, w, wants_b, stride, padding, dilation, transposed, groups)
-    if params is None or wants_x == wants_w:
+    if wants_x == wants_w:
         return None
     if wants_x:
-        return _plain("conv2d_backward_input", params, (gy, w), operator.outputs[0])
-    return _plain("conv2d_backward_weight", params, (gy, x), *operator.outputs[1:])
+        return _lowered("conv2d_backward_input", params, (gy, w), operator.outputs[0])
+    return _lowered("conv2d_backward_weight", params, (gy, x), *operator.outputs[1:])
 
 
-def _matrix(operand: Any) -> bool | None:
-    """Whether a stack of matrices is stored transposed; None where it is stored otherwise."""
-    if not isinstance(operand, Ref) or len(operand.shape) < 2:
-        return None
-    if is_row_major(operand):
-        return False
-    *stack, rows, columns = operand.shape
-    *outer, row, column = operand.stride
-    return True if _same_layout((*stack, columns, rows), (*outer, column, row)) else None
+def is_transposed(matrices: Ref) -> bool:
+    """Whether a stack of matrices lies in memory as its transposes do."""
+    *stack, rows, columns = matrices.shape
+    *outer, row, column = matrices.stride
+    swapped = is_row_major((*stack, columns, rows), (*outer, column, row))
+    return swapped and not is_row_major(matrices.shape, matrices.stride)
 
 
 def _matrix_product(operator: TracedOperator) -> Lowered | None:
     a, c = operator.args
-    a_transposed, c_transposed = _matrix(a), _matrix(c)
-    if a_transposed is None or c_transposed is None:
-        return None
     *stack, m, k = a.shape
-    params = {"b": prod(stack), "m": m, "k": k, "n": c.shape[-1], "ta": int(a_transposed), "tb": int(c_transposed)}
-    return Lowered("matmul", params, (a, c), _first(operator))
+    transposed = frozenset(place for place, operand in enumerate((a, c)) if is_transposed(operand))
+    flags = {"ta": int(0 in transposed), "tb": int(1 in transposed)}
+    params = {"b": prod(stack), "m": m, "k": k, "n": c.shape[-1], **flags}
+    return Lowered("matmul", params, (a, c), _first(operator), transposed)
 
 
 def _linear(operator: TracedOperator) -> Lowered | None:
@@ -121,10 +128,10 @@ def _linear(operator: TracedOperator) -> Lowered | None:
     b, x, w = operator.args
     if operator.kwargs.get("beta", 1) != 1 or operator.kwargs.get("alpha", 1) != 1:
         return None
-    if not _matrix(w) or _matrix(x) is not False or len(b.shape) != 1:
+    if not (is_transposed(w) or 1 in w.shape) or len(b.shape) != 1:
         return None
     (m, k), n = x.shape, w.shape[1]
-    return Lowered("linear", {"m": m, "k": k, "n": n, "bias": 1}, (x, w, b), _first(operator))
+    return Lowered("linear", {"m": m, "k": k, "n": n, "bias": 1}, (x, w, b), _first(operator), frozenset({1}))
 
 
 def _first(operator: TracedOperator) -> tuple[str, ...]:
@@ -136,19 +143,14 @@ def _sum(operator: TracedOperator) -> Lowered | None:
     if [axis % len(x.shape) for axis in axes] != list(range(len(axes))) or len(axes) == len(x.shape):
         return None
     m = prod(x.shape[: len(axes)])
-    return _plain("sum_rows", {"m": m, "n": prod(x.shape[len(axes) :])}, (x,), operator.outputs[0])
-
-
-def _relu(operator: TracedOperator) -> Lowered | None:
-    (x,) = operator.args
-    return _plain("relu", {"size": prod(x.shape)}, (x,), operator.outputs[0])
+    return _lowered("sum_rows", {"m": m, "n": prod(x.shape[len(axes) :])}, (x,), operator.outputs[0])
 
 
 def _relu_backward(operator: TracedOperator) -> Lowered | None:
     gy, y, threshold = operator.args
     if threshold != 0:
         return None
-    return _plain("relu_backward", {"size": prod(y.shape)}, (gy, y), operator.outputs[0])
+    return _lowered("relu_backward", {"size": prod(y.shape)}, (gy, y), operator.outputs[0])
 
 
 def _pool_params(x: Ref | Blank, kernel: Any, stride: Any, padding: Any) -> dict[str, int]:
@@ -164,7 +166,7 @@ def _max_pool(operator: TracedOperator) -> Lowered | None:
     x, kernel, stride, padding, dilation, ceil = _defaults(operator.args, (None, None, [], [0, 0], [1, 1], False))
     if ceil or any(step != 1 for step in dilation) or len(operator.values) != 2:
         return None
-    return _plain("max_pool2d", _pool_params(x, kernel, stride, padding), (x,), *operator.outputs)
+    return _lowered("max_pool2d", _pool_params(x, kernel, stride, padding), (x,), *operator.outputs)
 
 
 def _max_pool_backward(operator: TracedOperator) -> Lowered | None:
@@ -172,7 +174,7 @@ def _max_pool_backward(operator: TracedOperator) -> Lowered | None:
     if ceil or any(step != 1 for step in dilation):
         return None
     params = _pool_params(x, kernel, stride, padding)
-    return _plain("max_pool2d_backward", params, (gy, indices), operator.outputs[0])
+    return _lowered("max_pool2d_backward", params, (gy, indices), operator.outputs[0])
 
 
 def _avg_pool(operator: TracedOperator) -> Lowered | None:
@@ -180,14 +182,14 @@ def _avg_pool(operator: TracedOperator) -> Lowered | None:
     x, kernel, stride, padding, ceil, count_padding, divisor = _defaults(operator.args, defaults)
     if ceil or divisor is not None or not (count_padding or not any(padding)):
         return None
-    return _plain("avg_pool2d", _pool_params(x, kernel, stride, padding), (x,), operator.outputs[0])
+    return _lowered("avg_pool2d", _pool_params(x, kernel, stride, padding), (x,), operator.outputs[0])
 
 
 def _avg_pool_backward(operator: TracedOperator) -> Lowered | None:
     gy, x, kernel, stride, padding, ceil, count_padding, divisor = operator.args
     if ceil or divisor is not None or not (count_padding or not any(padding)):
         return None
-    return _plain("avg_pool2d_backward", _pool_params(x, kernel, stride, padding), (gy,), operator.outputs[0])
+    return _lowered("avg_pool2d_backward", _pool_params(x, kernel, stride, padding), (gy,), operator.outputs[0])
 
 
 def _defaults(given: Sequence[Any], defaults: Sequence[Any]) -> tuple[Any, ...]:
@@ -196,9 +198,169 @@ def _defaults(given: Sequence[Any], defaults: Sequence[Any]) -> tuple[Any, ...]:
 
 def _add(operator: TracedOperator) -> Lowered | None:
     a, b = operator.args
-    if not isinstance(b, Ref) or a.shape != b.shape or operator.kwargs.get("alpha", 1) != 1:
+    if not isinstance(a, Ref) or not isinstance(b, Ref) or operator.kwargs.get("alpha", 1) != 1:
         return None
-    return _plain("add", {"size": prod(a.shape)}, (a, b), operator.outputs[0])
+    if a.shape == b.shape:
+        return _lowered("add", {"size": prod(a.shape)}, (a, b), operator.outputs[0])
+    if _trails(b, a):
+        rows = {"m": prod(a.shape) // prod(b.shape), "n": prod(b.shape)}
+        return _lowered("add_rows", rows, (a, b), operator.outputs[0])
+    return None
+
+
+def _trails(small: Ref, large: Ref) -> bool:
+    """Whether ``small`` is repeated over the first axes of ``large``."""
+    extents = list(small.shape)
+    while extents and extents[0] == 1:
+        extents.pop(0)
+    return extents == list(large.shape[len(large.shape) - len(extents) :])
+
+
+def _multiply(operator: TracedOperator) -> Lowered | None:
+    a, b = operator.args
+    if isinstance(a, Ref) and isinstance(b, Ref):
+        return _lowered("mul", {"size": prod(a.shape)}, (a, b), operator.outputs[0]) if a.shape == b.shape else None
+    return _scaled(operator, a, b, 1)
+
+
+def _divide(operator: TracedOperator) -> Lowered | None:
+    x, divisor = operator.args
+    if isinstance(divisor, Ref):
+        return None
+    mean = _plane_mean_backward(operator, x, divisor)
+    if mean or divisor != int(divisor):
+        return mean or _scaled(operator, x, 1 / divisor, 1)
+    return _scaled(operator, x, 1, int(divisor))
+
+
+def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
+    params = {"size": prod(x.shape), "factor_nano": round(factor * NANO), "divisor": divisor}
+    return _lowered("scale", params, (x,), operator.outputs[0])
+
+
+def _plane_mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
+    """A gradient spread over planes and divided by their size: the backward pass of a mean over planes."""
+    if (
+        len(x.shape) != 4
+        or divisor != x.shape[2] * x.shape[3]
+        or not x.views
+        or _steps(x.shape, x.stride)[-2:] != [0, 0]
+    ):
+        return None
+    if str(x.views[-1].target) != "aten.expand.default":
+        return None
+    n, c, height, width = x.shape
+    spread = Ref(x.source, x.views[:-1], (n, c, 1, 1), (*x.stride[:2], 1, 1), x.dtype)
+    return _lowered("avg_pool2d_backward", _plane(n, c, height, width), (spread,), operator.outputs[0])
+
+
+def _plane(n: int, c: int, height: int, width: int) -> dict[str, int]:
+    """One pooling window as large as the plane."""
+    return {
+        **{"n": n, "c": c, "h": height, "w": width},
+        **{"r": height, "s": width, "sh": height, "sw": width, "ph": 0, "pw": 0},
+    }
+
+
+def _mean(operator: TracedOperator) -> Lowered | None:
+    x, axes, *_ = operator.args
+    if len(x.shape) != 4 or sorted(axis % 4 for axis in axes) != [2, 3]:
+        return None
+    return _lowered("avg_pool2d", _plane(*x.shape), (x,), operator.outputs[0])
+
+
+def _batch_norm(operator: TracedOperator) -> Lowered | None:
+    x, weight, bias, mean, variance, training, momentum, eps = operator.args
+    if not training or weight is None or bias is None or None in operator.outputs:
+        return None
+    n, c, size = _planes(x)
+    params = {"n": n, "c": c, "size": size, "eps_nano": round(eps * NANO)}
+    main = _lowered("batch_norm", params, (x, weight, bias), *operator.outputs)
+    if main is None or mean is None:
+        return main
+    statistics = tuple(Ref(id, (), (c,), (1,), x.dtype) for id in operator.outputs[1:] if id)
+    update = Lowered(
+        "batch_norm_update",
+        {"c": c, "count": n * size, "momentum_nano": round(momentum * NANO), "eps_nano": round(eps * NANO)},
+        (*statistics, mean, variance),
+        (mean.source, variance.source),
+    )
+    return replace(main, update=update)
+
+
+def _batch_norm_backward(operator: TracedOperator) -> Lowered | None:
+    gy, x, weight, _, _, mean, invstd, training, _, wanted = operator.args
+    if not training or weight is None or not all(wanted) or None in operator.outputs:
+        return None
+    n, c, size = _planes(x)
+    params = {"n": n, "c": c, "size": size}
+    return _lowered("batch_norm_backward", params, (gy, x, weight, mean, invstd), *operator.outputs)
+
+
+def _planes(x: Ref) -> tuple[int, int, int]:
+    """Samples, channels, elements of a channel."""
+    return x.shape[0], x.shape[1], prod(x.shape[2:])
+
+
+def _layer_norm(operator: TracedOperator) -> Lowered | None:
+    x, extents, weight, bias, eps = operator.args
+    if weight is None or bias is None or None in operator.outputs:
+        return None
+    params = {**_normalised(x, extents), "eps_nano": round(eps * NANO)}
+    return _lowered("layer_norm", params, (x, weight, bias), *operator.outputs)
+
+
+def _layer_norm_backward(operator: TracedOperator) -> Lowered | None:
+    gy, x, extents, mean, invstd, weight, _, (wants_x, wants_w, wants_b) = operator.args
+    params = _normalised(x, extents)
+    if wants_x and not wants_w and not wants_b:
+        return _lowered("layer_norm_backward_input", params, (gy, x, weight, mean, invstd), operator.outputs[0])
+    if wants_w and wants_b and not wants_x:
+        return _lowered("layer_norm_backward_weight", params, (gy, x, mean, invstd), *operator.outputs[1:])
+    return None
+
+
+def _normalised(x: Ref | Blank, extents: Sequence[int]) -> dict[str, int]:
+    return {"m": prod(x.shape) // prod(extents), "n": prod(extents)}
+
+
+def _elementwise(op: str) -> Rule:
+    """An operator whose tensors all have one size; it takes no further arguments that change what it computes."""
+
+    def rule(operator: TracedOperator) -> Lowered | None:
+        if operator.kwargs.get("approximate", "none") != "none":
+            return None
+        return _lowered(op, {"size": prod(operator.args[0].shape)}, operator.args, operator.outputs[0])
+
+    return rule
+
+
+def _embedding(operator: TracedOperator) -> Lowered | None:
+    weight, tokens, *_ = operator.args
+    (v, d), m = weight.shape, prod(tokens.shape)
+    return _lowered("embedding", {"m": m, "v": v, "d": d}, (weight, tokens), operator.outputs[0])
+
+
+def _embedding_backward(operator: TracedOperator) -> Lowered | None:
+    gy, tokens, rows, padding, by_frequency = operator.args
+    if padding != -1 or by_frequency:
+        return None
+    params = {"m": prod(tokens.shape), "v": rows, "d": gy.shape[-1]}
+    return _lowered("embedding_backward", params, (gy, tokens), operator.outputs[0])
+
+
+def _mse_loss(operator: TracedOperator) -> Lowered | None:
+    x, target, reduction = _defaults(operator.args, (None, None, MEAN))
+    if reduction != MEAN or x.shape != target.shape:
+        return None
+    return _lowered("mse_loss", {"size": prod(x.shape)}, (x, target), operator.outputs[0])
+
+
+def _mse_loss_backward(operator: TracedOperator) -> Lowered | None:
+    gloss, x, target, reduction = operator.args
+    if reduction != MEAN or x.shape != target.shape:
+        return None
+    return _lowered("mse_loss_backward", {"size": prod(x.shape)}, (gloss, x, target), operator.outputs[0])
 
 
 def _rows(shape: Sequence[int], axis: int) -> dict[str, int] | None:
@@ -207,23 +369,27 @@ def _rows(shape: Sequence[int], axis: int) -> dict[str, int] | None:
     return {"m": prod(shape[:-1]), "n": shape[-1]}
 
 
-def _log_softmax(operator: TracedOperator) -> Lowered | None:
-    x, axis, _ = operator.args
-    params = _rows(x.shape, axis)
-    return _plain("log_softmax", params, (x,), operator.outputs[0]) if params else None
+def _rows_rule(op: str) -> Rule:
+    def rule(operator: TracedOperator) -> Lowered | None:
+        x, axis, _ = operator.args
+        return _lowered(op, _rows(x.shape, axis), (x,), operator.outputs[0])
+
+    return rule
 
 
-def _log_softmax_backward(operator: TracedOperator) -> Lowered | None:
-    gy, y, axis, _ = operator.args
-    params = _rows(y.shape, axis)
-    return _plain("log_softmax_backward", params, (gy, y), operator.outputs[0]) if params else None
+def _rows_backward_rule(op: str) -> Rule:
+    def rule(operator: TracedOperator) -> Lowered | None:
+        gy, y, axis, _ = operator.args
+        return _lowered(op, _rows(y.shape, axis), (gy, y), operator.outputs[0])
+
+    return rule
 
 
 def _nll_loss(operator: TracedOperator) -> Lowered | None:
     logp, target, weight, reduction, _ = operator.args
     if weight is not None or reduction != MEAN:
         return None
-    return _plain("nll_loss", {"m": prod(target.shape), "n": logp.shape[-1]}, (logp, target), operator.outputs[0])
+    return _lowered("nll_loss", {"m": prod(target.shape), "n": logp.shape[-1]}, (logp, target), operator.outputs[0])
 
 
 def _nll_loss_backward(operator: TracedOperator) -> Lowered | None:
@@ -231,13 +397,13 @@ def _nll_loss_backward(operator: TracedOperator) -> Lowered | None:
     if weight is not None or reduction != MEAN:
         return None
     params = {"m": prod(target.shape), "n": logp.shape[-1]}
-    return _plain("nll_loss_backward", params, (gloss, target), operator.outputs[0])
+    return _lowered("nll_loss_backward", params, (gloss, target), operator.outputs[0])
 
 
 def _filled(value: float) -> Rule:
     def rule(operator: TracedOperator) -> Lowered | None:
         (like,) = operator.args
-        return _plain("fill", {"size": prod(like.shape), "value_nano": round(value * NANO)}, (), operator.outputs[0])
+        return _lowered("fill", {"size": prod(like.shape), "value_nano": round(value * NANO)}, (), operator.outputs[0])
 
     return rule
 
@@ -249,34 +415,50 @@ RULES: dict[str, Rule] = {
     "mm.default": _matrix_product,
     "bmm.default": _matrix_product,
     "sum.dim_IntList": _sum,
-    "relu.default": _relu,
+    "relu.default": _elementwise("relu"),
     "threshold_backward.default": _relu_backward,
+    "gelu.default": _elementwise("gelu"),
+    "gelu_backward.default": _elementwise("gelu_backward"),
+    "tanh.default": _elementwise("tanh"),
+    "tanh_backward.default": _elementwise("tanh_backward"),
     "max_pool2d_with_indices.default": _max_pool,
     "max_pool2d_with_indices_backward.default": _max_pool_backward,
     "avg_pool2d.default": _avg_pool,
     "avg_pool2d_backward.default": _avg_pool_backward,
+    "mean.dim": _mean,
     "add.Tensor": _add,
-    "_log_softmax.default": _log_softmax,
-    "_log_softmax_backward_data.default": _log_softmax_backward,
+    "mul.Tensor": _multiply,
+    "mul.Scalar": _multiply,
+    "div.Tensor": _divide,
+    "div.Scalar": _divide,
+    "native_batch_norm.default": _batch_norm,
+    "native_batch_norm_backward.default": _batch_norm_backward,
+    "native_layer_norm.default": _layer_norm,
+    "native_layer_norm_backward.default": _layer_norm_backward,
+    "_softmax.default": _rows_rule("softmax"),
+    "_softmax_backward_data.default": _rows_backward_rule("softmax_backward"),
+    "_log_softmax.default": _rows_rule("log_softmax"),
+    "_log_softmax_backward_data.default": _rows_backward_rule("log_softmax_backward"),
+    "embedding.default": _embedding,
+    "embedding_dense_backward.default": _embedding_backward,
+    "mse_loss.default": _mse_loss,
+    "mse_loss_backward.default": _mse_loss_backward,
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
     "ones_like.default": _filled(1.0),
 }
 
 
-def firmware_operator(operator: TracedOperator, tensors: Tensors) -> Lowered | None:
-    """The firmware's operator for a traced one, or None where it has none.
-
-    An operand that is a part of its tensor has no number on the firmware, and a result is stored row-major there.
-    """
-    rule = RULES.get(str(operator.target).removeprefix("aten."))
+def firmware_operator(operator: TracedOperator) -> Lowered | None:
+    """The firmware's operator for a traced one, or None where it has none."""
+    rule = RULES.get(aten_name(operator))
     lowered = rule(operator) if rule else None
-    if lowered is None:
-        return None
-    whole = all(prod(operand.shape) == prod(tensors[operand.source].shape) for operand in lowered.operands)
-    results = [tensors[id] for id in lowered.results]
-    row_major = all(isinstance(result, TracedValue) and _same_layout(result.shape, result.stride) for result in results)
-    return lowered if whole and row_major else None
+    return lowered if lowered and lowered.op in OPERATORS else None
+
+
+def aten_name(operator: TracedOperator) -> str:
+    """Such as ``add.Tensor``."""
+    return str(operator.target).removeprefix("aten.")
 
 
 def with_transposed_result(lowered: Lowered) -> Lowered | None:
@@ -286,4 +468,4 @@ def with_transposed_result(lowered: Lowered) -> Lowered | None:
     a, c = lowered.operands
     p = lowered.params
     params = {**p, "m": p["n"], "n": p["m"], "ta": 1 - p["tb"], "tb": 1 - p["ta"]}
-    return Lowered("matmul", params, (c, a), lowered.results)
+    return Lowered("matmul", params, (c, a), lowered.results, frozenset(1 - place for place in lowered.transposed))

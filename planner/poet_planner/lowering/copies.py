@@ -1,0 +1,80 @@
+"""Views that the firmware cannot read in place: where they start, how they step, and the operator that copies them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+
+from poet_planner.lowering.rules import Lowered, aten_name, is_row_major
+from poet_planner.tracing.ir import Ref, TracedOperator
+
+AXES = 4
+
+
+def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | None:
+    """The operator that copies a view of a row-major tensor into a row-major tensor of its own.
+
+    None if the view has more than four axes that do not step alike.
+    """
+    viewed = _view(view, source_shape)
+    params = _strided(viewed, prod(source_shape))
+    return None if params is None else Lowered("strided_copy", params, (_whole(view, source_shape),), (result,))
+
+
+def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> Lowered | None:
+    """The firmware's operator for one of ATen's that only moves elements: a clone, a select's or slice's gradient."""
+    name, result = aten_name(operator), operator.outputs[0]
+    if result is None:
+        return None
+    if name == "clone.default" and isinstance(operator.args[0], Ref):
+        return copied(operator.args[0], source_shape, result)
+    if name in ("select_backward.default", "slice_backward.default"):
+        gradient, extents, *where = operator.args
+        whole = torch.empty(extents, device="meta")
+        view = whole.select(*where) if name.startswith("select") else torch.ops.aten.slice.Tensor(whole, *where)
+        params = _strided(view, prod(extents))
+        return None if params is None else Lowered("strided_copy_backward", params, (gradient,), (result,))
+    return None
+
+
+def _view(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
+    """The view's shape, strides and start, without data."""
+    tensor = torch.empty(tuple(source_shape), device="meta")
+    for step in view.views:
+        tensor = step.target(tensor, *step.args, **step.kwargs)
+        if step.index is not None:
+            tensor = tensor[step.index]
+    return tensor
+
+
+def _strided(view: torch.Tensor, size: int) -> dict[str, int] | None:
+    axes = _merged(view.shape, view.stride())
+    if len(axes) > AXES:
+        return None
+    axes = [(1, 1)] * (AXES - len(axes)) + axes
+    extents = {f"d{axis}": extent for axis, (extent, _) in enumerate(axes)}
+    strides = {f"s{axis}": stride for axis, (_, stride) in enumerate(axes)}
+    return {**extents, **strides, "offset": int(view.storage_offset()), "size": size}
+
+
+def _merged(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:
+    """Extents and strides with axes of one element left out, and neighbours that step like one axis made one."""
+    axes: list[tuple[int, int]] = []
+    for extent, step in zip(shape, stride, strict=True):
+        if extent == 1:
+            continue
+        if axes and axes[-1][1] == extent * step:
+            axes[-1] = (axes[-1][0] * extent, step)
+        else:
+            axes.append((extent, step))
+    return axes
+
+
+def _whole(view: Ref, source_shape: Sequence[int]) -> Ref:
+    """The tensor behind a view."""
+    shape = tuple(source_shape)
+    stride = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    assert is_row_major(shape, stride)
+    return Ref(view.source, (), shape, stride, view.dtype)

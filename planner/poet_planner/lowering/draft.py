@@ -1,0 +1,96 @@
+"""Nodes on the way from a traced graph to one for a board, and what both kinds of boards have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from poet_planner.graph import Node, Operation, Resident, Value
+from poet_planner.tracing.ir import Kind, TracedGraph, TracedOperator, TracedResident
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A node whose operands and results still are the traced graph's ids, in the operator's order.
+
+    ``values`` are those that it yields, with their bytes in the arena; ``traced`` is the operator that it stands for,
+    or helps.
+    """
+
+    id: str
+    traced: TracedOperator
+    op: str
+    params: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    values: tuple[Value, ...]
+    workspace_bytes: int
+    recomputable: bool
+
+
+def nodes_of(traced: TracedGraph, drafts: list[Draft]) -> list[Node]:
+    """Nodes with their edges: from operands, and from operators that have to come before."""
+    kept = {value.id for draft in drafts for value in draft.values}
+    before = _order_values(drafts)
+    waited_for = {id for ids in before.values() for id in ids}
+    return [_node(traced, draft, kept, before.get(draft.id, []), waited_for) for draft in drafts]
+
+
+def arena_value(traced: TracedGraph, id: str, size: int) -> Value:
+    """A value that takes ``size`` bytes of the arena, or none where it is a gradient or the loss in its resident."""
+    return Value(id, 0 if traced.values[id].resident else size)
+
+
+def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, ...]:
+    """Residents and their bytes, behind one another, each at a multiple of 4."""
+    places = []
+    offset = 0
+    for resident, size in residents:
+        kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
+        places.append(Resident(resident.id, kind, size, offset, resident.shape))
+        offset += -(-size // 4) * 4
+    return tuple(places)
+
+
+def region_bytes(residents: tuple[Resident, ...]) -> int:
+    """Size of the resident region."""
+    return max((-(-(r.offset + r.bytes) // 4) * 4 for r in residents), default=0)
+
+
+def homes(traced: TracedGraph, ids: Iterable[str]) -> tuple[str, ...]:
+    """Where the tensors live: a value that is a gradient or the loss lives in its resident."""
+    return tuple((traced.values[id].resident or id) if id in traced.values else id for id in ids)
+
+
+def _node(traced: TracedGraph, draft: Draft, kept: set[str], before: list[str], waited_for: set[str]) -> Node:
+    values = draft.values
+    if _done(draft.id) in waited_for:
+        values = (*values, Value(_done(draft.id), 0))
+    inputs = dict.fromkeys(operand for operand in draft.operands if operand in kept)
+    return Node(
+        id=draft.id,
+        time_s=0.0,
+        energy_j=0.0,
+        values=values,
+        inputs=(*inputs, *before),
+        workspace_bytes=draft.workspace_bytes,
+        recomputable=draft.recomputable,
+        backward=draft.traced.backward,
+        operation=Operation(draft.op, draft.params, homes(traced, draft.operands), homes(traced, draft.results)),
+    )
+
+
+def _order_values(drafts: list[Draft]) -> dict[str, list[str]]:
+    """By node, the values of 0 bytes that say which nodes have to come before without giving it a tensor."""
+    makers = {value.id: draft.id for draft in drafts for value in draft.values}
+    nodes = {draft.id for draft in drafts}
+    before = {}
+    for draft in drafts:
+        if draft.id == draft.traced.id:
+            given = {makers[operand] for operand in draft.operands if operand in makers}
+            before[draft.id] = [_done(id) for id in draft.traced.after if id in nodes and id not in given]
+    return before
+
+
+def _done(node: str) -> str:
+    return f"{node}.done"

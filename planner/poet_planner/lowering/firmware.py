@@ -1,0 +1,203 @@
+"""The training step that a microcontroller's firmware runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import torch
+from poet_profiles.operators import OPERATORS, params_key
+
+from poet_planner.graph import Graph, Node, Operation, Value
+from poet_planner.lowering.aten import aten_operation
+from poet_planner.lowering.copies import copied, strided_operator
+from poet_planner.lowering.draft import Draft, arena_value, homes, nodes_of, placed, region_bytes
+from poet_planner.lowering.linux import torch_draft
+from poet_planner.lowering.rules import (
+    Lowered,
+    aten_name,
+    firmware_operator,
+    is_row_major,
+    is_transposed,
+    with_transposed_result,
+)
+from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedResident
+
+ORDERING_NODE = "gradients"
+
+_ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
+_CONSTANTS = ("arange.default", "arange.start", "scalar_tensor.default", "full.default", "zeros.default")
+
+
+def lower_for_firmware(traced: TracedGraph) -> Graph:
+    """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
+
+    An operator that it lacks stays as ``aten.NAME``, with PyTorch's sizes: such a graph can be planned, but not run on
+    the firmware. Operators that read nothing become constants.
+    """
+    lowering = _Lowering(traced)
+    drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
+    used = {operand for draft in drafts for operand in draft.operands}
+    residents = placed(
+        (resident, _word_bytes(resident))
+        for resident in (*traced.residents, *lowering.constants)
+        if resident.kind in _ALWAYS_RESIDENT or resident.id in used
+    )
+    nodes = (*nodes_of(traced, drafts), *_sgd(traced))
+    return Graph(traced.name, nodes, region_bytes(residents), residents=residents)
+
+
+def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
+    """Data of the constant residents of a graph for the firmware."""
+    computed = {
+        operator.values[0]: operator.target(*operator.args, **operator.kwargs)
+        for operator in traced.operators
+        if _is_constant(operator)
+    }
+    return {**traced.constants, **computed}
+
+
+class _Lowering:
+    """Drafts of one traced graph's nodes. ``constants`` are the residents that operators have become."""
+
+    def __init__(self, traced: TracedGraph) -> None:
+        self._traced = traced
+        self._shapes = {id: value.shape for id, value in traced.values.items()}
+        self._shapes |= {resident.id: resident.shape for resident in traced.residents}
+        self.constants = [
+            TracedResident(id, Kind.CONSTANT, value.bytes, value.shape, value.dtype)
+            for operator in traced.operators
+            if _is_constant(operator)
+            for id, value in ((operator.values[0], traced.values[operator.values[0]]),)
+        ]
+        self._constant_ids = {constant.id for constant in self.constants}
+
+    def drafts(self, operator: TracedOperator) -> list[Draft]:
+        """The nodes that stand for one traced operator: copies of views, itself, and an update of residents."""
+        if operator.values and operator.values[0] in self._constant_ids:
+            return []
+        lowered = self._operator(operator)
+        if lowered is None:
+            return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
+        copies = list(self._copies(operator, lowered))
+        if any(copy is None for copy in copies):
+            return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
+        made = [copy for copy in copies if copy is not None]
+        names = {place: made_copy.id for (place, _), made_copy in zip(self._unreadable(lowered), made, strict=True)}
+        operands = tuple(names.get(place, ref.source) for place, ref in enumerate(lowered.operands))
+        main = replace(self._draft(operator, operator.id, lowered), operands=operands)
+        return [*made, main, *self._updates(operator, lowered)]
+
+    def _operator(self, operator: TracedOperator) -> Lowered | None:
+        source = self._shapes[operator.refs[0].source] if operator.refs else ()
+        lowered = firmware_operator(operator) or strided_operator(operator, source)
+        if lowered and not self._gradients_row_major(lowered.results):
+            lowered = with_transposed_result(lowered)
+        if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):
+            return None
+        return lowered
+
+    def _gradients_row_major(self, results: tuple[str, ...]) -> bool:
+        """Whether those of the values that are gradients lie in their parameters' layout."""
+        gradients = (ref for ref in self._traced.gradients.values() if ref.source in results)
+        return all(is_row_major(ref.shape, ref.stride) for ref in gradients)
+
+    def _is_stored_row_major(self, id: str) -> bool:
+        value = self._traced.values[id]
+        return is_row_major(value.shape, value.stride)
+
+    def _unreadable(self, lowered: Lowered) -> list[tuple[int, Ref]]:
+        """Operands, with their positions, that do not lie as the operator reads them."""
+        return [
+            (place, ref)
+            for place, ref in enumerate(lowered.operands)
+            if not self._is_whole(ref)
+            or not (is_row_major(ref.shape, ref.stride) or (place in lowered.transposed and is_transposed(ref)))
+        ]
+
+    def _is_whole(self, ref: Ref) -> bool:
+        return prod(ref.shape) == prod(self._shapes[ref.source])
+
+    def _copies(self, operator: TracedOperator, lowered: Lowered) -> Iterator[Draft | None]:
+        """A copying node for each operand that cannot be read in place; None where there is no such operator."""
+        for place, ref in self._unreadable(lowered):
+            if place in lowered.transposed and is_transposed(ref):
+                yield None
+                continue
+            id = f"{operator.id}.operand{place}"
+            copy = copied(ref, self._shapes[ref.source], id)
+            yield None if copy is None else self._helper(operator, id, copy)
+
+    def _updates(self, operator: TracedOperator, lowered: Lowered) -> list[Draft]:
+        if lowered.update is None:
+            return []
+        id = f"{operator.id}.update"
+        update = self._helper(operator, id, lowered.update)
+        return [replace(update, values=(Value(id, 0),), recomputable=False)]
+
+    def _helper(self, operator: TracedOperator, id: str, lowered: Lowered) -> Draft:
+        sizes = OPERATORS[lowered.op].sizes(lowered.params)
+        return Draft(
+            id=id,
+            traced=operator,
+            op=lowered.op,
+            params=params_key(lowered.op, lowered.params),
+            operands=tuple(ref.source for ref in lowered.operands),
+            results=lowered.results,
+            values=(Value(id, sizes.outputs[0]),),
+            workspace_bytes=sizes.workspace,
+            recomputable=True,
+        )
+
+    def _draft(self, operator: TracedOperator, id: str, lowered: Lowered) -> Draft:
+        sizes = OPERATORS[lowered.op].sizes(lowered.params)
+        pairs = zip(lowered.results, sizes.outputs, strict=True)
+        values = tuple(arena_value(self._traced, result, size) for result, size in pairs)
+        return replace(self._helper(operator, id, lowered), values=values, recomputable=operator.recomputable)
+
+
+def _is_constant(operator: TracedOperator) -> bool:
+    return aten_name(operator) in _CONSTANTS and not operator.refs and len(operator.values) == 1
+
+
+def _sgd(traced: TracedGraph) -> list[Node]:
+    """The optimiser's step: behind a node of no cost that follows every gradient and the loss.
+
+    So nothing that reads a weight is computed for the first time, or needed again, after the weight has changed.
+    """
+    ends = [ref.source for ref in (*traced.gradients.values(), traced.loss)]
+    shapes = {resident.id: resident.shape for resident in traced.residents}
+    order = Node(
+        id=ORDERING_NODE,
+        time_s=0.0,
+        energy_j=0.0,
+        values=(Value(ORDERING_NODE, 0),),
+        inputs=tuple(dict.fromkeys(ends)),
+        recomputable=False,
+        backward=True,
+    )
+    updates = [
+        Node(
+            id=f"{parameter}.sgd",
+            time_s=0.0,
+            energy_j=0.0,
+            values=(Value(f"{parameter}.sgd", 0),),
+            inputs=(ORDERING_NODE,),
+            recomputable=False,
+            backward=True,
+            operation=Operation(
+                op="sgd",
+                params=params_key("sgd", {"size": prod(shapes[parameter])}),
+                operands=homes(traced, (gradient.source, parameter)),
+                results=(parameter,),
+            ),
+        )
+        for parameter, gradient in traced.gradients.items()
+    ]
+    return [order, *updates]
+
+
+def _word_bytes(resident: TracedResident) -> int:
+    """Bytes on the firmware, where every number is four bytes wide."""
+    return 4 * prod(resident.shape)
