@@ -75,7 +75,7 @@ def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
     console.print(table)
     losses = observed["loss"].ravel()
     first, last = losses[:5].mean(), losses[-5:].mean()
-    console.print(f"loss on the emulated board, mean of five steps: {first:.3f} at the start, {last:.3f} after {losses.size}")
+    console.print(f"loss on the emulated board (mean of five steps): {first:.3f}, after {losses.size} steps {last:.3f}")
     if different:
         sys.exit(f"demo: differs from the unlimited run in {', '.join(different)}")
     if worst > GRADIENT_TOLERANCE:
