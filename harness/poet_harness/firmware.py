@@ -39,8 +39,8 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
     """
     project = find_project()
     _platformio(board, project, model_dir)
-    folder = project / ".pio" / "build" / _environment(board)
-    return folder / ("poet" if board.kind == "host" else "firmware.elf")
+    builds = Path(os.environ.get("PLATFORMIO_BUILD_DIR", project / ".pio" / "build"))
+    return builds / _environment(board) / ("poet" if board.kind == "host" else "firmware.elf")
 
 
 def upload(board: Board, model_dir: Path | None, port: str | None) -> None:

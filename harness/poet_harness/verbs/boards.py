@@ -8,10 +8,10 @@ NAME = "boards"
 def command() -> None:
     """List the known boards and the port each is connected to."""
     from poet_profiles.boards import board_names, load_board
-    from rich.console import Console
     from rich.table import Table
 
     from ..connection.ports import ports, usb_id
+    from .console import wide_console
 
     seen = ports()
     table = Table("board", "what it is", "RAM", "storage", "port")
@@ -20,4 +20,4 @@ def command() -> None:
         here = [str(port.device) for port in seen if usb_id(port) in board.usb_ids]
         ram = f"{board.ram_bytes // 1024:,} KB"
         table.add_row(name, board.title, ram, board.storage, ", ".join(here) or "-")
-    Console().print(table)
+    wide_console().print(table)

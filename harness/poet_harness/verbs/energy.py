@@ -38,12 +38,13 @@ def command(
     if as_json:
         print(json.dumps(results, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
+
+    from .console import wide_console
 
     table = Table("label", "start, s", "end, s", "energy, J", "mean power, W")
     for row in results:
         table.add_row(
             str(row["label"]), *(f"{row[name]:.6g}" for name in ("start_s", "end_s", "energy_j", "mean_power_w"))
         )
-    Console().print(table)
+    wide_console().print(table)

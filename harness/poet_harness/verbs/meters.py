@@ -7,13 +7,13 @@ NAME = "meters"
 
 def command() -> None:
     """List the known power meters and where each is connected."""
-    from rich.console import Console
     from rich.table import Table
 
     from ..meters.registry import KINDS
+    from .console import wide_console
 
     table = Table("--meter", "what it is", "windows from", "connected")
     for name, kind in KINDS.items():
         table.add_row(name, kind.title, kind.windows, ", ".join(kind.find()) or "-")
-    Console().print(table)
+    wide_console().print(table)
     print("With --emulate the emulated meter is used.")

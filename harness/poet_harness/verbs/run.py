@@ -44,13 +44,13 @@ def command(
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
     from poet_profiles.whole_file import write_whole
-    from rich.console import Console
 
     from ..connection.target import connect
     from ..training.batches import read_training_data
     from ..training.comparison import as_csv, compare
     from ..training.plan import read_plan
     from ..training.trainer import Trainer
+    from .console import wide_console
 
     description = load_board(board)
     schedule = read_plan(plan)
@@ -70,7 +70,7 @@ def command(
         write_whole(out, as_csv(compare(schedule, observed, source)))
     if save is not None:
         write_whole(save, _arrays(observed))
-    console = Console(highlight=False)
+    console = wide_console()
     if description.kind == "host":
         # The plan's costs are another board's: there is nothing to hold them against here.
         console.print(_host_summary(observed))
@@ -133,7 +133,18 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
     """Predicted and observed cost by operator, over all its runs in the traced step."""
     from rich.table import Table
 
-    table = Table("", "runs", "ms", "ms", "mJ", "mJ", "", title=f"Traced step, predicted and observed ({source})")
+    table = Table(
+        *(
+            "operator",
+            "runs",
+            "predicted\nms",
+            "observed\nms",
+            "predicted\nmJ",
+            "observed\nmJ",
+            "observed -\npredicted",
+        ),
+        title=f"Traced step ({source})",
+    )
     table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
     for action, seen in zip(plan.actions, step.actions, strict=True):
@@ -143,8 +154,8 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
                 entry[place] += value
     for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
         table.add_row(
-            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3g}", f"{seen_s * 1e3:.3g}"),
-            *(f"{expected_j * 1e3:.3g}", f"{seen_j * 1e3:.3g}", _relative(seen_j, expected_j)),
+            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
+            *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
         )
     return table
 

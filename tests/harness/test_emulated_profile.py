@@ -1,0 +1,110 @@
+"""Profiles taken on the emulated nRF52840: the image that would be flashed, a damaged line, and resets."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from poet_harness.benchmark.configurations import Configuration, page
+from poet_harness.benchmark.measure import Effort
+from poet_harness.benchmark.profiler import Outcome, Profiler
+from poet_harness.firmware import build
+from poet_harness.meters.emulated import EmulatedMeter
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import Link, Patience
+from poet_profiles.boards import load_board
+from poet_profiles.profile import ProfileWriter, read_profile
+from simulated_device import Noise
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+
+BOARD = load_board("nrf52840")
+EAGER = Patience(acknowledge_s=0.05, answer_s=0.5, attempts=10)
+CONFIGURATIONS = [
+    Configuration("relu", "size=64"),
+    Configuration("relu", "size=4096"),
+    Configuration("add", "size=512"),
+    Configuration("linear", "m=8 k=64 n=10 bias=1"),
+    page("page_in", 4096, "sequential"),
+    page("page_out", 4096, "sequential"),
+]
+
+
+class NoisyLine:
+    """One percent of the bytes flipped, dropped or doubled, in both directions."""
+
+    def __init__(self) -> None:
+        self.to_board, self.to_host = Noise(0.01, seed=1), Noise(0.01, seed=2)
+
+    def host_to_board(self, byte: int) -> bytes:
+        return self.to_board(bytes((byte,)))
+
+    def board_to_host(self, byte: int) -> bytes:
+        return self.to_host(bytes((byte,)))
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path_factory.mktemp("build")))
+        yield build(BOARD)
+
+
+@contextmanager
+def profiling(image: Path, card: Path, line: NoisyLine | None = None) -> Iterator[tuple[Profiler, object]]:
+    from poet_harness.emulation import open_twin
+
+    with open_twin(BOARD, image, card, line) as twin:
+        device = Device(Link(twin.serial, "emulated", EAGER))
+        device.format()
+        yield Profiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()), twin
+
+
+def profile(image: Path, folder: Path, line: NoisyLine | None = None, resets: int = 0) -> tuple[pd.DataFrame, Outcome]:
+    """Rows without their date. The board is reset before the second configuration, the third and so on."""
+    folder.mkdir()
+    with profiling(image, folder / "card.img", line) as (profiler, twin), ProfileWriter(folder / "p.csv") as writer:
+
+        def began(item: Configuration) -> None:
+            if 1 <= CONFIGURATIONS.index(item) <= resets:
+                twin.reset()  # type: ignore[attr-defined]
+
+        outcome = profiler.run(CONFIGURATIONS, writer, began)
+    return read_profile(folder / "p.csv").drop(columns="taken_at"), outcome
+
+
+def test_energy_is_the_rails_current_times_voltage_times_time(image: Path, tmp_path: Path) -> None:
+    rows, _ = profile(image, tmp_path / "clean")
+    rows = rows.set_index(["op", "params"])
+    compute = rows.loc[("relu", "size=4096")]
+    rails = BOARD.rails_a
+    assert compute["energy_j"] == pytest.approx(
+        compute["time_s"] * BOARD.voltage_v * (rails.cpu_active + rails.storage_idle), rel=1e-3
+    )
+    idle_w = BOARD.voltage_v * (rails.cpu_idle + rails.storage_idle)
+    assert compute["idle_power_w"] == pytest.approx(idle_w, rel=1e-2)
+    paging = rows.loc[("page_in", "bytes=4096 pattern=sequential")]
+    assert paging["energy_j"] > compute["energy_j"] / compute["time_s"] * paging["time_s"]
+    assert set(rows["source"]) == {"emulated"}
+    assert compute["bytes"] == 4 * 4096
+
+
+def test_a_damaged_line_and_three_resets_change_no_row(image: Path, tmp_path: Path) -> None:
+    clean, _ = profile(image, tmp_path / "clean")
+    line = NoisyLine()
+    rough, outcome = profile(image, tmp_path / "rough", line, resets=3)
+    assert outcome.resets == 3
+    assert line.to_board.damaged > 20
+    assert line.to_host.damaged > 20
+    assert list(rough["params"]) == list(clean["params"])
+    # A reset moves the phase between the board's clock and the card's and meter's: equal to a part in ten thousand.
+    for column in ("time_s", "energy_j", "idle_power_w"):
+        assert rough[column].to_numpy() == pytest.approx(clean[column].to_numpy(), rel=1e-3), column

@@ -1,0 +1,178 @@
+"""``poet-harness run`` against the simulated device: what goes on the board, what comes back, what is compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from poet_harness.cli import app
+from poet_harness.connection.ports import open_port
+from poet_harness.meters.nominal import NominalMeter
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import Link, Patience
+from poet_harness.training.batches import read_training_data
+from poet_harness.training.plan import read_plan
+from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from simulated_device import TICKS_HZ, SimulatedDevice, serve
+from typer.testing import CliRunner
+
+HASH = "0123456789abcdef"
+STEPS = 5
+EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
+GRAPH: dict[str, Any] = {
+    "format": "poet-graph/1",
+    "name": "tiny",
+    "nodes": [
+        {
+            **{"id": "a", "time_s": 1e-3, "energy_j": 1e-5, "bytes": 512, "op": "relu", "params": "size=128"},
+            **{"page_out_time_s": 2e-3, "page_out_energy_j": 4e-5, "page_in_time_s": 1e-3, "page_in_energy_j": 3e-5},
+        },
+        {"id": "all_gradients", "time_s": 0, "energy_j": 0, "bytes": 0},
+    ],
+    "edges": [["a", "all_gradients"]],
+    "resident_bytes": 20,
+    "residents": [
+        {"id": "w", "kind": "parameter", "bytes": 8, "offset": 0, "shape": [2]},
+        {"id": "w.grad", "kind": "gradient", "bytes": 4, "offset": 8, "shape": [1]},
+        {"id": "input", "kind": "input", "bytes": 8, "offset": 12, "shape": [2]},
+    ],
+}
+SCHEDULE: dict[str, Any] = {
+    "format": "poet-schedule/1",
+    "graph": "tiny",
+    "graph_hash": HASH,
+    "steps": [
+        {"do": "compute", "node": "a", "offset": 0},
+        {"do": "page_out", "node": "a"},
+        {"do": "free", "node": "a"},
+        {"do": "page_in", "node": "a", "offset": 0},
+        {"do": "compute", "node": "all_gradients"},
+    ],
+    "energy_j": 8e-5,
+    "time_s": 4e-3,
+    "peak_bytes": 1000,
+    "arena_bytes": 512,
+}
+TICKS = (16_000, 32_000, 0, 16_000, 10)
+BATCHES = np.arange(2 * STEPS, dtype=np.float32).reshape(STEPS, 2)
+
+
+@pytest.fixture
+def plan_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "plan"
+    folder.mkdir()
+    (folder / "graph.json").write_text(json.dumps(GRAPH))
+    (folder / "schedule.json").write_text(json.dumps(SCHEDULE))
+    np.savez(folder / "data.npz", w=np.array([1.0, 2.0], dtype=np.float32), input=BATCHES)
+    return folder
+
+
+def board(**changes: Any) -> SimulatedDevice:
+    return SimulatedDevice(resident_bytes=(8, 4, 8), schedule_ticks=TICKS, **{"graph_hash": HASH, **changes})
+
+
+def train(device: SimulatedDevice, folder: Path) -> list[ObservedStep]:
+    plan = read_plan(folder)
+    data = read_training_data(folder / "data.npz", plan, STEPS)
+    with serve(device) as url:
+        link = Link(open_port(url, 115_200), url, EAGER)
+        trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
+        return trainer.train(data, learning_rate=0.25)
+
+
+def test_every_batch_reaches_the_board_and_every_gradient_comes_back(plan_folder: Path) -> None:
+    device = board()
+    observed = train(device, plan_folder)
+    assert [step.gradients["w.grad"].tolist() for step in observed] == [[row.sum()] for row in BATCHES]
+    assert [step.loss for step in observed] == pytest.approx([1.0, 1 / 2, 1 / 3, 1 / 4, 1 / 5])
+    assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [1.0 + 0.25 * STEPS, 2.0 + 0.25 * STEPS]
+
+
+def test_a_reset_in_the_middle_changes_no_result(plan_folder: Path) -> None:
+    clean = train(board(), plan_folder)
+    rough = train(board(resets_after=[7, 15, 20]), plan_folder)
+    assert [step.loss for step in rough] == [step.loss for step in clean]
+    assert [step.gradients["w.grad"].tolist() for step in rough] == [
+        step.gradients["w.grad"].tolist() for step in clean
+    ]
+
+
+def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_folder: Path) -> None:
+    out, saved = plan_folder / "observed.csv", plan_folder / "saved.npz"
+    options = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--steps", str(STEPS)]
+    options += ["--board", "nrf52840", "--meter", "nominal", "--out", str(out), "--save", str(saved)]
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, ["run", "--port", url, *options])
+    assert result.exit_code == 0, result.output
+    assert "emulated" in result.stdout
+    table = pd.read_csv(out)
+    traced = table[(table["training_step"] == 0) & (table["do"] != "step")]
+    assert list(traced["do"]) == [step["do"] for step in SCHEDULE["steps"]]
+    assert list(traced["observed_time_s"]) == pytest.approx([ticks / TICKS_HZ for ticks in TICKS])
+    assert list(traced["predicted_energy_j"]) == [1e-5, 4e-5, 0.0, 3e-5, 0.0]
+    assert list(traced["observed_energy_j"].isna()) == [False, False, True, False, True]
+    whole = table[table["do"] == "step"]
+    assert len(whole) == STEPS
+    assert set(whole["observed_peak_bytes"]) == {1000}
+    assert whole["observed_energy_j"].notna().all()
+    arrays = np.load(saved)
+    assert arrays["loss"].dtype == np.float32
+    assert arrays["w.grad"].shape == (STEPS, 1)
+
+
+def test_another_plan_on_the_board_is_refused(plan_folder: Path) -> None:
+    with pytest.raises(UserError, match=rf"graph hash {'f' * 16}, the plan {HASH}; run poet-harness flash"):
+        train(board(graph_hash="f" * 16), plan_folder)
+
+
+def without(key: str) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays.pop(key)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("w"), "w: no such array"),
+        (without("input"), "input: no such array"),
+        (lambda arrays: arrays.update(w=np.zeros(3)), "w: 12 bytes where the plan has 8"),
+        (lambda arrays: arrays.update(input=BATCHES[:2]), "input: holds 2 batches, --steps asks for 5"),
+    ],
+)
+def test_data_that_does_not_fit_the_plan_is_one_line(
+    plan_folder: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    path = plan_folder / "data.npz"
+    arrays = dict(np.load(path))
+    change(arrays)
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match=message):
+        read_training_data(path, read_plan(plan_folder), STEPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("graph.json", "{", "not JSON"),
+        ("graph.json", json.dumps({**GRAPH, "format": "x"}), "not a poet-graph/1"),
+        ("schedule.json", json.dumps({**SCHEDULE, "format": "x"}), "not a poet-schedule/1"),
+        ("graph.json", json.dumps({key: GRAPH[key] for key in GRAPH if key != "residents"}), "residents: is missing"),
+        ("schedule.json", json.dumps({**SCHEDULE, "steps": [{"do": "compute", "node": "z"}]}), "z: is missing"),
+    ],
+)
+def test_a_damaged_plan_is_one_line(plan_folder: Path, name: str, content: str, message: str) -> None:
+    (plan_folder / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_plan(plan_folder)
+
+
+def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path) -> None:
+    (plan_folder / "data.npz").write_text("hello")
+    with pytest.raises(UserError, match=r"not an \.npz"):
+        read_training_data(plan_folder / "data.npz", read_plan(plan_folder), STEPS)

@@ -1,0 +1,82 @@
+"""Board descriptions and shipped files, in the source tree and in a wheel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from poet_profiles.boards import board_names, load_board
+from poet_profiles.errors import UserError
+from poet_profiles.profile import read_profile
+from poet_profiles.shipped import SHIPPED, profile_names, shipped_profile
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_every_shipped_board_is_whole(name: str) -> None:
+    board = load_board(name)
+    assert board.name == name
+    assert 0 < board.usable_ram_bytes <= board.ram_bytes
+    assert board.rails_a.cpu_active >= board.rails_a.cpu_idle
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_shipped_profile_is_whole(name: str) -> None:
+    profile = read_profile(shipped_profile(name))
+    assert set(profile["board"]) <= set(board_names())
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"no board named 'z80'.*mkr1000.*nrf52840"):
+        load_board("z80")
+    with pytest.raises(UserError, match="no profile named"):
+        shipped_profile("z80")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("clock_hz = 64_000_000", "", "clock_hz: Field required"),
+        ("clock_hz = 64_000_000", "clock_hz = -1", "clock_hz: Input should be greater than 0"),
+        ("fpu = true", "fpu = true\ncolour = 1", "colour: Extra inputs are not permitted"),
+        ('storage = "sd-spi"', 'storage = "tape"', "storage: Input should be"),
+        ("cpu_idle = 1.0e-3", 'cpu_idle = "a little"', "rails_a.cpu_idle"),
+        ('name = "nrf52840"', 'name = "other"', "must be the file's own"),
+        ("[rails_a]", "[rails_a", "nrf52840.toml:"),
+        ('"1366:1015"', '"1366"', "usb_ids"),
+    ],
+)
+def test_a_bad_description_is_one_line(tmp_path: Path, before: str, after: str, message: str) -> None:
+    text = (SHIPPED / "boards" / "nrf52840.toml").read_text()
+    assert before in text
+    path = tmp_path / "nrf52840.toml"
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(UserError, match=message) as caught:
+        load_board(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_boards_and_profiles_are_inside_the_wheel(tmp_path: Path) -> None:
+    """Build a wheel of the three packages' folders, and load a board from it alone."""
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for name in ("harness", "planner"):
+        (tmp_path / name).mkdir()
+    build = [sys.executable, "-c", "from setuptools import setup; import runpy; runpy.run_path('setup.py')"]
+    subprocess.run([*build, "-q", "bdist_wheel", "-d", "wheels"], cwd=tmp_path, check=True, capture_output=True)
+    [wheel] = (tmp_path / "wheels").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = "from poet_profiles.boards import *; print(len(board_names()), load_board('mkr1000').clock_hz)"
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {[str(tmp_path / 'site'), *sys.path]!r}; {code}"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert loaded == [str(len(board_names())), "48000000"]

@@ -1,0 +1,160 @@
+"""Profile tables: what is read is what was written, and every way a table can be wrong is told with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.profile import COLUMNS, ProfileRow, ProfileWriter, read_profile
+
+ROW = ProfileRow(
+    board="nrf52840",
+    op="relu",
+    params="size=8",
+    dtype="f32",
+    time_s=1e-5,
+    time_s_std=0.0,
+    energy_j=1e-7,
+    energy_j_std=1e-9,
+    idle_power_w=0.0036,
+    bytes=32,
+    workspace_bytes=0,
+    repeats=100,
+    slice=1.0,
+    source="emulated",
+    meter="a meter, with a comma",
+    voltage_v=3.0,
+    firmware="abc",
+    taken_at="2026-01-01T00:00:00+00:00",
+)
+SPECIFIED = (
+    "board op params dtype time_s time_s_std energy_j energy_j_std idle_power_w bytes workspace_bytes repeats slice "
+    "source meter voltage_v firmware taken_at"
+)
+
+
+def written(path: Path, *rows: ProfileRow) -> Path:
+    with ProfileWriter(path) as profile:
+        for row in rows:
+            profile.append(row)
+    return path
+
+
+def test_the_columns_are_those_of_the_specification() -> None:
+    assert " ".join(COLUMNS) == SPECIFIED
+
+
+@given(
+    st.floats(0, 1e6, allow_subnormal=False),
+    st.integers(0, 2**40),
+    st.sampled_from(["emulated", "measured", "published"]),
+)
+def test_a_row_comes_back(tmp_path_factory: pytest.TempPathFactory, time_s: float, count: int, source: str) -> None:
+    path = tmp_path_factory.mktemp("p") / "p.csv"
+    written(path, dataclasses.replace(ROW, time_s=time_s, bytes=count, source=source))
+    row = read_profile(path).iloc[0]
+    assert row["time_s"] == pytest.approx(time_s, rel=1e-6)
+    assert (row["bytes"], row["source"], row["meter"]) == (count, source, ROW.meter)
+
+
+def test_pandas_reads_it_with_no_options(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="add"))
+    plain, checked = pd.read_csv(path), read_profile(path)
+    pd.testing.assert_frame_equal(plain, checked, check_dtype=False)
+
+
+def test_rows_are_on_disk_before_the_file_is_closed(tmp_path: Path) -> None:
+    profile = ProfileWriter(tmp_path / "p.csv")
+    profile.append(ROW)
+    assert len(read_profile(tmp_path / "p.csv")) == 1
+    profile.close()
+
+
+def test_an_empty_key_stays_empty(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", dataclasses.replace(ROW, op="idle", params=""))
+    assert read_profile(path).iloc[0]["params"] == ""
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_torn_last_line_is_repaired_and_the_rest_kept(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="add"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    with ProfileWriter(path) as profile:
+        assert profile.done == {("relu", "size=8")}
+        profile.append(dataclasses.replace(ROW, op="add"))
+    assert path.read_bytes() == whole
+
+
+def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text("board,op,par")
+    written(path, ROW)
+    assert len(read_profile(path)) == 1
+
+
+def test_further_columns_are_kept(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", ROW)
+    frame = read_profile(path).assign(room_c=21.5)
+    frame.to_csv(path, index=False)
+    written(path, dataclasses.replace(ROW, op="add"))
+    again = read_profile(path)
+    assert list(again["op"]) == ["relu", "add"]
+    assert list(again["room_c"]) == ["21.5", ""]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("time_s", "abc", r"p\.csv:2: time_s: 'abc' is not a number"),
+        ("time_s", "", r"p\.csv:2: time_s: '' is not a number"),
+        ("energy_j", "-1", r"p\.csv:2: energy_j: -1 must be finite and not negative"),
+        ("energy_j", "nan", r"p\.csv:2: energy_j: nan must be finite"),
+        ("time_s", "inf", r"p\.csv:2: time_s: inf must be finite"),
+        ("bytes", "1.5", r"p\.csv:2: bytes: 1.5 is not a whole number"),
+        ("source", "guessed", r"p\.csv:2: source: 'guessed' is none of measured, emulated, published"),
+        ("op", "", r"p\.csv:2: op: is empty"),
+        ("slice", "x", r"p\.csv:2: slice: 'x'"),
+    ],
+)
+def test_a_bad_value_is_told_with_file_line_and_column(tmp_path: Path, column: str, value: str, message: str) -> None:
+    path = written(tmp_path / "p.csv", ROW)
+    pd.read_csv(path, dtype=str).assign(**{column: value}).to_csv(path, index=False)
+    with pytest.raises(UserError, match=message) as caught:
+        read_profile(path)
+    assert caught.value.exit_code == BAD_INPUT
+    assert "\n" not in str(caught.value)
+
+
+def test_the_same_configuration_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", ROW)
+    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+    with pytest.raises(UserError, match=r"p\.csv:3: params: same .* as line 2"):
+        read_profile(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"p\.csv:1: board: column is missing"),
+        (b"a,b\n1,2\n", r"p\.csv:1: board: column is missing"),
+        (",".join(COLUMNS).encode() + b"\n1,2\n", r"p\.csv:2: op: the line has 2 fields"),
+        (",".join(COLUMNS).encode() + b",op\n", "a column stands twice"),
+        (b"\xff\xfe\x00", "not a CSV in UTF-8"),
+        (",".join(COLUMNS).encode() + b'\n"x\n', "not a CSV in UTF-8"),
+    ],
+)
+def test_what_is_not_a_profile_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "p.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_profile(tmp_path / "p.csv")
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        read_profile(tmp_path / "none.csv")
