@@ -39,6 +39,8 @@ class Spi(ctypes.Structure):
         ("set_speed", SET_SPEED),
         ("select", SELECT),
         ("transfer", TRANSFER),
+        ("start", ctypes.c_void_p),
+        ("sleep", ctypes.c_void_p),
     ]
 
 
@@ -65,7 +67,7 @@ class Bench:
 
     def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
         sent = ctypes.string_at(send, count) if send else b"\xff" * count
-        received, end = self.bus.transfer(sent, self.hz)
+        received, end = self.bus.poll(sent, self.hz)
         self.clock.advance_to(end)
         ctypes.c_uint32.in_dll(self.library, "test_ticks").value = self.clock.now & 0xFFFFFFFF
         if receive:
@@ -240,15 +242,15 @@ def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
 ) -> None:
     bench = open_bench()
     bench.init()
-    transfer, damaged = bench.bus.transfer, []
+    poll, damaged = bench.bus.poll, []
 
     def noisy(sent: bytes, hz: float) -> tuple[bytes, int]:
         if len(sent) == BLOCK and len(damaged) < 2 and sent != b"\xff" * BLOCK:
             damaged.append(sent)
             sent = sent[:7] + bytes([sent[7] ^ 4]) + sent[8:]
-        return transfer(sent, hz)
+        return poll(sent, hz)
 
-    monkeypatch.setattr(bench.bus, "transfer", noisy)
+    monkeypatch.setattr(bench.bus, "poll", noisy)
     assert bench.write(40, pattern(5 * BLOCK)) == OK
     assert len(damaged) == 2
     assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)

@@ -33,4 +33,14 @@ static inline void core_sleep_until(uint32_t irq, int (*done)(void))
     __asm__ volatile("cpsie i" ::: "memory");
 }
 
+/* Sleeps until an interrupt has been taken, unless *busy is 0 already. */
+static inline void core_sleep_while(const volatile uint8_t *busy)
+{
+    __asm__ volatile("cpsid i" ::: "memory");
+    if (*busy != 0u) {
+        __asm__ volatile("dsb\n\twfi" ::: "memory");
+    }
+    __asm__ volatile("cpsie i\n\tisb" ::: "memory");
+}
+
 #endif

@@ -21,7 +21,7 @@ static void fault(void)
     }
 }
 
-/* The first 16 entries, the core's own; no interrupt is ever taken. */
+/* The first 16 entries, the core's own. A board that takes interrupts has theirs in .vectors.interrupts. */
 typedef void (*vector)(void);
 extern const vector poet_vectors[16];
 __attribute__((section(".vectors"), used)) const vector poet_vectors[16] = {

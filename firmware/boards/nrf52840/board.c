@@ -11,6 +11,20 @@ const char poet_board_name[] = "nrf52840";
 
 static poet_sdcard card;
 
+static void card_interrupt(void)
+{
+    if (card_spi_acknowledge()) {
+        poet_sdcard_interrupt(&card);
+    }
+}
+
+/* The one interrupt that is ever taken, behind the core's own entries of the vector table. */
+typedef void (*vector)(void);
+extern const vector nrf52840_interrupts[SPIM0_IRQ + 1u];
+__attribute__((section(".vectors.interrupts"), used)) const vector nrf52840_interrupts[SPIM0_IRQ + 1u] = {
+    [SPIM0_IRQ] = card_interrupt,
+};
+
 void poet_board_init(void)
 {
     NVMC_ICACHECNF = NVMC_ICACHECNF_CACHEEN;

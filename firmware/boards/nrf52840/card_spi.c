@@ -1,14 +1,14 @@
-/* SPIM2 with EasyDMA (Product Specification 6.25), mode 0, at most 8 Mbit/s. SPIM2 and not the 32 Mbit/s SPIM3: erratum
- * 198 of that one can corrupt what it sends. */
+/* SPIM0 with EasyDMA (Product Specification 6.25), mode 0, at most 8 Mbit/s, polled or ending in an interrupt. Not the
+ * 32 Mbit/s SPIM3: erratum 198 of that one can corrupt what it sends. */
 #include "card_spi.h"
 
 #include <string.h>
 
+#include "core.h"
 #include "pins.h"
 #include "registers.h"
 
 #define RAM_BASE 0x20000000u
-#define BOUNCE_BYTES 64u
 #define LONGEST_TRANSFER 0xFFFFu /* RXD.MAXCNT has 16 bits */
 
 void card_spi_init(void)
@@ -21,19 +21,30 @@ void card_spi_init(void)
     P1_PIN_CNF(PIN_CARD_MOSI) = output;
     P1_PIN_CNF(PIN_CARD_SCK) = output;
     P1_PIN_CNF(PIN_CARD_MISO) = P1_PIN_CNF_PULL(PULL_UP);
-    SPIM2_PSEL_SCK = PORT1 + PIN_CARD_SCK;
-    SPIM2_PSEL_MOSI = PORT1 + PIN_CARD_MOSI;
-    SPIM2_PSEL_MISO = PORT1 + PIN_CARD_MISO;
-    SPIM2_CONFIG = 0u;
-    SPIM2_ORC = 0xFFu;
-    SPIM2_FREQUENCY = SPIM2_FREQUENCY_K250;
-    SPIM2_ENABLE = SPIM2_ENABLE_ENABLED;
+    SPIM0_PSEL_SCK = PORT1 + PIN_CARD_SCK;
+    SPIM0_PSEL_MOSI = PORT1 + PIN_CARD_MOSI;
+    SPIM0_PSEL_MISO = PORT1 + PIN_CARD_MISO;
+    SPIM0_CONFIG = 0u;
+    SPIM0_ORC = 0xFFu;
+    SPIM0_FREQUENCY = SPIM0_FREQUENCY_K250;
+    SPIM0_ENABLE = SPIM0_ENABLE_ENABLED;
+    NVIC_ISER0 = 1u << SPIM0_IRQ;
+}
+
+bool card_spi_acknowledge(void)
+{
+    const bool ended = SPIM0_EVENTS_END != 0u;
+
+    SPIM0_EVENTS_END = 0u;
+    SPIM0_INTENCLR = SPIM0_INTENSET_END;
+    __asm__ volatile("dsb" ::: "memory"); /* the event is gone before the interrupt could be raised by it again */
+    return ended;
 }
 
 static void set_speed(void *context, uint32_t hz)
 {
     (void)context;
-    SPIM2_FREQUENCY = hz >= 8000000u ? SPIM2_FREQUENCY_M8 : SPIM2_FREQUENCY_K250;
+    SPIM0_FREQUENCY = hz >= 8000000u ? SPIM0_FREQUENCY_M8 : SPIM0_FREQUENCY_K250;
 }
 
 static void select_card(void *context, bool selected)
@@ -46,29 +57,37 @@ static void select_card(void *context, bool selected)
     }
 }
 
+/* Hands a transfer to EasyDMA. */
+static void begin(const uint8_t *send, uint8_t *receive, uint32_t bytes)
+{
+    SPIM0_TXD_PTR = (uint32_t)(uintptr_t)send;
+    SPIM0_TXD_MAXCNT = send != NULL ? bytes : 0u;
+    SPIM0_RXD_PTR = (uint32_t)(uintptr_t)receive;
+    SPIM0_RXD_MAXCNT = receive != NULL ? bytes : 0u;
+    SPIM0_EVENTS_END = 0u;
+    __asm__ volatile("dmb" ::: "memory"); /* buffers are in RAM before EasyDMA reads them */
+    SPIM0_TASKS_START = 1u;
+}
+
 static void move(const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
-    SPIM2_TXD_PTR = (uint32_t)(uintptr_t)send;
-    SPIM2_TXD_MAXCNT = send != NULL ? bytes : 0u;
-    SPIM2_RXD_PTR = (uint32_t)(uintptr_t)receive;
-    SPIM2_RXD_MAXCNT = receive != NULL ? bytes : 0u;
-    SPIM2_EVENTS_END = 0u;
-    __asm__ volatile("dmb" ::: "memory"); /* buffers are in RAM before EasyDMA reads them */
-    SPIM2_TASKS_START = 1u;
-    while (SPIM2_EVENTS_END == 0u) {
+    SPIM0_INTENCLR = SPIM0_INTENSET_END;
+    begin(send, receive, bytes);
+    while (SPIM0_EVENTS_END == 0u) {
     }
+    SPIM0_EVENTS_END = 0u;
     __asm__ volatile("dmb" ::: "memory");
 }
 
-/* EasyDMA reaches RAM alone; what is sent from flash goes through the stack. */
+/* EasyDMA reaches RAM alone; what is sent from flash goes through here. */
+static uint8_t staging[POET_BLOCK_BYTES];
+
 static void send_from_flash(const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
-    uint8_t bounce[BOUNCE_BYTES];
-
-    for (uint32_t done = 0u; done < bytes; done += BOUNCE_BYTES) {
-        const uint32_t part = bytes - done < BOUNCE_BYTES ? bytes - done : BOUNCE_BYTES;
-        memcpy(bounce, send + done, part);
-        move(bounce, receive != NULL ? receive + done : NULL, part);
+    for (uint32_t done = 0u; done < bytes; done += sizeof staging) {
+        const uint32_t part = bytes - done < sizeof staging ? bytes - done : sizeof staging;
+        memcpy(staging, send + done, part);
+        move(staging, receive != NULL ? receive + done : NULL, part);
     }
 }
 
@@ -86,10 +105,30 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
 }
 
 
+/* At most LONGEST_TRANSFER bytes, from RAM: the driver starts no more than a block at once. */
+static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
+{
+    (void)context;
+    if (send != NULL && (uintptr_t)send < RAM_BASE) {
+        memcpy(staging, send, bytes);
+        send = staging;
+    }
+    begin(send, receive, bytes);
+    SPIM0_INTENSET = SPIM0_INTENSET_END;
+}
+
+static void sleep_while(void *context, const volatile uint8_t *busy)
+{
+    (void)context;
+    core_sleep_while(busy);
+}
+
 const poet_spi card_spi = {
     .context = NULL,
     .fastest_hz = 8000000u,
     .set_speed = set_speed,
     .select = select_card,
     .transfer = transfer,
+    .start = start,
+    .sleep = sleep_while,
 };

@@ -1,4 +1,4 @@
-/* SPIM2, the SPI bus of the SD card. */
+/* SPIM0, the SPI bus of the SD card. */
 #ifndef NRF52840_CARD_SPI_H
 #define NRF52840_CARD_SPI_H
 
@@ -7,5 +7,8 @@
 extern const poet_spi card_spi;
 
 void card_spi_init(void);
+
+/* In the interrupt handler: whether a started transfer has ended. */
+bool card_spi_acknowledge(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* What a board gives the core. Each folder under firmware/boards/ implements exactly these functions.
  *
- * Everything is polled: no function here needs an interrupt, and none allocates.
+ * No function here allocates. An interrupt serves the card's DMA at most; all else is polled.
  */
 #ifndef POET_BOARD_H
 #define POET_BOARD_H

@@ -17,23 +17,49 @@
 #include "poet/status.h"
 
 /* The bus, mode 0, most significant bit first. Not both of `send` and `receive` are NULL: a missing `send` stands for
- * bytes of 0xFF, a missing `receive` drops what comes. */
+ * bytes of 0xFF, a missing `receive` drops what comes.
+ *
+ * A bus that moves bytes without the CPU also sets `start` and `sleep`: `start` returns at once, and the board's
+ * interrupt handler calls poet_sdcard_interrupt when the transfer is over. Both are NULL on other boards. */
 typedef struct poet_spi {
     void *context;
     uint32_t fastest_hz;
     void (*set_speed)(void *context, uint32_t hz); /* the fastest rate not above `hz` */
     void (*select)(void *context, bool selected);
     void (*transfer)(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes);
+    void (*start)(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes);
+    void (*sleep)(void *context, const volatile uint8_t *busy); /* until an interrupt, unless *busy is 0 by then */
 } poet_spi;
+
+/* Bytes moved at once while waiting for the card; whatever data they turn out to hold is used. */
+#define POET_SDCARD_LOOK_BYTES 32u
 
 typedef struct poet_sdcard {
     const poet_spi *spi;
     uint32_t block_count;
-    bool byte_addressed;            /* SDSC: commands take byte addresses */
-    uint8_t edge[POET_BLOCK_BYTES]; /* the last, partial block of a transfer */
+    bool byte_addressed; /* SDSC: commands take byte addresses */
+
+    /* The transfer under way. */
+    volatile uint8_t stage; /* 0: none */
+    int status;             /* of the last one */
+    uint32_t block;         /* where it starts on the card */
+    uint8_t *data;
+    uint32_t bytes;
+    uint32_t done;        /* bytes of `data` that have arrived whole */
+    uint32_t since_ticks; /* when the card was last asked */
+    uint8_t attempts;
+    bool writing;
+    bool check_pending; /* the block before `done` has arrived, its CRC is about to */
+    uint16_t crc;
+    uint8_t send[POET_SDCARD_LOOK_BYTES];
+    uint8_t look[POET_SDCARD_LOOK_BYTES];
+    uint8_t edge[POET_BLOCK_BYTES]; /* the last, partial block */
 } poet_sdcard;
 
 /* POET_E_ABSENT: no card answers. POET_E_UNSUPPORTED: not an SD card of the kinds above. POET_E_IO: it failed. */
 int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *device);
+
+/* What the interrupt handler calls at the end of every transfer that the driver has started. */
+void poet_sdcard_interrupt(poet_sdcard *card);
 
 #endif

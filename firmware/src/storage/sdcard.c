@@ -187,159 +187,386 @@ static int receive_data(const poet_sdcard *card, uint8_t *data, uint32_t bytes)
     return sdcard_crc16(data, bytes) == ((uint32_t)crc[0] << 8 | crc[1]) ? POET_OK : POET_E_CORRUPT;
 }
 
-static int send_data(const poet_sdcard *card, uint8_t token, const uint8_t *data)
-{
-    const uint16_t sum = sdcard_crc16(data, POET_BLOCK_BYTES);
-    const uint8_t crc[2] = {(uint8_t)(sum >> 8), (uint8_t)sum};
-    uint8_t response;
-
-    send_bytes(card, &token, 1u);
-    send_bytes(card, data, POET_BLOCK_BYTES);
-    send_bytes(card, crc, sizeof crc);
-    response = receive_byte(card);
-    if (response == 0xFFu) {
-        return POET_E_ABSENT; /* even a card that refuses the block says so */
-    }
-    response &= DATA_RESPONSE_MASK;
-    if (wait_until_ready(card, LIMIT_WRITE) != POET_OK) {
-        return POET_E_IO;
-    }
-    if (response == DATA_ACCEPTED) {
-        return POET_OK;
-    }
-    return response == DATA_CRC_ERROR ? POET_E_CORRUPT : POET_E_IO;
-}
-
 static uint32_t address_of(const poet_sdcard *card, uint32_t block)
 {
     return card->byte_addressed ? block * POET_BLOCK_BYTES : block;
 }
 
-/* One run of blocks; `done` counts the bytes that arrived whole. */
-static int read_run(poet_sdcard *card, uint32_t block, uint8_t *data, uint32_t bytes, uint32_t *done)
-{
-    const bool multiple = bytes > POET_BLOCK_BYTES;
-    int status;
+/* --- transfers ------------------------------------------------------------------------------------------------- */
 
-    select_card(card);
-    status = status_of(command(card, multiple ? READ_MULTIPLE_BLOCK : READ_SINGLE_BLOCK, address_of(card, block)));
-    if (status != POET_OK) {
-        deselect_card(card);
-        return status;
+/* A transfer is a row of stages. Each starts one movement of bytes on the bus, and advance() goes on from there when
+ * it is over: called by the interrupt where the bus works on its own, by a plain loop elsewhere. */
+enum {
+    NOTHING = 0,
+    AGAIN,     /* to be begun once more, after a CRC error */
+    READ_LOOK, /* for the start token of a block */
+    READ_DATA,
+    READ_LAST_CRC,
+    WRITE_DATA,
+    WRITE_RESPONSE,
+    WRITE_BUSY,
+    STOP_BUSY
+};
+
+static void start(poet_sdcard *card, uint8_t stage, const uint8_t *send, uint8_t *receive, uint32_t bytes)
+{
+    card->stage = stage;
+    if (card->spi->start != NULL) {
+        card->spi->start(card->spi->context, send, receive, bytes);
+    } else {
+        card->spi->transfer(card->spi->context, send, receive, bytes);
     }
-    while (status == POET_OK && *done < bytes) {
-        const uint32_t left = bytes - *done;
-        if (left >= POET_BLOCK_BYTES) {
-            status = receive_data(card, data + *done, POET_BLOCK_BYTES);
-            *done += status == POET_OK ? POET_BLOCK_BYTES : 0u;
-        } else {
-            status = receive_data(card, card->edge, POET_BLOCK_BYTES);
-            if (status == POET_OK) {
-                memcpy(data + *done, card->edge, left);
-                *done = bytes;
-            }
-        }
-    }
-    if (multiple) {
+}
+
+static void look(poet_sdcard *card, uint8_t stage)
+{
+    start(card, stage, NULL, card->look, POET_SDCARD_LOOK_BYTES);
+}
+
+static bool multiple(const poet_sdcard *card)
+{
+    return card->bytes > POET_BLOCK_BYTES;
+}
+
+static uint32_t left(const poet_sdcard *card)
+{
+    return card->bytes - card->done;
+}
+
+static void finish(poet_sdcard *card, int status)
+{
+    deselect_card(card);
+    card->status = status;
+    card->attempts++;
+    card->stage = status == POET_E_CORRUPT && card->attempts < ATTEMPTS ? AGAIN : NOTHING;
+}
+
+/* Reading. */
+
+static void end_read(poet_sdcard *card, int status)
+{
+    if (multiple(card)) {
         const uint8_t r1 = command(card, STOP_TRANSMISSION, 0u);
         status = status == POET_OK ? status_of(r1) : status;
     }
-    deselect_card(card);
-    return status;
+    finish(card, status);
 }
 
-static int write_run(poet_sdcard *card, uint32_t block, const uint8_t *data, uint32_t bytes, uint32_t *done)
+static bool check_fits(poet_sdcard *card)
 {
-    const uint32_t count = (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
-    const bool multiple = count > 1u;
-    int status = POET_OK;
-    int outcome;
+    const uint32_t bytes = left(card);
+    const bool whole = bytes >= POET_BLOCK_BYTES;
+    const uint8_t *block = whole ? card->data + card->done : card->edge;
 
-    select_card(card);
-    if (multiple) {
+    card->check_pending = false;
+    if (sdcard_crc16(block, POET_BLOCK_BYTES) != card->crc) {
+        return false;
+    }
+    if (!whole) {
+        memcpy(card->data + card->done, card->edge, bytes);
+    }
+    card->done += whole ? POET_BLOCK_BYTES : bytes;
+    return true;
+}
+
+/* Where block data of the block at `offset` goes. */
+static uint8_t *read_target(poet_sdcard *card, uint32_t offset)
+{
+    return card->bytes - offset >= POET_BLOCK_BYTES ? card->data + offset : card->edge;
+}
+
+/* Looks through what has come for the start token. What follows it is data already. */
+static void find_block(poet_sdcard *card)
+{
+    const bool behind_block = card->check_pending;
+    const uint32_t next = card->done + (behind_block ? POET_BLOCK_BYTES : 0u);
+    uint32_t place = behind_block ? 2u : 0u; /* two bytes of CRC come first */
+
+    if (behind_block) {
+        card->crc = (uint16_t)((uint32_t)card->look[0] << 8 | card->look[1]);
+    }
+    while (place < POET_SDCARD_LOOK_BYTES && card->look[place] == 0xFFu) {
+        place++;
+    }
+    if (place == POET_SDCARD_LOOK_BYTES) {
+        if (behind_block && !check_fits(card)) {
+            end_read(card, POET_E_CORRUPT);
+        } else if (timed_out(card->since_ticks, LIMIT_READ)) {
+            end_read(card, POET_E_IO);
+        } else {
+            look(card, READ_LOOK);
+        }
+        return;
+    }
+    if (card->look[place] != TOKEN_START_BLOCK) {
+        end_read(card, POET_E_IO); /* a data error token (7.3.3.3) */
+        return;
+    }
+    uint8_t *const target = read_target(card, next);
+    const uint32_t early = POET_SDCARD_LOOK_BYTES - 1u - place;
+    memcpy(target, card->look + place + 1u, early);
+    start(card, READ_DATA, NULL, target + early, POET_BLOCK_BYTES - early);
+    /* While the next block moves there is time to check the last. */
+    if (behind_block && !check_fits(card)) {
+        card->status = POET_E_CORRUPT;
+    }
+}
+
+static void take_block(poet_sdcard *card)
+{
+    if (card->status != POET_OK) {
+        end_read(card, card->status);
+        return;
+    }
+    card->check_pending = true;
+    card->since_ticks = poet_board_ticks();
+    if (left(card) > POET_BLOCK_BYTES) {
+        look(card, READ_LOOK);
+    } else {
+        start(card, READ_LAST_CRC, NULL, card->look, 2u);
+    }
+}
+
+static void take_last_crc(poet_sdcard *card)
+{
+    card->crc = (uint16_t)((uint32_t)card->look[0] << 8 | card->look[1]);
+    end_read(card, check_fits(card) ? POET_OK : POET_E_CORRUPT);
+}
+
+static void begin_read(poet_sdcard *card)
+{
+    const uint8_t index = multiple(card) ? READ_MULTIPLE_BLOCK : READ_SINGLE_BLOCK;
+    const int status = status_of(command(card, index, address_of(card, card->block)));
+
+    if (status != POET_OK) {
+        finish(card, status);
+        return;
+    }
+    card->since_ticks = poet_board_ticks();
+    look(card, READ_LOOK);
+}
+
+/* Writing. */
+
+static void send_block(poet_sdcard *card)
+{
+    const uint8_t token = multiple(card) ? TOKEN_START_WRITE_MULTIPLE : TOKEN_START_BLOCK;
+    const uint8_t *source = card->data + card->done;
+
+    if (left(card) < POET_BLOCK_BYTES) {
+        memset(card->edge, 0, sizeof card->edge);
+        memcpy(card->edge, source, left(card));
+        source = card->edge;
+    }
+    send_bytes(card, &token, 1u);
+    start(card, WRITE_DATA, source, NULL, POET_BLOCK_BYTES);
+    /* While the block moves: that takes several times as long. */
+    card->crc = sdcard_crc16(source, POET_BLOCK_BYTES);
+}
+
+static void send_crc(poet_sdcard *card)
+{
+    memset(card->send, 0xFF, sizeof card->send);
+    card->send[0] = (uint8_t)(card->crc >> 8);
+    card->send[1] = (uint8_t)card->crc;
+    start(card, WRITE_RESPONSE, card->send, card->look, POET_SDCARD_LOOK_BYTES);
+}
+
+/* All blocks are sent, or one was refused: what does the card say? */
+static void end_write(poet_sdcard *card)
+{
+    const int outcome = transfer_status(card);
+
+    /* The card's own account is the better one, but for a CRC error, which R2 does not keep. */
+    finish(card, outcome != POET_OK && card->status != POET_E_CORRUPT ? outcome : card->status);
+}
+
+static void stop_write(poet_sdcard *card)
+{
+    if (!multiple(card)) {
+        end_write(card);
+        return;
+    }
+    if (card->status == POET_OK) {
+        const uint8_t stop[2] = {TOKEN_STOP_WRITE_MULTIPLE, 0xFFu};
+        send_bytes(card, stop, sizeof stop);
+    } else {
+        (void)command(card, STOP_TRANSMISSION, 0u);
+    }
+    card->since_ticks = poet_board_ticks();
+    look(card, STOP_BUSY);
+}
+
+/* The card holds its output low while it writes. */
+static void wait_while_busy(poet_sdcard *card, uint8_t stage)
+{
+    if (card->look[POET_SDCARD_LOOK_BYTES - 1u] != 0xFFu) {
+        if (timed_out(card->since_ticks, LIMIT_WRITE)) {
+            finish(card, POET_E_IO);
+        } else {
+            look(card, stage);
+        }
+    } else if (stage == STOP_BUSY) {
+        end_write(card);
+    } else if (card->status == POET_OK && left(card) > 0u) {
+        send_block(card);
+    } else {
+        stop_write(card);
+    }
+}
+
+static void take_response(poet_sdcard *card)
+{
+    const uint8_t response = card->look[2]; /* behind the two bytes of CRC */
+
+    if (response == 0xFFu) {
+        finish(card, POET_E_ABSENT); /* even a card that refuses a block says so */
+        return;
+    }
+    if ((response & DATA_RESPONSE_MASK) == DATA_ACCEPTED) {
+        card->done += left(card) < POET_BLOCK_BYTES ? left(card) : POET_BLOCK_BYTES;
+    } else {
+        card->status = (response & DATA_RESPONSE_MASK) == DATA_CRC_ERROR ? POET_E_CORRUPT : POET_E_IO;
+    }
+    card->since_ticks = poet_board_ticks();
+    wait_while_busy(card, WRITE_BUSY);
+}
+
+static void begin_write(poet_sdcard *card)
+{
+    int status = POET_OK;
+
+    if (multiple(card)) {
         /* Erased ahead, the card takes the blocks at full speed (4.3.4). */
+        const uint32_t count = (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
         status = status_of(application_command(card, SET_WR_BLK_ERASE_COUNT, count));
     }
     if (status == POET_OK) {
-        status = status_of(command(card, multiple ? WRITE_MULTIPLE_BLOCK : WRITE_BLOCK, address_of(card, block)));
+        const uint8_t index = multiple(card) ? WRITE_MULTIPLE_BLOCK : WRITE_BLOCK;
+        status = status_of(command(card, index, address_of(card, card->block)));
     }
     if (status != POET_OK) {
-        deselect_card(card);
-        return status;
+        finish(card, status);
+        return;
     }
     (void)receive_byte(card); /* one byte between response and token (7.5.2.1) */
-    while (status == POET_OK && *done < bytes) {
-        const uint32_t left = bytes - *done;
-        const uint8_t *source = data + *done;
-        if (left < POET_BLOCK_BYTES) {
-            memset(card->edge, 0, sizeof card->edge);
-            memcpy(card->edge, source, left);
-            source = card->edge;
-        }
-        status = send_data(card, multiple ? TOKEN_START_WRITE_MULTIPLE : TOKEN_START_BLOCK, source);
-        if (status == POET_OK) {
-            *done += left < POET_BLOCK_BYTES ? left : POET_BLOCK_BYTES;
-        }
+    send_block(card);
+}
+
+/* Begins a transfer, or what is left of it after a CRC error. */
+static void begin(poet_sdcard *card)
+{
+    card->block += card->done / POET_BLOCK_BYTES;
+    card->data += card->done;
+    card->bytes -= card->done;
+    card->done = 0u;
+    card->status = POET_OK;
+    card->check_pending = false;
+    select_card(card);
+    if (card->writing) {
+        begin_write(card);
+    } else {
+        begin_read(card);
     }
-    if (multiple && status == POET_OK) {
-        const uint8_t stop[2] = {TOKEN_STOP_WRITE_MULTIPLE, 0xFFu};
-        send_bytes(card, stop, sizeof stop);
-    } else if (multiple && status != POET_E_ABSENT) {
-        (void)command(card, STOP_TRANSMISSION, 0u);
+}
+
+static void advance(poet_sdcard *card)
+{
+    switch (card->stage) {
+    case READ_LOOK:
+        find_block(card);
+        break;
+    case READ_DATA:
+        take_block(card);
+        break;
+    case READ_LAST_CRC:
+        take_last_crc(card);
+        break;
+    case WRITE_DATA:
+        send_crc(card);
+        break;
+    case WRITE_RESPONSE:
+        take_response(card);
+        break;
+    case WRITE_BUSY:
+    case STOP_BUSY:
+        wait_while_busy(card, card->stage);
+        break;
+    default:
+        break;
     }
-    outcome = wait_until_ready(card, LIMIT_WRITE);
-    if (outcome == POET_OK) {
-        outcome = transfer_status(card);
+    while (card->stage == AGAIN) {
+        begin(card);
     }
-    deselect_card(card);
-    /* The card's own account is the better one, but for a CRC error, which R2 does not keep. */
-    return outcome != POET_OK && status != POET_E_CORRUPT ? outcome : status;
+}
+
+void poet_sdcard_interrupt(poet_sdcard *card)
+{
+    advance(card);
 }
 
 /* --- block device ---------------------------------------------------------------------------------------------- */
 
-static int check_range(const poet_sdcard *card, uint32_t block, uint32_t bytes)
+static int start_transfer(poet_sdcard *card, uint32_t block, uint8_t *data, uint32_t bytes, bool writing)
 {
     const uint32_t count = bytes / POET_BLOCK_BYTES + (bytes % POET_BLOCK_BYTES != 0u ? 1u : 0u);
 
-    return block > card->block_count || count > card->block_count - block ? POET_E_FULL : POET_OK;
+    if (block > card->block_count || count > card->block_count - block) {
+        return POET_E_FULL;
+    }
+    card->status = POET_OK;
+    if (bytes == 0u) {
+        return POET_OK;
+    }
+    card->block = block;
+    card->data = data;
+    card->bytes = bytes;
+    card->done = 0u;
+    card->attempts = 0u;
+    card->writing = writing;
+    do {
+        begin(card);
+    } while (card->stage == AGAIN);
+    return POET_OK;
+}
+
+static int start_read(void *context, uint32_t block, void *data, uint32_t bytes)
+{
+    return start_transfer(context, block, data, bytes, false);
+}
+
+/* A transfer that writes only reads through its pointer. */
+static int start_write(void *context, uint32_t block, const void *data, uint32_t bytes)
+{
+    return start_transfer(context, block, (uint8_t *)(uintptr_t)data, bytes, true);
+}
+
+static int wait(void *context)
+{
+    poet_sdcard *card = context;
+
+    while (card->stage != NOTHING) {
+        if (card->spi->start != NULL) {
+            card->spi->sleep(card->spi->context, &card->stage);
+        } else {
+            advance(card);
+        }
+    }
+    return card->status;
 }
 
 static int read_blocks(void *context, uint32_t block, void *data, uint32_t bytes)
 {
-    poet_sdcard *card = context;
-    uint32_t done = 0u;
-    int status = check_range(card, block, bytes);
+    const int status = start_read(context, block, data, bytes);
 
-    for (int attempt = 0; status == POET_OK && done < bytes && attempt < ATTEMPTS; attempt++) {
-        const uint32_t first = done;
-        uint32_t arrived = 0u;
-        status = read_run(card, block + first / POET_BLOCK_BYTES, (uint8_t *)data + first, bytes - first, &arrived);
-        done += arrived;
-        if (status == POET_E_CORRUPT && attempt + 1 < ATTEMPTS) {
-            status = POET_OK;
-        }
-    }
-    return status;
+    return status != POET_OK ? status : wait(context);
 }
 
 static int write_blocks(void *context, uint32_t block, const void *data, uint32_t bytes)
 {
-    poet_sdcard *card = context;
-    uint32_t done = 0u;
-    int status = check_range(card, block, bytes);
+    const int status = start_write(context, block, data, bytes);
 
-    for (int attempt = 0; status == POET_OK && done < bytes && attempt < ATTEMPTS; attempt++) {
-        const uint32_t first = done;
-        uint32_t sent = 0u;
-        status =
-            write_run(card, block + first / POET_BLOCK_BYTES, (const uint8_t *)data + first, bytes - first, &sent);
-        done += sent;
-        if (status == POET_E_CORRUPT && attempt + 1 < ATTEMPTS) {
-            status = POET_OK;
-        }
-    }
-    return status;
+    return status != POET_OK ? status : wait(context);
 }
 
 /* Every write has waited until the card was ready again. */
@@ -455,8 +682,7 @@ int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *
     };
     int status;
 
-    card->spi = spi;
-    card->block_count = 0u;
+    *card = (poet_sdcard){.spi = spi};
     spi->set_speed(spi->context, IDENTIFICATION_HZ);
     spi->select(spi->context, false);
     send_bytes(card, wake_up, sizeof wake_up);
@@ -471,5 +697,10 @@ int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *
         .write = write_blocks,
         .sync = sync_blocks,
     };
+    if (spi->start != NULL) {
+        device->start_read = start_read;
+        device->start_write = start_write;
+        device->wait = wait;
+    }
     return status;
 }

@@ -43,12 +43,19 @@ class Core:
         As in the board's file.
     refill : int
         Cycles from a taken branch to its target's first instruction, flash wait states included.
+    entry, exit : int
+        Cycles to enter and to leave an interrupt handler.
+    frame_bytes : int
+        What entering one takes from the stack.
     cost : callable
         (instruction, the one before it, the one after it) to cycles without refill.
     """
 
     name: str
     refill: int
+    entry: int
+    exit: int
+    frame_bytes: int
     cost: Callable[[Instruction, Instruction | None, Instruction | None], int]
 
     @property
@@ -169,10 +176,11 @@ def _cortex_m0plus(instruction: Instruction, _before: Instruction | None, _after
     return 1
 
 
-# M4: "P", 1 to 3 cycles by alignment and target width. M0+: one cycle, and one wait state of the flash.
+# Refill: on the M4 "P", 1 to 3 cycles by alignment and target width; on the M0+ one cycle, and one wait state of the
+# flash. Interrupts: 12 in and 10 out (M4, its frame has room for the FPU's registers), 15 and 13 (M0+).
 CORES = {
-    "cortex-m4f": Core("cortex-m4f", refill=2, cost=_cortex_m4),
-    "cortex-m0plus": Core("cortex-m0plus", refill=2, cost=_cortex_m0plus),
+    "cortex-m4f": Core("cortex-m4f", refill=2, entry=12, exit=10, frame_bytes=104, cost=_cortex_m4),
+    "cortex-m0plus": Core("cortex-m0plus", refill=2, entry=15, exit=13, frame_bytes=32, cost=_cortex_m0plus),
 }
 
 

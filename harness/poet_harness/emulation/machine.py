@@ -23,6 +23,7 @@ from .image import Image
 PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
 PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
 FOREVER = 0xFFFFFFFF
+EXCEPTION_RETURN = 0xFFFFFFF9
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
     "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
@@ -44,8 +45,8 @@ class Chip(Protocol):
 
     bus: Bus
 
-    def next_wake(self) -> int | None:
-        """When the next enabled interrupt will be pending, in cycles, or None."""
+    def next_interrupt(self) -> tuple[int, int] | None:
+        """When the next enabled interrupt is or will be pending, in cycles, and its number; or None."""
         ...
 
     def reset(self) -> None:
@@ -80,6 +81,8 @@ class Machine:
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
         self._failure: Exception | None = None
         self._reset_wanted = True
+        self._pause_wanted = False
+        self._interrupted: Any = None  # the CPU's state before the handler under way
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
         self._engine.ctl_set_cpu_model(CPU_MODELS[core])
@@ -107,11 +110,16 @@ class Machine:
     def request_reset(self) -> None:
         """Reset at the end of the block under way."""
         self._reset_wanted = True
-        self.pause()
+        self._counter.limit = 0
 
     def pause(self) -> None:
         """Leave `run` at the end of the block under way."""
+        self._pause_wanted = True
         self._counter.limit = 0
+
+    def interrupt_at(self, cycles: int) -> None:
+        """A peripheral will raise its interrupt then: look no later."""
+        self._counter.limit = min(self._counter.limit, cycles)
 
     def read_memory(self, address: int, size: int) -> bytes:
         """What a bus master other than the CPU reads."""
@@ -133,42 +141,84 @@ class Machine:
         EmulationError
             If the firmware does what the emulation does not know or a real board would not survive.
         """
-        assert self._chip is not None
         until = self.clock.now + at_most_cycles
-        self._counter.limit = until
+        self._pause_wanted = False
         while True:
             if self._reset_wanted:
                 self._reset()
-                self._counter.limit = until
-            self._counter.stopped = 0
-            self._step_engine()
+            self._arm(until)
+            asleep = self._step_engine()
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            if self._counter.stopped and not self._reset_wanted:
-                return
-            if not self._counter.stopped:
+            if asleep:
                 self._sleep()
+            elif self._pause_wanted or self.clock.now >= until:
+                return
 
-    def _step_engine(self) -> None:
+    def _arm(self, until: int) -> None:
+        """Take an interrupt that is due, and say when to look again."""
+        assert self._chip is not None
+        self._counter.limit = until
+        pending = self._chip.next_interrupt()
+        if pending is None or self._interrupted is not None:
+            return
+        when, number = pending
+        if when > self.clock.now:
+            self._counter.limit = min(until, when)
+        elif self._masked():
+            self._counter.limit = self.clock.now + 1  # block by block, until the CPU lets it in
+        else:
+            self._enter_handler(number)
+
+    def _masked(self) -> bool:
+        return bool(self._engine.reg_read(arm_const.UC_ARM_REG_PRIMASK))
+
+    def _enter_handler(self, number: int) -> None:
+        """Exception entry (Armv7-M Architecture Reference Manual, B1.5.6). What the frame holds is kept aside."""
+        engine = self._engine
+        self._interrupted = engine.context_save()
+        stack = engine.reg_read(arm_const.UC_ARM_REG_SP) - self._core.frame_bytes & ~7
+        handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * (16 + number), 4), "little")
+        if not handler & 1:
+            raise EmulationError(f"interrupt {number} is enabled, and its vector is 0x{handler:08X}")
+        engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
+        engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
+        engine.reg_write(arm_const.UC_ARM_REG_PC, handler & ~1)
+        self.clock.advance_to(self.clock.now + self._core.entry)
+        self._counter.expected = handler & ~1
+
+    def _leave_handler(self) -> None:
+        """Exception return (B1.5.8)."""
+        self._engine.context_restore(self._interrupted)
+        self._interrupted = None
+        self.clock.advance_to(self.clock.now + self._core.exit)
+        self._counter.expected = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
+
+    def _step_engine(self) -> bool:
+        """Run to the counter's limit. True if the CPU went to sleep instead."""
+        counter = self._counter
+        counter.stopped = counter.strayed = 0
         begin = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
         try:
             self._engine.emu_start(begin | 1, FOREVER)
         except UcError as error:
-            if self._failure is None:
-                self._failure = EmulationError(f"{error} at pc 0x{self._engine.reg_read(arm_const.UC_ARM_REG_PC):08X}")
-        if self._counter.strayed:
-            self._failure = EmulationError(
-                f"the program jumped to 0x{self._counter.strayed & ~1:08X}, outside of the image"
-            )
-            self._counter.strayed = 0
+            place = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
+            if self._interrupted is not None and place == EXCEPTION_RETURN & ~1:
+                self._leave_handler()
+                return False
+            self._failure = self._failure or EmulationError(f"{error} at pc 0x{place:08X}")
+        if counter.strayed:
+            self._failure = EmulationError(f"the program jumped to 0x{counter.strayed & ~1:08X}, outside of the image")
+        return not counter.stopped and self._failure is None
 
     def _sleep(self) -> None:
         """The engine has stopped at a wfi."""
         assert self._chip is not None
-        wake = self._chip.next_wake()
-        if wake is None:
+        pending = self._chip.next_interrupt()
+        if pending is None:
             raise EmulationError("the CPU sleeps and no interrupt that is enabled could ever wake it")
+        wake, _ = pending
         if wake > self.clock.now:
             self._sleeps(self.clock.now, wake)
             self.clock.advance_to(wake)
@@ -176,11 +226,13 @@ class Machine:
     def _reset(self) -> None:
         assert self._chip is not None
         self._reset_wanted = False
+        self._interrupted = None
         self._chip.reset()
         table = self._image.entry_table
         stack, entry = np.frombuffer(self.read_memory(table, 8), "<u4").tolist()
         self._engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
         self._engine.reg_write(arm_const.UC_ARM_REG_PC, entry & ~1)
+        self._engine.reg_write(arm_const.UC_ARM_REG_PRIMASK, 0)
         self._counter.expected = entry & ~1
 
     def _load(self, seed: int) -> None:

@@ -6,6 +6,7 @@ Sections are those of the nRF52840 Product Specification v1.7. Pins are those of
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import ClassVar
 
 from .bus import Bus, EmulationError, Peripheral, Register
@@ -23,6 +24,8 @@ WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
 SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives
 SPI_PINS = (32 + 15, 32 + 13, 32 + 14)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
 TIMER_IRQ = 8
+SPIM_IRQ = 3
+SPIM_END_INTERRUPT = 1 << 6
 TIMER_HZ = 16_000_000
 TIMER_COMPARE_INTERRUPT = 1 << 17
 BAUDRATES = {0x10000000: 1_000_000, 0x01D60000: 115_200}
@@ -300,12 +303,29 @@ class Uart(Peripheral):
         return self.values["EVENTS_TXDRDY"]
 
 
+@dataclass(frozen=True)
+class SpiTransfer:
+    """One transfer under way: begin and end in cycles, rate, and (address, bytes) of both buffers."""
+
+    begin: int
+    end: int
+    hz: float
+    send: tuple[int, int]
+    receive: tuple[int, int]
+
+
 class SpiMaster(Peripheral):
-    """6.25 SPIM2 with EasyDMA."""
+    """6.25 SPIM0 with EasyDMA.
+
+    The bytes move at once at the end of the transfer: data that the CPU changes on the way, or looks at too early,
+    shows as an error, as it may on the chip.
+    """
 
     REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_START": Register(0x010),
         "EVENTS_END": Register(0x118),
+        "INTENSET": Register(0x304),
+        "INTENCLR": Register(0x308),
         "ENABLE": Register(0x500),
         "PSEL.SCK": Register(0x508, reset=0xFFFFFFFF),
         "PSEL.MOSI": Register(0x50C, reset=0xFFFFFFFF),
@@ -323,35 +343,85 @@ class SpiMaster(Peripheral):
         self._clock = clock
         self._bus = bus
         self._machine = machine
-        super().__init__("SPIM2", 0x40023000)
+        super().__init__("SPIM0", 0x40003000)
 
     def power_on(self) -> None:
         super().power_on()
-        self._ends_at: int | None = None
+        self._transfer: SpiTransfer | None = None
+        self._interrupts = 0
+
+    def interrupts_at(self) -> int | None:
+        """When the END interrupt is pending, in cycles."""
+        if not self._interrupts & SPIM_END_INTERRUPT:
+            return None
+        if self.values["EVENTS_END"]:
+            return self._clock.now
+        return self._transfer.end if self._transfer else None
 
     def write_tasks_start(self, _value: int) -> None:
         values = self.values
         pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
         if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
-            raise EmulationError("SPIM2 is started before it is enabled, in mode 0 and connected to the card's pins")
-        if self._ends_at is not None and self._clock.now < self._ends_at:
-            raise EmulationError("SPIM2 is started while a transfer is under way")
-        sends, receives = values["TXD.MAXCNT"], values["RXD.MAXCNT"]
-        for name, count in (("TXD", sends), ("RXD", receives)):
-            if count > 0xFFFF or (count and not self._machine.in_ram(values[f"{name}.PTR"], count)):
-                raise EmulationError(f"SPIM2: {count} bytes at {name}.PTR 0x{values[f'{name}.PTR']:08X} are not in RAM")
-        sent = self._machine.read_memory(values["TXD.PTR"], sends) if sends else b""
-        sent += bytes([values["ORC"]]) * (receives - sends)
-        received, self._ends_at = self._bus.transfer(sent, SPI_FREQUENCIES[values["FREQUENCY"]])
-        if receives:
-            self._machine.write_memory(values["RXD.PTR"], received[:receives])
+            raise EmulationError("SPIM0 is started before it is enabled, in mode 0 and connected to the card's pins")
+        if self._transfer is not None:
+            raise EmulationError("SPIM0 is started while a transfer is under way")
+        for name in ("TXD", "RXD"):
+            count, place = values[f"{name}.MAXCNT"], values[f"{name}.PTR"]
+            if count > 0xFFFF or (count and not self._machine.in_ram(place, count)):
+                raise EmulationError(f"SPIM0: {count} bytes at {name}.PTR 0x{place:08X} are not in RAM")
+        begin, hz = self._clock.now, SPI_FREQUENCIES[values["FREQUENCY"]]
+        count = max(values["TXD.MAXCNT"], values["RXD.MAXCNT"])
+        self._transfer = SpiTransfer(
+            begin,
+            begin + self._bus.duration(count, hz),
+            hz,
+            (values["TXD.PTR"], values["TXD.MAXCNT"]),
+            (values["RXD.PTR"], values["RXD.MAXCNT"]),
+        )
+        self._schedule()
+
+    def write_intenset(self, value: int) -> None:
+        self._interrupts |= value
+        self._schedule()
+
+    def read_intenset(self) -> int:
+        return self._interrupts
+
+    def write_intenclr(self, value: int) -> None:
+        self._interrupts &= ~value
 
     def read_events_end(self) -> int:
-        if self._ends_at is not None:
-            self._clock.advance_to(self._ends_at)
-            self._ends_at = None
-            self.values["EVENTS_END"] = 1
+        if self._transfer is not None:
+            if not self._interrupts & SPIM_END_INTERRUPT:
+                self._finish_polled(self._transfer)
+            elif self._clock.now >= self._transfer.end:
+                self._store(
+                    self._transfer, self._bus.move(self._sent(self._transfer), self._transfer.begin, self._transfer.hz)
+                )
         return self.values["EVENTS_END"]
+
+    def _schedule(self) -> None:
+        when = self.interrupts_at()
+        if when is not None:
+            self._machine.interrupt_at(when)
+
+    def _finish_polled(self, transfer: SpiTransfer) -> None:
+        """The CPU asks over and over: skip to the end."""
+        received, end = self._bus.poll(self._sent(transfer), transfer.hz)
+        self._clock.advance_to(end)
+        self._store(transfer, received)
+
+    def _sent(self, transfer: SpiTransfer) -> bytes:
+        (source, sends), (_, receives) = transfer.send, transfer.receive
+        sent = self._machine.read_memory(source, sends) if sends else b""
+        return sent + bytes([self.values["ORC"]]) * (receives - sends)
+
+    def _store(self, transfer: SpiTransfer, received: bytes) -> None:
+        target, receives = transfer.receive
+        if receives:
+            self._machine.write_memory(target, received[:receives])
+        self._transfer = None
+        self.values["EVENTS_END"] = 1
 
 
 class Nrf52840:
@@ -363,6 +433,7 @@ class Nrf52840:
         clock = machine.clock
         self._core = SystemControlSpace(machine.request_reset)
         self._timer = Timer(clock)
+        self._spi = SpiMaster(clock, SpiBus(card, clock), machine)
         self.bus = Bus(
             (
                 ClockControl(clock),
@@ -372,16 +443,18 @@ class Nrf52840:
                 RandomNumbers(clock, seed),
                 self._timer,
                 Uart(clock, line, starvation),
-                SpiMaster(clock, SpiBus(card, clock), machine),
+                self._spi,
                 self._core,
             )
         )
         self._card = card
         self._power = power
 
-    def next_wake(self) -> int | None:
+    def next_interrupt(self) -> tuple[int, int] | None:
         """See `poet_harness.emulation.machine.Chip`."""
-        return self._timer.wakes_at() if self._core.is_enabled(TIMER_IRQ) else None
+        sources = ((self._timer.wakes_at(), TIMER_IRQ), (self._spi.interrupts_at(), SPIM_IRQ))
+        pending = [(when, irq) for when, irq in sources if when is not None and self._core.is_enabled(irq)]
+        return min(pending, default=None)
 
     def reset(self) -> None:
         """Pins float: pull-ups release the card, a pull-down ends the window."""

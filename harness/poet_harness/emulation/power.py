@@ -37,6 +37,7 @@ class _Track:
         self.changes: list[tuple[int, float]] = [(0, value)]
 
     def set(self, when: int, value: float) -> None:
+        when = max(when, self.changes[0][0])
         while len(self.changes) > 1 and self.changes[-1][0] >= when:
             self.changes.pop()
         if self.changes[-1][1] != value:

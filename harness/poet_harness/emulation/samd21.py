@@ -452,7 +452,7 @@ class SpiMaster(Peripheral):
         if self._received is not None:
             raise EmulationError("SERCOM1: a byte is written before the last one received is read")
         rate = self._clock.hz / (2 * (self.values["SPI.BAUD"] + 1))
-        received, self._ends_at = self._bus.transfer(bytes([value & 0xFF]), rate)
+        received, self._ends_at = self._bus.poll(bytes([value & 0xFF]), rate)
         self._received = received[0]
 
     def read_spi_intflag(self) -> int:
@@ -497,9 +497,10 @@ class Samd21:
         self._card = card
         self._power = power
 
-    def next_wake(self) -> int | None:
+    def next_interrupt(self) -> tuple[int, int] | None:
         """See `poet_harness.emulation.machine.Chip`."""
-        return self._timer.wakes_at() if self._core.is_enabled(TC4_IRQ) else None
+        when = self._timer.wakes_at() if self._core.is_enabled(TC4_IRQ) else None
+        return None if when is None else (when, TC4_IRQ)
 
     def reset(self) -> None:
         """Pins float: pull-ups release the card, a pull-down ends the window."""

@@ -21,8 +21,8 @@ class SpiBus:
         self._clock = clock
         self._polls = 0
 
-    def transfer(self, sent: bytes, hz: float) -> tuple[bytes, int]:
-        """Move bytes both ways.
+    def poll(self, sent: bytes, hz: float) -> tuple[bytes, int]:
+        """Move bytes while the CPU does nothing but wait for them.
 
         Returns
         -------
@@ -34,9 +34,15 @@ class SpiBus:
         else:
             self._polls = 0
         begin = self._clock.now
-        byte_cycles = self._clock.cycles(8 / hz)
-        received = self._card.exchange(sent, begin, byte_cycles)
-        return received, begin + len(sent) * byte_cycles
+        return self.move(sent, begin, hz), begin + self.duration(len(sent), hz)
+
+    def move(self, sent: bytes, begin: int, hz: float) -> bytes:
+        """What the card sends for bytes that began to move at some time."""
+        return self._card.exchange(sent, begin, self.duration(1, hz))
+
+    def duration(self, count: int, hz: float) -> int:
+        """Cycles that bytes take on the bus."""
+        return count * self._clock.cycles(8 / hz)
 
     def _skip_waiting(self) -> None:
         pending = self._card.pending_until(self._clock.now)
