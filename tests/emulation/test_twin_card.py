@@ -28,6 +28,7 @@ HZ = 1_000_000
 SELECT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)
 SET_SPEED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)
 TRANSFER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+SLEEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Spi(ctypes.Structure):
@@ -39,15 +40,15 @@ class Spi(ctypes.Structure):
         ("set_speed", SET_SPEED),
         ("select", SELECT),
         ("transfer", TRANSFER),
-        ("start", ctypes.c_void_p),
-        ("sleep", ctypes.c_void_p),
+        ("start", TRANSFER),
+        ("sleep", SLEEP),
     ]
 
 
 class Bench:
-    """The driver, wired to a card model on this machine."""
+    """The driver, wired to a card model on this machine; with `dma` the bus works on its own and interrupts."""
 
-    def __init__(self, library: Path, image: Path, kind: KIND) -> None:
+    def __init__(self, library: Path, image: Path, kind: KIND, dma: bool) -> None:
         self.image = image
         self.library: Any = ctypes.CDLL(str(library))
         self.clock = Clock(Counter(), HZ)
@@ -56,7 +57,11 @@ class Bench:
         self.bus = SpiBus(self.card, self.clock)
         self.hz = 0.0
         self.speeds: list[int] = []
-        self.spi = Spi(None, 8_000_000, SET_SPEED(self._set_speed), SELECT(self._select), TRANSFER(self._transfer))
+        self.under_way: tuple[int | None, int | None, int] | None = None
+        start, sleep = (TRANSFER(self._start), SLEEP(self._sleep)) if dma else (TRANSFER(), SLEEP())
+        self.spi = Spi(
+            None, 8_000_000, SET_SPEED(self._set_speed), SELECT(self._select), TRANSFER(self._transfer), start, sleep
+        )
 
     def _set_speed(self, _context: int, hz: int) -> None:
         self.hz = float(hz)
@@ -72,6 +77,20 @@ class Bench:
         ctypes.c_uint32.in_dll(self.library, "test_ticks").value = self.clock.now & 0xFFFFFFFF
         if receive:
             ctypes.memmove(receive, received, count)
+
+    def _start(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
+        assert self.under_way is None, "a transfer is started while one is under way"
+        self.under_way = (send, receive, count)
+
+    def _sleep(self, _context: int, _busy: int) -> None:
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """The transfer under way ends."""
+        assert self.under_way is not None, "sleeps although nothing could wake it"
+        (send, receive, count), self.under_way = self.under_way, None
+        self._transfer(0, send, receive, count)
+        self.library.test_interrupt()
 
     def init(self) -> int:
         return int(self.library.test_init(ctypes.byref(self.spi)))
@@ -104,12 +123,17 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.fixture(params=[False, True], ids=["polled", "dma"])
+def dma(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
-def open_bench(driver: Path, tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+def open_bench(driver: Path, tmp_path: Path, dma: bool) -> Iterator[Callable[..., Bench]]:
     benches = []
 
     def open_it(kind: KIND = "sdhc") -> Bench:
-        bench = Bench(driver, tmp_path / "card.img", kind)
+        bench = Bench(driver, tmp_path / "card.img", kind, dma)
         benches.append(bench)
         return bench
 
@@ -254,6 +278,25 @@ def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
     assert bench.write(40, pattern(5 * BLOCK)) == OK
     assert len(damaged) == 2
     assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)
+
+
+def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Callable[..., Bench], dma: bool) -> None:
+    bench = open_bench()
+    bench.init()
+    data = pattern(9 * BLOCK + 100)
+    if not dma:
+        assert bench.library.test_start_write(40, data, len(data)) == 1, "a polled bus offers no start"
+        return
+    assert bench.library.test_start_write(40, data, len(data)) == OK
+    while bench.under_way is not None:
+        bench.interrupt()
+    assert bench.library.test_wait() == OK
+    back = ctypes.create_string_buffer(len(data))
+    assert bench.library.test_start_read(40, back, len(data)) == OK
+    while bench.under_way is not None:
+        bench.interrupt()
+    assert bench.library.test_wait() == OK
+    assert back.raw == data
 
 
 def test_an_image_that_is_no_card_is_refused(tmp_path: Path) -> None:

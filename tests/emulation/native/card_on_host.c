@@ -1,4 +1,6 @@
 /* The SD card driver on this machine: the test owns the clock and the bus. */
+#include <stddef.h>
+
 #include "poet/board.h"
 #include "poet/sdcard.h"
 
@@ -17,6 +19,10 @@ int test_init(const poet_spi *spi);
 int test_read(uint32_t block, void *data, uint32_t bytes);
 int test_write(uint32_t block, const void *data, uint32_t bytes);
 uint32_t test_block_count(void);
+int test_start_write(uint32_t block, const void *data, uint32_t bytes);
+int test_start_read(uint32_t block, void *data, uint32_t bytes);
+int test_wait(void);
+void test_interrupt(void);
 
 int test_init(const poet_spi *spi)
 {
@@ -36,4 +42,24 @@ int test_write(uint32_t block, const void *data, uint32_t bytes)
 uint32_t test_block_count(void)
 {
     return device.block_count;
+}
+
+int test_start_write(uint32_t block, const void *data, uint32_t bytes)
+{
+    return device.start_write == NULL ? 1 : device.start_write(device.context, block, data, bytes);
+}
+
+int test_start_read(uint32_t block, void *data, uint32_t bytes)
+{
+    return device.start_read == NULL ? 1 : device.start_read(device.context, block, data, bytes);
+}
+
+int test_wait(void)
+{
+    return device.wait(device.context);
+}
+
+void test_interrupt(void)
+{
+    poet_sdcard_interrupt(&card);
 }
