@@ -1,0 +1,105 @@
+"""A lowered training step, run by the firmware's own kernels on this computer, against PyTorch's autograd.
+
+The yardstick is autograd in double precision. A tensor may be off by 1e-5 of its largest element; where rounding alone
+moves it more (a bias in front of a batch norm has a gradient of zero in exact arithmetic), by a few times as much as
+PyTorch's own single precision is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from poet_planner import models
+from poet_planner.emit import why_no_headers
+from poet_planner.graph import Graph
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.plain import plain_schedule
+from poet_planner.tracing import trace
+from poet_planner.verify import verify
+from poet_profiles.operators import parse_params
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
+from host_operators import Operators, build
+
+TOLERANCE = 1e-5
+ROUNDING = 16.0
+LEARNING_RATE = 0.01
+MODELS = ["digits_cnn", "mlperf_resnet8", "mlperf_ds_cnn", "mlperf_autoencoder", "resnet18_cifar_w4", "transformer"]
+
+# Behind 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
+JUMPING_MODELS = ["mlperf_mobilenet_v1"]
+
+Tensors = dict[str, NDArray[Any]]
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
+    return build(tmp_path_factory.mktemp("operators") / "operators.so")
+
+
+@pytest.mark.parametrize("name", [*MODELS, *JUMPING_MODELS])
+def test_microcontroller_model_lowers_completely(name: str) -> None:
+    model = models.load(name)
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    assert why_no_headers(graph) is None
+    assert verify(graph, plain_schedule(graph)).sound
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_step_equals_autograd(name: str, operators: Operators) -> None:
+    model = models.load(name)
+    before = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    graph = lower_for_firmware(traced)
+    constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
+    batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    tensors = _run(graph, {**before, **constants, **batch}, operators)
+
+    single, double = _autograd(name, torch.float32), _autograd(name, torch.float64)
+    compared = [resident.id for resident in graph.residents if resident.id in double]
+    assert {"loss", *(f"{id}.grad" for id, _ in model.module.named_parameters())} <= set(compared)
+    for id in compared:
+        allowed = max(TOLERANCE * np.abs(double[id]).max(), ROUNDING * np.abs(single[id] - double[id]).max())
+        assert np.abs(tensors[id] - double[id]).max() <= allowed, id
+
+
+def _autograd(name: str, dtype: torch.dtype) -> Tensors:
+    """Loss, gradients, buffers and stepped parameters by PyTorch."""
+    model = models.load(name)
+    module = model.module.to(dtype)
+    batch = [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in (*model.inputs, *model.targets)]
+    loss = model.loss(module(*batch[: len(model.inputs)]), *batch[len(model.inputs) :])
+    loss.backward()
+    found = {"loss": loss.detach()}
+    for id, parameter in module.named_parameters():
+        found[f"{id}.grad"] = parameter.grad
+    torch.optim.SGD(module.parameters(), LEARNING_RATE).step()
+    return {id: tensor.detach().numpy() for id, tensor in {**found, **module.state_dict()}.items()}
+
+
+def _run(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
+    """Every node once, in order; tensors by id as f32, in their resident's shape."""
+    held: Tensors = {}
+    for resident in graph.residents:
+        array = given.get(resident.id, np.full(resident.shape, np.nan, np.float32))
+        held[resident.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
+        assert held[resident.id].nbytes == resident.bytes
+    for node in graph.nodes:
+        if node.operation is None:
+            continue
+        operation = node.operation
+        inputs = [held[id] for id in operation.operands]
+        outputs = operators.run(operation.op, parse_params(operation.params), inputs, LEARNING_RATE)
+        held |= dict(zip(operation.results, outputs, strict=True))
+    shapes = {resident.id: resident.shape for resident in graph.residents}
+    return {id: held[id].view(np.float32).reshape(shape) for id, shape in shapes.items()}
