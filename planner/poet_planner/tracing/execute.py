@@ -194,6 +194,8 @@ class Execution:
         return self._values[id]
 
     def _hold(self, id: str, tensor: Tensor) -> None:
+        if self._graph.values[id].resident is not None and storage_bytes(tensor) > tensor.nbytes:
+            tensor = tensor.clone()  # mse_loss returns its mean at the front of a buffer as large as its input
         self._values[id] = tensor
         self._held_bytes += self._arena_bytes(id)
         self._peak_bytes = max(self._peak_bytes, self._held_bytes)
@@ -216,7 +218,7 @@ class Execution:
             for name, copy in copies.items():
                 actual[name] = _viewed(copy, arguments[name])
             args = [actual[index] for index in range(len(operator.args))]
-            results = operator.target(*args, **{name: actual[name] for name in operator.kwargs})
+            results = self._call(operator, args, {name: actual[name] for name in operator.kwargs})
         if not isinstance(results, list | tuple):
             results = (results,)
         for id, tensor in zip(operator.outputs, results, strict=False):
@@ -224,6 +226,9 @@ class Execution:
                 self._hold(id, tensor)
         for write in operator.writes:
             self._hold(write.value, copies[write.argument])
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return operator.target(*args, **kwargs)
 
     @contextmanager
     def _generator(self, operator: TracedOperator, again: bool) -> Iterator[None]:
@@ -269,6 +274,11 @@ class Execution:
             return _fresh(argument)
         source = self._source(argument)
         return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype).copy_(source)
+
+
+def storage_bytes(tensor: Tensor) -> int:
+    """What a tensor really occupies, which may be more than it shows."""
+    return tensor.untyped_storage().nbytes()
 
 
 _MADE = frozenset({Kind.GRADIENT, Kind.LOSS})

@@ -1,0 +1,133 @@
+"""What the planner makes of a traced graph, run by PyTorch: eager's results; and what memory it really takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from eager import SEED, differences, eager_step
+from poet_planner import models
+from poet_planner.graph import Graph, PageCost
+from poet_planner.lowering import lower_for_firmware, lower_for_linux
+from poet_planner.models import Model
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Action, Step
+from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.tracing import trace
+from poet_planner.tracing.execute import execute, residents_of
+from poet_planner.tracing.ir import TracedGraph
+from poet_planner.tracing.measure import measured
+from poet_planner.tracing.page_file import PageFile
+from poet_planner.tracing.planned import planned_steps
+from poet_profiles.errors import UserError
+from zoo import ZOO, zoo_model
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def load(name: str) -> Model:
+    return zoo_model(name) if name in ZOO else models.load(name, 2)
+
+
+def traced(model: Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+
+def costed(graph: Graph) -> Graph:
+    """Costs in proportion to bytes; recomputing and paging cost about the same."""
+    nodes = []
+    for node in graph.nodes:
+        energy_j = 1e-6 * (1 + sum(value.bytes for value in node.values))
+        values = tuple(
+            replace(value, page=PageCost(*(4e-7 * value.bytes,) * 4) if value.bytes else None) for value in node.values
+        )
+        nodes.append(replace(node, time_s=energy_j, energy_j=energy_j, values=values, workspace_bytes=0))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def run(model: Model, graph: TracedGraph, steps: Iterator[Step], folder: Path) -> list[str]:
+    torch.manual_seed(SEED)
+    with PageFile(folder / "pages") as pages:
+        found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps, pages)
+    return differences(model, eager_step(model), found)
+
+
+def for_linux(graph: TracedGraph) -> Graph:
+    return lower_for_linux(graph, dma=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "lower"),
+    [
+        ("digits_cnn", lower_for_firmware),
+        ("mlperf_autoencoder", lower_for_firmware),
+        ("resnet18_cifar_w4", for_linux),
+        ("random", for_linux),
+        ("gru", for_linux),
+        ("gpt_small", for_linux),
+    ],
+)
+def test_plain_schedule_of_the_lowered_graph_equals_eager(
+    name: str, lower: Callable[[TracedGraph], Graph], tmp_path: Path
+) -> None:
+    model = load(name)
+    graph = traced(model)
+    planned = lower(graph)
+    steps = planned_steps(graph, planned, plain_schedule(planned).steps)
+    assert run(model, graph, steps, tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["digits_cnn", "resnet18_cifar_w4", "random"])
+def test_optimised_schedule_equals_eager(name: str, tmp_path: Path) -> None:
+    model = load(name)
+    graph = traced(model)
+    planned = costed(for_linux(graph))
+    plain = plain_schedule(planned)
+    budget = planned.resident_bytes + int(0.7 * (plain.peak_bytes - planned.resident_bytes))
+    schedule = optimise(planned, budget, options=OptimiseOptions(time_limit_s=3))
+    assert any(step.do is Action.PAGE_IN for step in schedule.steps) or len(
+        [step for step in schedule.steps if step.do is Action.COMPUTE]
+    ) > len(planned.nodes)
+    assert run(model, graph, planned_steps(graph, planned, schedule.steps), tmp_path) == []
+
+
+def test_a_plan_of_another_model_is_refused() -> None:
+    one, other = (traced(load(name)) for name in ("digits_cnn", "mlperf_autoencoder"))
+    planned = for_linux(other)
+    with pytest.raises(UserError, match="is no plan of"):
+        list(planned_steps(one, planned, plain_schedule(planned).steps))
+
+
+def test_storage_and_workspace_are_what_the_allocator_says() -> None:
+    model = models.load("mlperf_autoencoder", 8)
+    graph = traced(model)
+    state = torch.get_rng_state()
+    real = measured(graph, model.module, model.inputs, model.targets)
+    assert torch.equal(torch.get_rng_state(), state)
+    by_id = {operator.id: operator for operator in real.operators}
+    # mse_loss works on a buffer as large as its input, of which only the mean is the loss.
+    assert by_id["mse_loss"].workspace_bytes >= 8 * 640 * 4
+    assert real.values["mse_loss"].bytes == 4
+    # An elementwise operator allocates its result and nothing else.
+    assert by_id["relu1"].workspace_bytes == 0
+    assert {id: value.bytes for id, value in real.values.items()} == {
+        id: value.bytes for id, value in graph.values.items()
+    }
+
+
+def test_workspace_follows_the_batch() -> None:
+    def workspace(batch: int) -> int:
+        model = models.load("mlperf_autoencoder", batch)
+        real = measured(traced(model), model.module, model.inputs, model.targets)
+        return next(operator.workspace_bytes for operator in real.operators if operator.id == "mse_loss")
+
+    assert workspace(32) - workspace(8) == 2 * 24 * 640 * 4
