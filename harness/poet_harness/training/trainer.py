@@ -16,6 +16,7 @@ from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
 from .plan import Plan
 
+E_MEMORY = -2
 MOST_RESETS = 3
 
 
@@ -86,8 +87,15 @@ class Trainer:
             except DeviceResetError:
                 continue
             except DeviceError as error:
-                raise UserError(f"{self._device.link.name}: the training step failed: {error}", NO_DEVICE) from None
+                raise self._refused(error) from None
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
+
+    def _refused(self, error: DeviceError) -> UserError:
+        where = self._device.link.name
+        if error.number == E_MEMORY:
+            need, have = self._plan.peak_bytes, self._device.hello.ram_bytes
+            return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
+        return UserError(f"{where}: the training step failed: {error}", NO_DEVICE)
 
     def _train(
         self, data: TrainingData, learning_rate: float, done: Callable[[ObservedStep], None]

@@ -50,12 +50,12 @@ def command(
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
     from poet_profiles.profile import ProfileWriter
-    from rich.console import Console
 
     from ..benchmark.measure import Effort
     from ..benchmark.profiler import Profiler
     from ..connection.target import connect
     from ..firmware import build
+    from .console import wide_console
 
     description = load_board(board)
     target_path = out or Path(f"{description.name}.csv")
@@ -72,7 +72,7 @@ def command(
             target.device.format()
         with ProfileWriter(target_path) as profile:
             outcome = _with_progress(Profiler(target.device, target.meter, description, effort), wanted, profile)
-        _report(Console(), target_path, outcome, target.meter.source)
+        _report(wide_console(), target_path, outcome, target.meter.source)
 
 
 def _wanted(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
@@ -103,12 +103,12 @@ def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: Pro
 
 
 def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None:
-    console.print(f"{path}: {outcome.written} rows written, {source}", highlight=False)
+    console.print(f"{path}: {outcome.written} rows written, {source}")
     if outcome.resets:
         console.print(f"the board was reset {outcome.resets} times; what it was measuring was measured again")
     if outcome.skipped:
-        console.print(f"{len(outcome.skipped)} configurations cannot run on this board:", highlight=False)
+        console.print(f"{len(outcome.skipped)} configurations cannot run on this board:")
         for item, reason in outcome.skipped[:MOST_NAMED]:
-            console.print(f"  {item.op} {item.params}: {reason}", highlight=False)
+            console.print(f"  {item.op} {item.params}: {reason}")
         if len(outcome.skipped) > MOST_NAMED:
             console.print(f"  and {len(outcome.skipped) - MOST_NAMED} more")

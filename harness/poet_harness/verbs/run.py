@@ -141,7 +141,7 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
             "observed\nms",
             "predicted\nmJ",
             "observed\nmJ",
-            "observed -\npredicted",
+            "difference",
         ),
         title=f"Traced step ({source})",
     )
