@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import BOARDS, REPOSITORY, Line, Opener
+from emulated_board import BOARDS, Opener
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
 CONV = "bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1"
-LINEAR = "bench 4 2 2 12 5 1"
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -57,48 +55,6 @@ def test_stack_use_is_measured_within_what_is_reserved(open_line: Opener, name: 
     line.values(CONV)
     after = int(line.values("stack")["bytes"])
     assert 0 < at_first <= after < load_board(name).ram_reserved_bytes
-
-
-def test_a_kernel_gives_the_same_bits_on_both_boards_and_on_the_host(open_line: Opener, tmp_path: Path) -> None:
-    lines = [open_line(name) for name in BOARDS]
-    for request in (CONV, LINEAR):
-        sums = [line.values(request)["checksum"] for line in lines]
-        assert sums[0] == sums[1]
-        assert sums[0] == host_checksum(tmp_path, request)
-
-
-def host_checksum(tmp_path: Path, request: str) -> str:
-    """The same firmware as a program of this machine."""
-    program = tmp_path / "host" / "program"
-    if not program.exists():
-        program.parent.mkdir()
-        sources = [*(REPOSITORY / "firmware/src").rglob("*.c"), *(REPOSITORY / "firmware/boards/host").rglob("*.c")]
-        flags = ["-std=c99", "-O2", "-ffp-contract=off", "-DPOET_NO_MODEL", '-DPOET_FIRMWARE_ID="test"']
-        include = ["-I", str(REPOSITORY / "firmware/include"), "-I", str(REPOSITORY / "firmware/src")]
-        subprocess.run(["gcc", *flags, *include, *map(str, sources), "-lm", "-o", str(program)], check=True)
-    process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
-
-    class Pipe:
-        """The two methods of `TwinSerial` that `Line` uses."""
-
-        def write(self, data: bytes) -> None:
-            process.stdin.write(data)  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-
-        def read(self, size: int) -> bytes:
-            return process.stdout.readline()  # type: ignore[union-attr]
-
-    class Program:
-        serial = Pipe()
-
-    try:
-        line = Line(Program())  # type: ignore[arg-type]
-        line.values("hello")
-        return line.values(request)["checksum"]
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -1,0 +1,80 @@
+"""Every kernel on both emulated boards and on this machine: hard float, soft float and x86 agree to the bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from emulated_board import BOARDS, REPOSITORY, Line
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from poet_harness.emulation import open_twin
+from poet_profiles.boards import load_board
+from poet_profiles.operators import OPERATORS
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "firmware"))
+from operator_shapes import CONFIGURATIONS
+
+
+class Program:
+    """The same firmware as a program of this machine, on its standard streams."""
+
+    def __init__(self, program: Path) -> None:
+        self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.serial = self
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def read(self, _size: int) -> bytes:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def devices(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Line]]:
+    """Both boards and the host, all greeted."""
+    folder = tmp_path_factory.mktemp("kernels")
+    sources = [*(REPOSITORY / "firmware/src").rglob("*.c"), *(REPOSITORY / "firmware/boards/host").rglob("*.c")]
+    flags = ["-std=c99", "-O2", "-ffp-contract=off", "-DPOET_NO_MODEL", '-DPOET_FIRMWARE_ID="test"']
+    include = ["-I", str(REPOSITORY / "firmware/include"), "-I", str(REPOSITORY / "firmware/src")]
+    subprocess.run(["gcc", *flags, *include, *map(str, sources), "-lm", "-o", str(folder / "poet")], check=True)
+    open_ones = [Program(folder / "poet")]
+    lines = [Line(open_ones[0])]  # type: ignore[arg-type]
+    for name in BOARDS:
+        twin = open_twin(load_board(name), images[name], folder / f"{name}.img")
+        twin.serial.timeout = 60
+        open_ones.append(twin)  # type: ignore[arg-type]
+        lines.append(Line(twin))
+    for line in lines:
+        line.values("hello")
+    yield lines
+    for device in open_ones:
+        device.close()
+
+
+@pytest.mark.parametrize("operator", sorted(CONFIGURATIONS))
+def test_a_kernel_gives_the_same_bits_everywhere(devices: list[Line], operator: str) -> None:
+    entry = OPERATORS[operator]
+
+    @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        params = data.draw(CONFIGURATIONS[operator])
+        request = " ".join(str(word) for word in ("bench", entry.code, 1, *(params[name] for name in entry.params)))
+        answers = [line.ask(request) for line in devices]
+        assume(not answers[-1].startswith("err -2"))  # too large for 32 KB
+        assert all(answer.startswith("ok") for answer in answers), (request, answers)
+        sums = {answer.split("checksum=")[1] for answer in answers}
+        assert len(sums) == 1, (request, answers)
+
+    check()
