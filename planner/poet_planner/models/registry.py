@@ -83,7 +83,7 @@ _DIGITS = _images(1, 8, 8, 10)
 _ENTRIES: dict[str, _Entry] = {
     "digits_cnn": _Entry(24, digits_cnn, _DIGITS, batches=digits_batches),
     "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _DIGITS, batches=digits_batches),
-    "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000), _IMAGENET),
+    "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000, dropout=True), _IMAGENET),
     "vgg16_cifar": _Entry(1, lambda: vgg.vgg16(32, 10), _CIFAR),
     "resnet18": _Entry(1, resnet.resnet18, _IMAGENET),
     "resnet18_cifar": _Entry(1, resnet.resnet18_cifar, _CIFAR),

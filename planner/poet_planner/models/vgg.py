@@ -9,8 +9,8 @@ from torch import nn
 _CONVOLUTIONS = (2, 2, 3, 3, 3)
 
 
-def vgg16(image: int, classes: int, width: int = 64, hidden: int = 4096) -> nn.Module:
-    """Thirteen convolutions in five blocks, then three linear layers with dropout.
+def vgg16(image: int, classes: int, width: int = 64, hidden: int = 4096, dropout: bool = False) -> nn.Module:
+    """Thirteen convolutions in five blocks, then three linear layers.
 
     Parameters
     ----------
@@ -20,6 +20,8 @@ def vgg16(image: int, classes: int, width: int = 64, hidden: int = 4096) -> nn.M
         Channels of the first block; every block doubles them, up to eight times as many. VGG16 has 64.
     hidden : int
         Features of the two hidden linear layers.
+    dropout : bool
+        Whether half of them are dropped, as the paper has it; a microcontroller could not draw PyTorch's numbers.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     channels = 3
@@ -35,7 +37,8 @@ def vgg16(image: int, classes: int, width: int = 64, hidden: int = 4096) -> nn.M
     for index in (6, 7):
         layers[f"fc{index}"] = nn.Linear(features, hidden)
         layers[f"relu{index}"] = nn.ReLU(inplace=True)
-        layers[f"dropout{index}"] = nn.Dropout(0.5)
+        if dropout:
+            layers[f"dropout{index}"] = nn.Dropout(0.5)
         features = hidden
     layers["fc8"] = nn.Linear(hidden, classes)
     return nn.Sequential(layers)
