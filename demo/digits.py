@@ -26,6 +26,7 @@ MODEL = "digits_cnn"
 RAM = "192KB"
 STEPS = 40
 LEARNING_RATE = 0.1
+BAD_INPUT = 2
 NO_SCHEDULE = 3
 GRADIENT_TOLERANCE = 1e-5
 
@@ -114,6 +115,13 @@ def main() -> None:
     say("5. The same kernels with unlimited memory (on this computer), and PyTorch's autograd")
     run(*common, "--ram", "16MB", "--strategy", "plain", "--out", str(plain))
     plain_run = train("host", plain, data)
+    console.print("the board itself refuses the plain schedule:")
+    run("poet-harness", "flash", "--board", BOARD, "--plan", str(plain), "--emulate")
+    run(
+        *("poet-harness", "run", "--board", BOARD, "--plan", str(plain), "--data", str(data)),
+        *("--steps", "1", "--out", str(plain / "refused.csv"), "--emulate"),
+        expect=BAD_INPUT,
+    )
     reference = OUT / "pytorch.npz"
     run(
         *("poet-plan", "reference", "--model", MODEL, "--data", str(data), "--lr", str(LEARNING_RATE)),
