@@ -1,0 +1,117 @@
+"""Flash, RAM and stack of the firmware, by part.
+
+    .venv/bin/python benchmarks/firmware/size_report.py [BOARD] [--plan PLAN]
+
+Builds the image (with the model and schedule in PLAN, a folder written by poet-plan), sums the linker's map by source
+folder, and runs the image on the emulated board: every benchmark, paging, and with PLAN training and a commit.
+The most stack that this used is found by painting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from poet_harness.connection.target import connect
+from poet_harness.firmware import build
+from poet_harness.protocol.device import Device
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from poet_profiles.operators import OPERATORS
+from rich.console import Console
+from rich.table import Table
+
+INPUT_SECTION = re.compile(r"^ (\.[\w.*$]+|COMMON)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)(?:\s+(\S.*))?$", re.MULTILINE)
+RESERVED_STACK = re.compile(r"^\.stack\s+0x[0-9a-f]+\s+0x([0-9a-f]+)", re.MULTILINE)
+RAM_BEGIN = 0x20000000
+LOADED_INTO_RAM = ".data"
+PART = re.compile(r"/src/(\w+)/[^/]+\.o$|/(boards)/")
+
+# Small configurations that every operator accepts; what a name does not say is 2.
+SMALL = {
+    "h": 5,
+    "w": 5,
+    "k": 4,
+    "r": 3,
+    "s": 3,
+    "sh": 1,
+    "sw": 1,
+    "ph": 1,
+    "pw": 1,
+    "g": 1,
+    "ta": 0,
+    "tb": 1,
+    "size": 16,
+}
+SMALL |= {"value_nano": 1, "m": 3, "bias": 1}
+
+
+def sizes_by_part(linker_map: str) -> dict[str, tuple[int, int]]:
+    """Bytes of flash and of RAM of each part, from the map that the linker wrote."""
+    _, _, used = linker_map.partition("Linker script and memory map")
+    unfolded = re.sub(r"^( \.\S+)\n\s+", r"\1 ", used, flags=re.MULTILINE)
+    flash: dict[str, int] = defaultdict(int)
+    ram: dict[str, int] = defaultdict(int)
+    for section, address, size, source in INPUT_SECTION.findall(unfolded):
+        if section.startswith((".debug", ".comment", ".ARM.attributes")):
+            continue
+        part = _part(source)
+        in_ram = int(address, 16) >= RAM_BEGIN
+        if in_ram:
+            ram[part] += int(size, 16)
+        if not in_ram or section.startswith(LOADED_INTO_RAM):
+            flash[part] += int(size, 16)
+    if stack := RESERVED_STACK.search(used):
+        ram["stack"] = int(stack[1], 16)
+    return {part: (flash[part], ram[part]) for part in sorted({*flash, *ram})}
+
+
+def _part(source: str) -> str:
+    found = PART.search(source)
+    if found:
+        return found[1] or found[2]
+    return {"main.o": "main", "built.o": "built model"}.get(Path(source).name, "compiler's library")
+
+
+def exercise(device: Device, with_model: bool) -> None:
+    """Use everything that the firmware can do."""
+    device.format()
+    for direction in ("out", "in"):
+        device.page(direction, 5000, 2, "scattered")
+    for operator in OPERATORS.values():
+        device.bench(operator.code, 1, [SMALL.get(name, 2) for name in operator.params])
+    if with_model:
+        for index in range(2):
+            device.step(0.0, trace=bool(index), expected_s=60.0)
+        device.link.request("commit 1")
+        device.link.request("restore")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("board", nargs="?", default="nrf52840")
+    parser.add_argument("--plan", type=Path)
+    arguments = parser.parse_args()
+    board = load_board(arguments.board)
+    image = build(board, arguments.plan)
+    table = Table("part", "flash, bytes", "RAM, bytes", title=f"{board.title}")
+    parts = sizes_by_part(image.with_suffix(".map").read_text())
+    for part, (flash, ram) in parts.items():
+        table.add_row(part, f"{flash:,}", f"{ram:,}")
+    table.add_section()
+    table.add_row("all", *(f"{sum(column):,}" for column in zip(*parts.values(), strict=True)))
+    with connect(board, None, image, emulate=True, meter=None) as target:
+        exercise(target.device, arguments.plan is not None)
+        table.add_row("most stack used (emulated)", "", f"{target.device.stack():,}")
+        table.add_row("RAM for tensors", "", f"{target.device.hello.ram_bytes:,}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"size_report: {error}")
