@@ -12,6 +12,7 @@ Params = Mapping[str, int]
 
 CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
 POOL_PARAMS = "n c h w r s sh sw ph pw"
+BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -57,9 +58,21 @@ def _conv(p: Params) -> tuple[int, int, int, int, int]:
     return 4 * p["n"] * p["c"] * p["h"] * p["w"], 4 * p["k"] * taps, 4 * p["k"], 4 * y, 2 * y * taps
 
 
+def _padded_rows(channels: int, rows: int, width: int) -> int:
+    """Bytes of a convolution's workspace: the rows behind one row of results, padding included."""
+    return 4 * channels * rows * width
+
+
+def _conv2d_workspace(p: Params) -> int:
+    _, columns = _planes(p)
+    if (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0) and columns >= BLOCK:
+        return 0
+    return _padded_rows(p["c"] // p["g"], p["r"], (max(columns, BLOCK) - 1) * p["sw"] + p["s"])
+
+
 def _conv2d(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
-    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops)
+    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(p))
 
 
 def _conv2d_backward_input(p: Params) -> Sizes:

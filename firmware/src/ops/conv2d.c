@@ -1,5 +1,23 @@
-/* Convolution (cross-correlation, as in deep learning): y[n,k] = b[k] + sum over c, r, s of x[n,c] * w[k,c,r,s]. */
+/* Convolution (cross-correlation, as in deep learning): y[n,k] = b[k] + sum over c, r, s of x[n,c] * w[k,c,r,s].
+ *
+ * For each output row, the input rows that it needs are laid out with their padding in the workspace; then 4 output
+ * channels are computed at a time. A 1x1 convolution without padding reads its input where it lies. */
+#include "block.h"
 #include "conv.h"
+#include "lines.h"
+
+static int reads_in_place(const poet_conv *conv)
+{
+    const poet_windows *win = &conv->windows;
+    return win->r == 1 && win->s == 1 && win->ph == 0 && win->pw == 0 && win->ow >= POET_BLOCK;
+}
+
+/* Columns of a padded input row: what the positions of one output row read, in whole blocks. */
+static int64_t line_width(const poet_windows *win)
+{
+    const int32_t columns = win->ow < POET_BLOCK ? POET_BLOCK : win->ow;
+    return (int64_t)(columns - 1) * win->sw + win->s;
+}
 
 int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -14,32 +32,11 @@ int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
         .input_bytes = {conv.x_bytes, conv.w_bytes, conv.bias ? conv.b_bytes : 0},
         .output_bytes = {conv.y_bytes},
     };
-    return POET_OK;
-}
-
-/* One output channel of one image: x starts at its group's first channel, w at the channel's first tap. */
-static void convolve_channel(const poet_conv *conv, const float *x, const float *w, float bias, float *y)
-{
-    const poet_windows *win = &conv->windows;
-    for (int32_t oy = 0; oy < win->oh; oy++) {
-        const int32_t top = oy * win->sh - win->ph;
-        const poet_span rows = poet_span_inside(top, win->r, win->h);
-        for (int32_t ox = 0; ox < win->ow; ox++) {
-            const int32_t left = ox * win->sw - win->pw;
-            const poet_span columns = poet_span_inside(left, win->s, win->w);
-            float sum = bias;
-            for (int32_t c = 0; c < conv->in_channels; c++) {
-                for (int32_t r = rows.first; r < rows.end; r++) {
-                    const float *line = x + (c * win->h + top + r) * win->w + left;
-                    const float *tap = w + (c * win->r + r) * win->s;
-                    for (int32_t s = columns.first; s < columns.end; s++) {
-                        sum += line[s] * tap[s];
-                    }
-                }
-            }
-            *y++ = sum;
-        }
+    if (!reads_in_place(&conv)) {
+        sizes->workspace_bytes = poet_lines_bytes(conv.in_channels, conv.windows.r, line_width(&conv.windows));
+        return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
+    return POET_OK;
 }
 
 int poet_conv2d_run(const poet_op_args *args)
@@ -49,20 +46,50 @@ int poet_conv2d_run(const poet_op_args *args)
     if (status != POET_OK) {
         return status;
     }
+    const poet_windows *win = &conv.windows;
+    const int in_place = reads_in_place(&conv);
+    const poet_lines lines = {
+        .channels = conv.in_channels,
+        .rows = win->r,
+        .width = (int32_t)line_width(win),
+        .h = win->h,
+        .w = win->w,
+        .row_step = 1,
+        .left = -win->pw,
+    };
+    const poet_block block = {
+        .rows = conv.out_channels,
+        .columns = win->ow,
+        .channels = 1,
+        .lines = conv.in_channels * win->r,
+        .taps = win->s,
+        .a_row = conv.taps,
+        .a_line = win->s,
+        .a_tap = 1,
+        .b_line = in_place ? win->h * win->w : lines.width,
+        .b_tap = 1,
+        .b_column = win->sw,
+        .out_row = win->oh * win->ow,
+        .out_column = 1,
+    };
     const float *x = args->inputs[0];
-    const float *bias = conv.bias ? args->inputs[2] : NULL;
     float *y = args->outputs[0];
-    const int32_t group_size = conv.in_channels * conv.windows.h * conv.windows.w;
-    const int32_t plane_size = conv.windows.oh * conv.windows.ow;
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
+        const float *bias = conv.bias ? args->inputs[2] : NULL;
         for (int32_t group = 0; group < conv.groups; group++) {
-            for (int32_t k = 0; k < conv.out_channels; k++) {
-                convolve_channel(&conv, x, w, bias ? bias[group * conv.out_channels + k] : 0.0f, y);
-                w += conv.taps;
-                y += plane_size;
+            for (int32_t oy = 0; oy < win->oh; oy++) {
+                const float *b = x + oy * win->sh * win->w;
+                if (!in_place) {
+                    poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
+                    b = args->workspace;
+                }
+                poet_block_multiply(&block, w, bias, b, y + oy * win->ow);
             }
-            x += group_size;
+            x += conv.in_channels * win->h * win->w;
+            w += conv.out_channels * conv.taps;
+            y += conv.out_channels * win->oh * win->ow;
+            bias = bias ? bias + conv.out_channels : NULL;
         }
     }
     return POET_OK;

@@ -1,0 +1,27 @@
+/* The inner loop of convolutions and matrix products: rows of A times columns of B, 4 x 4 results at a time.
+ *
+ *     out[i][j] = start[i] + sum over channels, lines, taps of a[i][channel, line, tap] * b[channel, line, tap, j]
+ *
+ * Each result is one running sum in exactly that order, whatever the blocking, so that every target computes the same
+ * bits. All distances are constant, counted in floats from the begin of one step to the begin of the next. A plain
+ * matrix product has one tap a line: its K is `lines`.
+ */
+#ifndef POET_OPS_BLOCK_H
+#define POET_OPS_BLOCK_H
+
+#include <stdint.h>
+
+#define POET_BLOCK 4
+
+typedef struct poet_block {
+    int32_t rows, columns; /* of the result; below 4 columns, B must be readable for 4 all the same */
+    int32_t channels, lines, taps;
+    int32_t a_row, a_channel, a_line, a_tap;
+    int32_t b_column, b_channel, b_line, b_tap;
+    int32_t out_row, out_column;
+} poet_block;
+
+/* Without `start`, sums begin at 0. */
+void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out);
+
+#endif

@@ -1,0 +1,22 @@
+/* One 4 x 4 block as poet_block_multiply hands it to the target's own multiply_4x4. The assembly for the Cortex-M4F
+ * reads it by offset. */
+#ifndef POET_OPS_BLOCK_WALK_H
+#define POET_OPS_BLOCK_WALK_H
+
+#include "block.h"
+
+typedef struct poet_walk {
+    float start[POET_BLOCK];
+    const float *a[POET_BLOCK];
+    const float *b;
+    float *out;
+    int32_t out_row;
+    int32_t channels, lines, taps;
+    int32_t a_channel, b_channel; /* from behind a channel's last line to the next channel */
+    int32_t a_line, b_line;       /* from a line's begin to the next one's */
+    int32_t a_tap, b_tap;
+    int32_t b_column;
+    int32_t all_lines; /* `lines` again, for a walk that counts down in place */
+} poet_walk;
+
+#endif
