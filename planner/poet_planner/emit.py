@@ -219,8 +219,10 @@ def _step_row(step: Step, node: Node, index: int, offsets: _Table) -> str:
 
 
 def _transfer_row(step: Step, values: dict[str, int]) -> str:
+    """A value of 0 bytes may be freed, which the firmware passes over; the rows stay those of schedule.json."""
     place = step.offsets[step.target] if step.do is Action.PAGE_IN else 0
-    return f"{{{_ACTIONS[step.do]}, 0u, {values[step.target]}u, {place}u}}" + _remark(step.target)
+    value = f"{values[step.target]}u" if step.target in values else "POET_NO_VALUE"
+    return f"{{{_ACTIONS[step.do]}, 0u, {value}, {place}u}}" + _remark(step.target)
 
 
 def _array(kind: str, name: str, rows: Sequence[str], empty: str) -> str:

@@ -28,6 +28,5 @@ def training_graph(model: str, batch: int | None, board: Board) -> Graph:
 
     loaded = models.load(model, batch)
     traced = trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
-    if board.kind == "linux":
-        return lower_for_linux(traced, board.dma_overlap)
-    return lower_for_firmware(traced)
+    lower = lower_for_linux if board.kind == "linux" else lower_for_firmware
+    return lower(traced, board.dma_overlap)

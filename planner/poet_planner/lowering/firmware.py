@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
@@ -30,11 +29,16 @@ _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind
 _CONSTANTS = ("arange.default", "arange.start", "scalar_tensor.default", "full.default", "zeros.default")
 
 
-def lower_for_firmware(traced: TracedGraph) -> Graph:
+def lower_for_firmware(traced: TracedGraph, dma: bool = False) -> Graph:
     """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
 
     An operator that it lacks stays as ``aten.NAME``, with PyTorch's sizes: such a graph can be planned, but not run on
     the firmware. Operators that read nothing become constants.
+
+    Parameters
+    ----------
+    dma : bool
+        Whether page transfers overlap compute on the board.
     """
     lowering = _Lowering(traced)
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
@@ -45,7 +49,7 @@ def lower_for_firmware(traced: TracedGraph) -> Graph:
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used
     )
     nodes = (*nodes_of(traced, drafts), *_sgd(traced))
-    return Graph(traced.name, nodes, region_bytes(residents), residents=residents)
+    return Graph(traced.name, nodes, region_bytes(residents), dma, residents)
 
 
 def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
@@ -80,14 +84,13 @@ class _Lowering:
         lowered = self._operator(operator)
         if lowered is None:
             return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
-        copies = list(self._copies(operator, lowered))
-        if any(copy is None for copy in copies):
+        copies = self._copies(operator, lowered)
+        if None in copies.values():
             return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
-        made = [copy for copy in copies if copy is not None]
-        names = {place: made_copy.id for (place, _), made_copy in zip(self._unreadable(lowered), made, strict=True)}
-        operands = tuple(names.get(place, ref.source) for place, ref in enumerate(lowered.operands))
+        made = {place: copy for place, copy in copies.items() if copy is not None}
+        operands = tuple(made[place].id if place in made else ref.source for place, ref in enumerate(lowered.operands))
         main = replace(self._draft(operator, operator.id, lowered), operands=operands)
-        return [*made, main, *self._updates(operator, lowered)]
+        return [*made.values(), main, *self._updates(operator, lowered)]
 
     def _operator(self, operator: TracedOperator) -> Lowered | None:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()
@@ -107,27 +110,23 @@ class _Lowering:
         value = self._traced.values[id]
         return is_row_major(value.shape, value.stride)
 
-    def _unreadable(self, lowered: Lowered) -> list[tuple[int, Ref]]:
-        """Operands, with their positions, that do not lie as the operator reads them."""
-        return [
-            (place, ref)
-            for place, ref in enumerate(lowered.operands)
-            if not self._is_whole(ref)
-            or not (is_row_major(ref.shape, ref.stride) or (place in lowered.transposed and is_transposed(ref)))
-        ]
+    def _copies(self, operator: TracedOperator, lowered: Lowered) -> dict[int, Draft | None]:
+        """A copying node by the position of each operand that does not lie as the operator reads it.
+
+        None where the firmware cannot copy it.
+        """
+        copies: dict[int, Draft | None] = {}
+        for place, ref in enumerate(lowered.operands):
+            read_transposed = place in lowered.transposed and is_transposed(ref)
+            if self._is_whole(ref) and (read_transposed or is_row_major(ref.shape, ref.stride)):
+                continue
+            id = f"{operator.id}.operand{place}"
+            copy = None if read_transposed else copied(ref, self._shapes[ref.source], id)
+            copies[place] = None if copy is None else self._helper(operator, id, copy)
+        return copies
 
     def _is_whole(self, ref: Ref) -> bool:
         return prod(ref.shape) == prod(self._shapes[ref.source])
-
-    def _copies(self, operator: TracedOperator, lowered: Lowered) -> Iterator[Draft | None]:
-        """A copying node for each operand that cannot be read in place; None where there is no such operator."""
-        for place, ref in self._unreadable(lowered):
-            if place in lowered.transposed and is_transposed(ref):
-                yield None
-                continue
-            id = f"{operator.id}.operand{place}"
-            copy = copied(ref, self._shapes[ref.source], id)
-            yield None if copy is None else self._helper(operator, id, copy)
 
     def _updates(self, operator: TracedOperator, lowered: Lowered) -> list[Draft]:
         if lowered.update is None:

@@ -1,0 +1,127 @@
+"""Costs from a profile: exact rows, fitted models that find a known law, whole blocks, and what is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_planner.costs import ALL_OPERATORS, Basis, CostModel, fit_relative
+from poet_planner.graph import Graph, Node, Operation, Value
+from poet_profiles.errors import UserError
+from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
+from scipy.optimize import nnls
+
+CONSTANT, PER_FLOP, PER_BYTE = 2e-5, 3e-9, 5e-10
+LATENCY, PER_BLOCK = 1e-3, 2e-4
+
+
+def row(op: str, params: str, time_s: float, source: str = "emulated") -> ProfileRow:
+    return ProfileRow(
+        "nrf52840", op, params, "f32", time_s, 0.0, time_s * 0.01, 0.0, 0.0, 0, 0, 1, 1.0, source, "m", 3.0, "f", "now"
+    )  # fmt: skip
+
+
+def relu_row(size: int, source: str = "emulated", factor: float = 1.0) -> ProfileRow:
+    """A row that follows the law exactly: one FLOP and two tensors of 4 bytes an element."""
+    return row("relu", f"size={size}", factor * (CONSTANT + PER_FLOP * size + PER_BYTE * 8 * size), source)
+
+
+def page_rows() -> list[ProfileRow]:
+    return [
+        row(op, f"bytes={size} pattern=sequential", LATENCY + PER_BLOCK * size / 512)
+        for op in ("page_in", "page_out")
+        for size in (512, 4096, 65536)
+    ]
+
+
+def model(tmp_path: Path, rows: list[ProfileRow]) -> CostModel:
+    path = tmp_path / f"profile_{len(rows)}.csv"
+    with ProfileWriter(path) as profile:
+        for each in rows:
+            profile.append(each)
+    return CostModel(read_profile(path))
+
+
+def graph(op: str, params: str, size: int = 4) -> Graph:
+    return Graph("g", (Node("n", 0, 0, (Value("n", size),), operation=Operation(op, params, (), ("n",))),))
+
+
+def test_measured_row_is_taken_as_it_stands_and_before_an_emulated_one(tmp_path: Path) -> None:
+    rows = [relu_row(10), relu_row(10, "measured", factor=2), relu_row(10, "published", factor=3)]
+    costed = model(tmp_path, rows).apply(graph("relu", "size=10"))
+    assert costed.basis["n"] is Basis.MEASURED
+    assert costed.graph.nodes[0].time_s == pytest.approx(rows[1].time_s)
+    assert costed.graph.nodes[0].energy_j == pytest.approx(rows[1].energy_j)
+    assert costed.fits == {}
+
+
+def test_shape_never_measured_follows_the_law_of_the_others(tmp_path: Path) -> None:
+    costed = model(tmp_path, [relu_row(size) for size in (10, 100, 5000)]).apply(graph("relu", "size=777"))
+    assert costed.basis["n"] is Basis.FITTED
+    assert costed.graph.nodes[0].time_s == pytest.approx(relu_row(777).time_s)
+    fit = costed.fits["relu"]
+    assert fit.rows == 3
+    assert fit.sources == ("emulated",)
+
+
+def test_error_told_is_that_of_rows_left_out(tmp_path: Path) -> None:
+    rows = [relu_row(10), relu_row(1000), relu_row(100_000), relu_row(3000, factor=1.5)]
+    fit = model(tmp_path, rows).apply(graph("relu", "size=5")).fits["relu"]
+    assert fit.time_error is not None
+    assert 0.05 < fit.time_error < 0.5
+    single = model(tmp_path, [relu_row(10)]).apply(graph("relu", "size=5")).fits["relu"]
+    assert single.time_error is None
+
+
+def test_operator_never_measured_is_predicted_from_all_others_and_says_so(tmp_path: Path) -> None:
+    costed = model(tmp_path, [relu_row(size) for size in (10, 100, 5000)]).apply(graph("gelu", "size=100"))
+    assert costed.basis["n"] is Basis.FITTED
+    assert list(costed.fits) == [ALL_OPERATORS]
+
+
+def test_page_takes_whole_blocks(tmp_path: Path) -> None:
+    costs = model(tmp_path, [relu_row(10), *page_rows()])
+    for size, blocks in ((1, 1), (512, 1), (513, 2), (100_000, 196)):
+        page = costs.apply(graph("relu", "size=10", size)).graph.nodes[0].values[0].page
+        assert page is not None
+        assert page.in_time_s == pytest.approx(LATENCY + PER_BLOCK * blocks)
+        assert page.out_energy_j == pytest.approx((LATENCY + PER_BLOCK * blocks) * 0.01)
+
+
+def test_without_page_rows_nothing_is_pageable(tmp_path: Path) -> None:
+    costed = model(tmp_path, [relu_row(10)]).apply(graph("relu", "size=10"))
+    assert costed.graph.nodes[0].values[0].page is None
+
+
+def test_value_without_bytes_is_not_paged(tmp_path: Path) -> None:
+    costed = model(tmp_path, [relu_row(10), *page_rows()]).apply(graph("relu", "size=10", 0))
+    assert costed.graph.nodes[0].values[0].page is None
+
+
+def test_profile_without_compute_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no row of relu"):
+        model(tmp_path, page_rows()).apply(graph("relu", "size=10"))
+
+
+def test_params_that_are_not_the_operators_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="operator relu: 'width=10'"):
+        model(tmp_path, [relu_row(1), relu_row(2)]).apply(graph("relu", "width=10"))
+
+
+positive = st.floats(1e-3, 1e3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(positive, positive, positive, positive), min_size=1, max_size=8))
+def test_fit_is_the_non_negative_least_squares_optimum(rows: list[tuple[float, float, float, float]]) -> None:
+    """Against scipy's active-set solver, on the relative residuals."""
+    table = np.array(rows)
+    features, costs = table[:, :3], table[:, 3]
+    weighted = features / costs[:, None]
+    _, residual = nnls(weighted, np.ones(len(rows)))
+    found = np.array(fit_relative(features, costs))
+    assert (found >= 0).all()
+    assert np.linalg.norm(weighted @ found - 1) <= residual + 1e-6

@@ -1,0 +1,163 @@
+"""`poet-plan` from the command line: what it writes, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from poet_planner.cli import main
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.graph_file import write_graph
+from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
+
+PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["poet-plan", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """Forward a, b, c, d and backward through them; plain training holds them all: 64 + 4 * 400 B."""
+    names = "abcd"
+    nodes = [
+        Node(name, 1.0, 1.0, (Value(name, 400, PAGE),), (names[index - 1],) if index else ())
+        for index, name in enumerate(names)
+    ]
+    for index in reversed(range(4)):
+        above = "d" if index == 3 else f"{names[index + 1]}.grad"
+        inputs = tuple(dict.fromkeys((above, names[index])))
+        id = f"{names[index]}.grad"
+        nodes.append(Node(id, 1.0, 1.0, (Value(id, 40, PAGE),), inputs, backward=True))
+    path = tmp_path / "graph.json"
+    write_graph(Graph("mirror", tuple(nodes), resident_bytes=64), path)
+    return path
+
+
+def test_plan_is_written_verified_and_summed_up(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan"
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 3, "--out", out, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == json.loads((out / "summary.json").read_text())
+    assert summary["peak_bytes"] <= summary["ram_budget_bytes"] < summary["plain_peak_bytes"]
+    parts = [summary[f"energy_{part}_j"] for part in ("compute", "recompute", "page_in", "page_out")]
+    assert sum(parts) == pytest.approx(summary["energy_j"])
+    assert summary["energy_j"] > summary["plain_energy_j"] == 8.0
+    assert summary["bound_j"] <= summary["energy_j"]
+    for picture in ("schedule.png", "ram.png", "energy.png"):
+        assert (out / picture).read_bytes().startswith(b"\x89PNG")
+    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
+    assert "is sound" in capsys.readouterr().out
+
+
+def test_damaged_schedule_does_not_pass(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan"
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", out) == 0
+    document = json.loads((out / "schedule.json").read_text())
+    del document["steps"][0]
+    (out / "schedule.json").write_text(json.dumps(document))
+    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_schedule_says_what_would_do(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", graph, "--ram", "500", "--time-limit", 3) == NO_SCHEDULE
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "864" in line  # c, d, and the resident bytes
+
+
+def test_plain_training_that_does_not_fit_says_what_it_needs(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--strategy", "plain") == NO_SCHEDULE
+    assert "1704 B" in capsys.readouterr().err
+    assert run(monkeypatch, "--graph", graph, "--ram", "1MB", "--deadline", "7s", "--strategy", "plain") == NO_SCHEDULE
+    assert "8 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "nothing to plan"),
+        (["--graph", "no.json", "--ram", "1KB"], "no.json: cannot be read"),
+        (["--profile", "no.csv"], "no profile no.csv"),
+        (["--profile", "m4", "--model", "no_such_model"], "no_such_model"),
+        (["--profile", "m4", "--board", "no_such_board"], "no_such_board"),
+        (["--profile", "m4", "--board", "rpi4b", "--model", "digits_cnn"], "no row of board rpi4b"),
+        (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
+    ],
+)
+def test_bad_input_ends_in_one_line(
+    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *arguments) == BAD_INPUT
+    streams = capsys.readouterr()
+    assert expected in streams.err
+    assert streams.err.count("\n") == 1
+    assert streams.out == ""
+
+
+def test_graph_without_budget_asks_for_one(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", graph) == BAD_INPUT
+    assert "--ram" in capsys.readouterr().err
+
+
+def test_shipped_profile_plans_a_model_and_writes_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan"
+    arguments = (
+        "--profile",
+        "m4",
+        "--model",
+        "digits_cnn",
+        "--ram",
+        "224KB",
+        "--time-limit",
+        3,
+        "--out",
+        out,
+        "--json",
+    )
+    assert run(monkeypatch, *arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["energy_share"]["measured"] == summary["energy_share"]["emulated"] == 0
+    assert summary["energy_share"]["published"] > 0
+    assert sum(summary["energy_share"].values()) == pytest.approx(1)
+    assert summary["peak_bytes"] <= 224 * 1024 < summary["plain_peak_bytes"]
+    assert f"0x{summary['graph_hash']}" in (out / "poet_model.h").read_text()
+    assert (out / "poet_schedule.h").exists()
+
+
+def test_parameters_beyond_the_budget_are_left_out_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan"
+    arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--strategy", "plain", "--out", out, "--json")
+    assert run(monkeypatch, *arguments) == 0
+    streams = capsys.readouterr()
+    assert "NOT counted" in streams.err
+    assert json.loads(streams.out)["excluded_bytes"] > 2_000_000
+    assert not (out / "poet_model.h").exists()
+    assert run(monkeypatch, *arguments, "--parameters", "resident") == NO_SCHEDULE
+
+
+def test_help_does_not_import_what_only_planning_needs() -> None:
+    program = "import sys, poet_planner.cli; print([m for m in ('torch', 'pandas', 'numba', 'pyomo', 'matplotlib', 'numpy') if m in sys.modules])"  # noqa: E501
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"

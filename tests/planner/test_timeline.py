@@ -1,0 +1,78 @@
+"""The timeline that pictures and summaries show adds up to what the verifier, which shares no code with it, finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Action, Schedule, Step
+from poet_planner.timeline import Kind, timeline
+from poet_planner.verify import verify
+
+costs = st.integers(0, 20)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Graph:
+    """A chain whose last nodes read the first ones again, as backward passes do."""
+    count = draw(st.integers(2, 6))
+    nodes = []
+    for index in range(count):
+        inputs = (f"n{index - 1}",) if index else ()
+        if index >= count // 2 and index > 1:
+            inputs = (*inputs, f"n{count - 1 - index}") if count - 1 - index < index - 1 else inputs
+        page = PageCost(*(float(draw(costs)) for _ in range(4)))
+        nodes.append(
+            Node(
+                f"n{index}",
+                draw(costs),
+                draw(costs),
+                (Value(f"n{index}", draw(st.integers(0, 99)), page),),
+                inputs,
+                draw(costs),
+            )
+        )
+    return Graph("chain", tuple(nodes), 4 * draw(costs), draw(st.booleans()))  # fmt: skip
+
+
+def paged(graph: Graph, schedule: Schedule) -> Schedule:
+    """The plain schedule with the first value paged out after its computation and in again before its last reader."""
+    value = graph.nodes[0].values[0].id
+    readers = [index for index, node in enumerate(graph.nodes) if value in node.inputs]
+    if len(readers) < 2:
+        return schedule
+    steps = list(schedule.steps)
+    offset = steps[0].offsets
+    first, last = (next(i for i, s in enumerate(steps) if s.target == f"n{readers[k]}") for k in (0, -1))
+    steps[last:last] = [Step(Action.PAGE_IN, value, offset)]
+    steps[first + 1 : first + 1] = [Step(Action.PAGE_OUT, value), Step(Action.FREE, value)]
+    return replace(schedule, steps=tuple(steps))
+
+
+@settings(max_examples=200, deadline=None)
+@given(chains())
+def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
+    schedule = paged(graph, plain_schedule(graph))
+    report = verify(graph, schedule, check_offsets=False)
+    moments = timeline(graph, schedule)
+    assert sum(moment.energy_j for moment in moments) == pytest.approx(report.energy_j)
+    assert max(moment.end_s for moment in moments) == pytest.approx(report.time_s)
+    assert max(moment.ram_bytes for moment in moments) == report.peak_bytes
+
+
+@settings(max_examples=100, deadline=None)
+@given(chains())
+def test_plain_schedule_is_sound(graph: Graph) -> None:
+    assert verify(graph, plain_schedule(graph)).faults == ()
+
+
+def test_second_computation_is_a_recomputation() -> None:
+    graph = Graph("g", (Node("n0", 1, 1, (Value("n0", 4),)), Node("n1", 1, 1, (Value("n1", 4),), ("n0",))))
+    schedule = plain_schedule(graph)
+    again = (schedule.steps[0], Step(Action.FREE, "n0"), *schedule.steps)
+    kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
+    assert kinds[:3] == [Kind.COMPUTE, Kind.FREE, Kind.RECOMPUTE]
