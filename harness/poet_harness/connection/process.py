@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
-REMOTE_COMMAND = "poet-harness agent"
+REMOTE_COMMAND = "poet"
 READ_BYTES = 4096
 
 
@@ -68,7 +68,7 @@ class ProcessStream:
 
 
 def ssh_command(url: str) -> list[str]:
-    """Command for ``ssh://user@host:port/remote command``; without a command the remote agent is started.
+    """Command for ``ssh://user@host:port/remote command``; without a command ``poet`` is started, the firmware core as a program (--board host).
 
     Authentication is ssh's own: it never asks for a password here, since its input carries the protocol.
 

@@ -43,6 +43,12 @@ class Recording:
     power_w: Floats | None
     total_j: Floats
 
+    @classmethod
+    def of_power(cls, times_s: Floats, power_w: Floats) -> Recording:
+        """Recording of a sampled power."""
+        steps_j = (power_w[1:] + power_w[:-1]) / 2 * np.diff(times_s)
+        return cls(times_s, power_w, np.concatenate(([0.0], np.cumsum(steps_j))))
+
     def energy_j(self, start_s: float, end_s: float) -> float:
         """Energy between two instants within the trace."""
         return self._until(end_s) - self._until(start_s)
@@ -130,6 +136,24 @@ class RecordedMeter(Meter):
         ]
 
 
+def find() -> list[str]:
+    """Nothing to find."""
+    return []
+
+
+def open_recorded(address: str, board: Board) -> RecordedMeter:
+    """Play back the trace in a file.
+
+    Raises
+    ------
+    UserError
+        If no file was named, or it is not a trace.
+    """
+    if not address:
+        raise UserError("--meter recorded:FILE needs the trace's file name")
+    return RecordedMeter(Path(address), board)
+
+
 def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Recording:
     times_s = _column(path, table, "time_s")
     if len(times_s) < 2:
@@ -149,7 +173,7 @@ def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Reco
         return Recording(times_s, None, np.concatenate(([0.0], np.cumsum(energies_j[1:]))))
     else:
         raise UserError(f"{path}:1: power_w: column is missing (or current_a, or energy_j)")
-    return Recording(times_s, power_w, np.concatenate(([0.0], np.cumsum((power_w[1:] + power_w[:-1]) / 2 * steps_s))))
+    return Recording.of_power(times_s, power_w)
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -33,26 +35,37 @@ class Kind:
     find: Callable[[], list[str]]
 
 
-def _nominal(_address: str, board: Board) -> Meter:
-    from .nominal import NominalMeter
+def _kind(title: str, windows: str, module: str, opener: str, **options: bool) -> Kind:
+    """A kind whose module, with whatever it imports, is loaded only when it is needed."""
 
-    return NominalMeter(board)
+    def loaded() -> Any:
+        return importlib.import_module(f".{module}", __package__)
 
+    def open_it(address: str, board: Board) -> Meter:
+        meter: Meter = getattr(loaded(), opener)(address, board, **options)
+        return meter
 
-def _recorded(path: str, board: Board) -> Meter:
-    from pathlib import Path
+    def find() -> list[str]:
+        found: list[str] = loaded().find()
+        return found
 
-    from .recorded import RecordedMeter
-
-    if not path:
-        raise UserError("--meter recorded:FILE needs the trace's file name")
-    return RecordedMeter(Path(path), board)
+    return Kind(title, windows, open_it, find)
 
 
 KINDS: dict[str, Kind] = {
-    "recorded": Kind("recorded:FILE, a trace (CSV) with a window column", "window column", _recorded, list),
-    "nominal": Kind("no instrument: the board file's nominal currents", "device time", _nominal, list),
+    "ppk2": _kind("Nordic PPK2 in the supply line", "D0", "ppk2", "open_ppk2", supply=False),
+    "ppk2-source": _kind("Nordic PPK2 as the board's supply", "D0", "ppk2", "open_ppk2", supply=True),
+    "joulescope": _kind("Joulescope JS110 or JS220", "input 0", "joulescope", "open_joulescope"),
+    "lpm01a": _kind("ST X-NUCLEO-LPM01A as the board's supply", "D7", "lpm01a", "open_lpm01a"),
+    "ina": _kind("INA219 or INA226 on this computer's I2C", "clock", "ina", "open_ina"),
+    "jetson": _kind("INA3221 of a Jetson, rail by rail", "clock", "jetson", "open_jetson"),
+    "rapl": _kind("energy counter of an x86 processor", "clock", "rapl", "open_rapl"),
+    "nvml": _kind("energy counter of an NVIDIA GPU", "clock", "nvml", "open_nvml"),
+    "recorded": _kind("recorded:FILE, a trace with a window column", "column", "recorded", "open_recorded"),
+    "nominal": _kind("no instrument: the board file's currents", "device time", "nominal", "open_nominal"),
 }
+# Found without being asked for: an instrument beside the board, not a sensor of the computer the harness runs on.
+INSTRUMENTS = ("ppk2", "joulescope", "lpm01a")
 
 
 def open_meter(name: str | None, board: Board) -> Meter:
@@ -64,7 +77,7 @@ def open_meter(name: str | None, board: Board) -> Meter:
         If the name is unknown, or no meter or more than one is connected and none was named.
     """
     if name is None:
-        found = [f"{kind}:{address}" for kind, entry in KINDS.items() for address in entry.find()]
+        found = [f"{kind}:{address}" for kind in INSTRUMENTS for address in KINDS[kind].find()]
         if len(found) != 1:
             raise UserError(
                 f"{', '.join(found) or 'no'} power meter found; choose one with --meter (see poet-harness meters), "

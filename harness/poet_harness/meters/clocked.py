@@ -1,0 +1,103 @@
+"""Meters that are read again and again by the host's clock: power sensors and energy counters of a Linux system."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from .intervals import cut
+from .meter import Mark, Meter, MeterError, Window
+from .recorded import Recording
+
+LONGEST_GAP = 3.5
+
+
+class ClockedMeter(Meter):
+    """Reads a value every few milliseconds in a thread, and cuts windows at the host's clock.
+
+    A window begins with the board's acknowledgement and lasts as long as the board says. The sensors average over
+    milliseconds, so windows are long.
+
+    Parameters
+    ----------
+    read : callable
+        Present power in watt, or energy so far in joule; raises OSError when the sensor is gone.
+    is_energy : bool
+        Which of the two it is.
+    identity : str
+        As it goes into the profile.
+    voltage_v : float
+        Supply voltage.
+    period_s : float
+        Time between two readings.
+    """
+
+    shortest_window_s = 1.0
+
+    def __init__(
+        self, read: Callable[[], float], is_energy: bool, identity: str, voltage_v: float, period_s: float = 0.002
+    ) -> None:
+        self.identity = identity
+        self.voltage_v = voltage_v
+        self._read = read
+        self._is_energy = is_energy
+        self._period_s = period_s
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def begin(self) -> None:
+        self._halt()
+        self._stop.clear()
+        self._started = threading.Event()
+        self._failure: OSError | None = None
+        self._times_s: list[float] = []
+        self._values: list[float] = []
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        spans = [(mark.host_start_s, mark.host_start_s + mark.device_s) for mark in marks]
+        time.sleep(max(0.0, max(end_s for _, end_s in spans) - time.monotonic()) + 3 * self._period_s)
+        self._halt()
+        if self._failure:
+            raise UserError(f"{self.identity}: cannot be read any more: {self._failure}", NO_DEVICE)
+        recording = self._recording()
+        return [cut(recording, start_s, end_s, self._period_s, LONGEST_GAP) for start_s, end_s in spans]
+
+    def close(self) -> None:
+        self._halt()
+
+    def _halt(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+
+    def _sample(self) -> None:
+        next_s = time.monotonic()
+        while not self._stop.is_set():
+            before_s = time.monotonic()
+            try:
+                value = self._read()
+            except OSError as error:
+                self._failure = error
+                break
+            self._times_s.append((before_s + time.monotonic()) / 2)
+            self._values.append(value)
+            self._started.set()
+            next_s = max(next_s + self._period_s, time.monotonic())
+            self._stop.wait(next_s - time.monotonic())
+        self._started.set()
+
+    def _recording(self) -> Recording:
+        if len(self._times_s) < 2:
+            raise MeterError("fewer than two readings")
+        times_s, values = np.array(self._times_s), np.array(self._values)
+        if self._is_energy:
+            return Recording(times_s, None, values - values[0])
+        return Recording.of_power(times_s, values)

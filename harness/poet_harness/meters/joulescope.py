@@ -1,0 +1,186 @@
+"""Joulescope JS110 and JS220 (optional package ``pyjoulescope_driver``), the board's window line on input 0.
+
+The driver publishes blocks of power (float) and of the input (one bit a sample, packed) apart, each with the number
+of its first sample; where a number is left out, samples were lost.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from poet_profiles.boards import Board
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from .meter import Mark, Meter, MeterError, Window
+from .sampled import WindowIntegrator, assign
+
+CURE = "pip install 'poet-edge[joulescope]' (Python 3.12 or later)"
+POWER, INPUT = "s/p", "s/gpi/0"
+SIGNALS = ("s/i", "s/v", POWER, INPUT)
+
+
+class Pairing:
+    """Brings power and input samples of the same instants together, whichever comes first.
+
+    Positions count samples of the power signal. Blocks that are left out become NaN.
+    """
+
+    def __init__(self) -> None:
+        self.integrator: WindowIntegrator | None = None
+        self._divider = 1
+        self._power = np.empty(0, np.float32)
+        self._line = np.empty(0, np.bool_)
+        self._power_at: int | None = None
+        self._line_at: int | None = None
+
+    def power(self, block: Mapping[str, Any]) -> None:
+        """Take a block of power."""
+        self._divider = int(block["decimate_factor"])
+        if self.integrator is None:
+            self.integrator = WindowIntegrator(self._divider / float(block["sample_rate"]))
+        at = int(block["sample_id"]) // self._divider
+        data = np.asarray(block["data"], np.float32)
+        if self._power_at is None:
+            self._power_at = at
+        gap = at - (self._power_at + len(self._power))
+        self._power = np.concatenate((self._power, np.full(max(gap, 0), np.nan, np.float32), data))
+        self._pair()
+
+    def line(self, block: Mapping[str, Any]) -> None:
+        """Take a block of the input, brought to the power's rate."""
+        if self._power_at is None:
+            return
+        bits = np.unpackbits(np.asarray(block["data"], np.uint8), bitorder="little").astype(np.bool_)
+        first, factor = int(block["sample_id"]), int(block["decimate_factor"])
+        begin = -(-first // self._divider)
+        end = -(-(first + len(bits) * factor) // self._divider)
+        data = bits[np.clip((np.arange(begin, end) * self._divider - first) // factor, 0, len(bits) - 1)]
+        if self._line_at is None:
+            self._line_at = begin
+        gap = begin - (self._line_at + len(self._line))
+        held = bool(self._line[-1]) if len(self._line) else False
+        self._line = np.concatenate((self._line, np.full(max(gap, 0), held), data))
+        self._pair()
+
+    def _pair(self) -> None:
+        if self._power_at is None or self._line_at is None or self.integrator is None:
+            return
+        begin = max(self._power_at, self._line_at)
+        end = min(self._power_at + len(self._power), self._line_at + len(self._line))
+        if end <= begin:
+            return
+        power = self._power[begin - self._power_at : end - self._power_at]
+        self.integrator.feed(power, self._line[begin - self._line_at : end - self._line_at])
+        self._power, self._power_at = self._power[end - self._power_at :], end
+        self._line, self._line_at = self._line[end - self._line_at :], end
+
+
+class JoulescopeMeter(Meter):
+    """One Joulescope.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if the driver cannot open it.
+    """
+
+    shortest_window_s = 0.05
+
+    def __init__(self, driver: Any, path: str, board: Board) -> None:
+        self.voltage_v = board.voltage_v
+        self.identity = f"Joulescope {path.removeprefix('u/').replace('/', ' ')}"
+        self._driver = driver
+        self._path = path
+        self._lock = threading.Lock()
+        self._pairing: Pairing | None = None
+        try:
+            driver.open(path, "defaults")
+            driver.publish(f"{path}/s/i/range/{'select' if 'js110' in path else 'mode'}", "auto")
+            driver.subscribe(f"{path}/{POWER}/!data", ["pub"], self._on_power)
+            driver.subscribe(f"{path}/{INPUT}/!data", ["pub"], self._on_line)
+        except (RuntimeError, ValueError, TimeoutError) as error:
+            raise UserError(f"{path}: the Joulescope cannot be opened ({error})", NO_DEVICE) from None
+
+    def begin(self) -> None:
+        with self._lock:
+            self._pairing = Pairing()
+        for signal in SIGNALS:
+            self._driver.publish(f"{self._path}/{signal}/ctrl", 1)
+        deadline_s = time.monotonic() + 3.0
+        while not self._samples():
+            if time.monotonic() > deadline_s:
+                raise UserError(f"{self.identity}: sends no samples; unplug it and plug it in again", NO_DEVICE)
+            time.sleep(0.005)
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        deadline_s = time.monotonic() + 1.0
+        while len(self._windows()) < len(marks) and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+        for signal in SIGNALS:
+            self._driver.publish(f"{self._path}/{signal}/ctrl", 0)
+        windows = self._windows()
+        if not windows:
+            raise MeterError("no window seen; is the board's window line on input 0?")
+        return assign(windows, marks, windows[0].period_s)
+
+    def close(self) -> None:
+        self._driver.close(self._path)
+
+    def _samples(self) -> int:
+        with self._lock:
+            integrator = self._pairing.integrator if self._pairing else None
+            return integrator.samples if integrator else 0
+
+    def _windows(self) -> list[Window]:
+        with self._lock:
+            integrator = self._pairing.integrator if self._pairing else None
+            return list(integrator.windows) if integrator else []
+
+    def _on_power(self, _topic: str, block: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._pairing:
+                self._pairing.power(block)
+
+    def _on_line(self, _topic: str, block: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._pairing:
+                self._pairing.line(block)
+
+
+def find() -> list[str]:
+    """Paths of the connected instruments, such as ``u/js220/001234``."""
+    try:
+        driver = _driver()
+    except UserError:
+        return []
+    return sorted(path for path in driver.device_paths() if "js110" in path or "js220" in path)
+
+
+def open_joulescope(address: str, board: Board) -> JoulescopeMeter:
+    """Open the instrument at a path, or the only one.
+
+    Raises
+    ------
+    UserError
+        If the driver is not installed, or there is no such instrument.
+    """
+    driver = _driver()
+    paths = sorted(driver.device_paths())
+    if not address and len(paths) != 1:
+        raise UserError(
+            f"Joulescope: found {', '.join(paths) or 'none'}; name one as --meter joulescope:PATH", NO_DEVICE
+        )
+    return JoulescopeMeter(driver, address or paths[0], board)
+
+
+def _driver() -> Any:
+    try:
+        module = importlib.import_module("pyjoulescope_driver")
+    except ImportError:
+        raise UserError(f"Joulescope: its driver is not installed: {CURE}", NO_DEVICE) from None
+    return module.Driver()

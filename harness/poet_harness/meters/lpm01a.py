@@ -1,0 +1,217 @@
+"""ST X-NUCLEO-LPM01A: supplies the board and measures its current; commands and samples are lines of text.
+
+The board's window line goes to D7, whose falling edge the instrument reports in the stream. A window ends there and
+is as long as the board says. A sample is a mantissa of four digits and a decimal exponent (``6409-07`` is 640.9 uA);
+time stamps in the stream tell how many samples there should have been.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import serial
+from poet_profiles.boards import Board
+from poet_profiles.errors import NO_DEVICE, UserError
+from serial.tools import list_ports
+
+from .intervals import cut
+from .meter import Mark, Meter, MeterError, Window
+from .recorded import Recording
+
+USB_ID = (0x0483, 0x5740)
+BAUD = 3_686_400
+# The most that the text format carries with room to spare; the instrument sums up finer than that.
+SAMPLE_HZ = 10_000
+LONGEST_GAP = 1.5
+SETTINGS = (
+    f"freq {SAMPLE_HZ // 1000}k",
+    "acqtime inf",
+    "output current",
+    "format ascii_dec",
+    "eventsrc d7 fal",
+    "pwr auto",
+)
+
+SAMPLE = re.compile(rb"(\d{4})([+-]\d\d)")
+STAMP = re.compile(rb"TimeStamp: *(\d+)s (\d+)ms, buff (\d+)%")
+EVENT = re.compile(rb"event +\d+ +(ris|fal)")
+
+
+class Transcript:
+    """What the instrument has sent since the start: samples with their times, and events.
+
+    Attributes
+    ----------
+    times_s, current_a : list of float
+        Samples that arrived; time counts from the first. A stamp that is further than the samples before it moves the
+        samples behind it: what is missing stays a gap.
+    events_s : list of float
+        Times of the window line's falling edges.
+    """
+
+    def __init__(self, sample_hz: float) -> None:
+        self.times_s: list[float] = []
+        self.current_a: list[float] = []
+        self.events_s: list[float] = []
+        self._period_s = 1 / sample_hz
+        self._next_s = 0.0
+        self._first_stamp: tuple[float, float] | None = None
+
+    def line(self, line: bytes) -> None:
+        """Take one line."""
+        if found := SAMPLE.fullmatch(line):
+            self.times_s.append(self._next_s)
+            self.current_a.append(int(found[1]) * 10.0 ** int(found[2]))
+            self._next_s += self._period_s
+        elif EVENT.search(line):
+            self.events_s.append(self._next_s)
+        elif found := STAMP.search(line):
+            self._stamp(int(found[1]) + int(found[2]) / 1000)
+
+    def _stamp(self, stamp_s: float) -> None:
+        if self._first_stamp is None:
+            self._first_stamp = (stamp_s, self._next_s)
+            return
+        first_s, then_s = self._first_stamp
+        due_s = then_s + stamp_s - first_s
+        # Stamps are whole milliseconds: a smaller difference is rounding, not loss.
+        if due_s - self._next_s > max(1e-3, self._period_s):
+            self._next_s = due_s
+
+
+class Lpm01aMeter(Meter):
+    """An LPM01A on a serial port, set to the board's voltage.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if nothing that speaks its shell answers.
+    """
+
+    shortest_window_s = 0.5
+
+    def __init__(self, port: str, board: Board) -> None:
+        self.voltage_v = board.voltage_v
+        self.identity = f"LPM01A at {port}"
+        self._reader: threading.Thread | None = None
+        self._pending = b""
+        try:
+            self._port = serial.serial_for_url(port, BAUD, timeout=0.2)
+            self._port.reset_input_buffer()
+            self._command("htc")
+            self._command(f"volt {round(board.voltage_v * 1000)}m")
+            for setting in SETTINGS:
+                self._command(setting)
+        except (serial.SerialException, OSError, ValueError) as error:
+            raise UserError(f"{port}: no LPM01A answers there ({error})", NO_DEVICE) from None
+
+    def begin(self) -> None:
+        self._halt()
+        self._transcript = Transcript(SAMPLE_HZ)
+        self._failure: Exception | None = None
+        self._stop = threading.Event()
+        self._streaming = threading.Event()
+        self._command("start")
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._streaming.wait(timeout=3.0):
+            self._halt()
+            raise UserError(f"{self.identity}: sends no samples; unplug it and plug it in again", NO_DEVICE)
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        deadline_s = time.monotonic() + 1.0
+        while len(self._transcript.events_s) < len(marks) and time.monotonic() < deadline_s and not self._failure:
+            time.sleep(0.01)
+        time.sleep(0.01)
+        self._halt()
+        if self._failure:
+            raise UserError(f"{self.identity}: gone ({self._failure}); plug it in again and use --resume", NO_DEVICE)
+        events_s = self._transcript.events_s
+        if len(events_s) != len(marks):
+            raise MeterError(f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7?")
+        times_s = np.array(self._transcript.times_s)
+        recording = Recording.of_power(times_s, np.array(self._transcript.current_a) * self.voltage_v)
+        return [
+            cut(recording, end_s - mark.device_s, end_s, 1 / SAMPLE_HZ, LONGEST_GAP)
+            for end_s, mark in zip(events_s, marks, strict=True)
+        ]
+
+    def close(self) -> None:
+        self._halt()
+        try:
+            self._port.write(b"hrc\n")
+        except (serial.SerialException, OSError):
+            return
+        self._port.close()
+
+    def _halt(self) -> None:
+        if self._reader is None:
+            return
+        self._stop.set()
+        self._reader.join()
+        self._reader = None
+        try:
+            self._port.write(b"stop\n")
+            self._quiet()
+        except (serial.SerialException, OSError) as error:
+            self._failure = error
+
+    def _read(self) -> None:
+        try:
+            while not self._stop.is_set():
+                for line in self._lines():
+                    self._transcript.line(line)
+                if self._transcript.times_s:
+                    self._streaming.set()
+        except (serial.SerialException, OSError) as error:
+            self._failure = error
+
+    def _lines(self) -> list[bytes]:
+        data = self._port.read(max(1, self._port.in_waiting))
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        return [line.strip(b"\r\0 ") for line in lines]
+
+    def _quiet(self) -> None:
+        """Read what is still under way, until nothing comes for a moment."""
+        while self._port.read(max(1, self._port.in_waiting)):
+            pass
+        self._pending = b""
+
+    def _command(self, text: str) -> None:
+        self._port.write(text.encode() + b"\n")
+        deadline_s = time.monotonic() + 2.0
+        while time.monotonic() < deadline_s:
+            for line in self._lines():
+                if b"error" in line:
+                    raise ValueError(f"{text!r} refused: {line.decode(errors='replace')}")
+                if b"ack" in line:
+                    return
+        raise ValueError(f"no answer to {text!r}")
+
+
+def find() -> list[str]:
+    """Ports of the connected instruments (ST's virtual port: other ST boards have the same USB id)."""
+    return [
+        str(port.device)
+        for port in list_ports.comports()
+        if (port.vid, port.pid) == USB_ID and "powershield" in f"{port.description} {port.product}".lower()
+    ]
+
+
+def open_lpm01a(address: str, board: Board) -> Lpm01aMeter:
+    """Open the instrument at a port, or the only one.
+
+    Raises
+    ------
+    UserError
+        If there is none, or several and none was named.
+    """
+    found = find()
+    if not address and len(found) != 1:
+        seen = ", ".join(found) or "no port"
+        raise UserError(f"LPM01A: found at {seen}; name its port as --meter lpm01a:PORT", NO_DEVICE)
+    return Lpm01aMeter(address or found[0], board)

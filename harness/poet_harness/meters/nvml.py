@@ -1,0 +1,71 @@
+"""Energy of NVIDIA's desktop GPUs through NVML (optional package ``nvidia-ml-py``).
+
+A Jetson answers NotSupported: that is an error here, never an energy of zero.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from .clocked import ClockedMeter
+
+CURE = "pip install 'poet-edge[nvml]'"
+
+
+def find() -> list[str]:
+    """Indices of the GPUs that count their energy."""
+    try:
+        nvml = _started()
+        return [str(index) for index in range(nvml.nvmlDeviceGetCount()) if _counts(nvml, index)]
+    except UserError:
+        return []
+
+
+def open_nvml(address: str, board: Board) -> ClockedMeter:
+    """Open GPU number ``address``, or the first.
+
+    Raises
+    ------
+    UserError
+        If the package or the driver is missing, or the GPU does not count its energy.
+    """
+    nvml = _started()
+    try:
+        gpu = nvml.nvmlDeviceGetHandleByIndex(int(address or 0))
+        nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+        name = nvml.nvmlDeviceGetName(gpu)
+    except (nvml.NVMLError, ValueError) as error:
+        raise UserError(f"nvml: GPU {address or 0} does not give its energy: {error}", NO_DEVICE) from None
+
+    def joules() -> float:
+        try:
+            return float(nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)) * 1e-3
+        except nvml.NVMLError as error:
+            raise OSError(str(error)) from None
+
+    # The counter moves about every 20 ms.
+    return ClockedMeter(joules, True, f"NVML {name}", board.voltage_v, period_s=0.02)
+
+
+def _counts(nvml: Any, index: int) -> bool:
+    try:
+        nvml.nvmlDeviceGetTotalEnergyConsumption(nvml.nvmlDeviceGetHandleByIndex(index))
+    except nvml.NVMLError:
+        return False
+    return True
+
+
+def _started() -> Any:
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        raise UserError(f"nvml: the package nvidia-ml-py is not installed: {CURE}", NO_DEVICE) from None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise UserError(f"nvml: {error}", NO_DEVICE) from None
+    return nvml
