@@ -6,6 +6,8 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 
 from __future__ import annotations
 
+import copy
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
+from torch._functorch import config as functorch_config
 from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -25,6 +28,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from poet_planner.tracing.ir import Kind
 
 Loss = Callable[..., Tensor]
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,15 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     inputs, targets : sequences of Tensor
         The loss is ``loss(module(*inputs), *targets)``, a scalar. Only shapes and types of them matter.
 
+    A module that looks at its data to choose its path (as Hugging Face's do, to warn of padding) is traced along the
+    path that the example takes, with a warning. The module itself stays as it is.
+
     Raises
     ------
     UserError
-        If the module's path of computation depends on data, no parameter needs a gradient, or the loss is not a
-        scalar.
+        If no parameter needs a gradient, or the loss is not a scalar.
     """
+    module = _without_side_effects(module)
     parameters = dict(module.named_parameters())
     buffers = dict(module.named_buffers())
     trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
@@ -68,12 +75,12 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         *((name, Kind.TARGET) for name in _numbered("target", len(targets))),
     )
     state_count = len(parameters) + len(buffers)
-    where = _Where()
 
     def step(*flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
+        where = _Where()
         with _reparametrize_module(module, state, tie_weights=True), where.watching(module):
             value = loss(module(*given), *wanted)
             if value.numel() != 1:
@@ -83,13 +90,45 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         return [value, *gradients]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
+    return Captured(_flat_graph(step, flat), placeholders, trained)
+
+
+def _flat_graph(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
     try:
-        with fx_traceback.preserve_node_meta(), torch.enable_grad():
-            graph = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+        return _make_fx(step, flat)
     except GuardOnDataDependentSymNode as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"the model's computation depends on its data ({reason}); it has no fixed graph") from error
-    return Captured(graph, placeholders, trained)
+        cause = next((line for line in str(error).splitlines() if line.startswith("Caused by")), "")
+        _LOG.warning("the model looks at its data to choose its path; the graph follows the example batch. %s", cause)
+    with (
+        functorch_config.patch(fake_tensor_propagate_real_tensors=True),
+        _quiet("torch.fx.experimental.symbolic_shapes"),
+    ):
+        return _make_fx(step, flat)
+
+
+@contextmanager
+def _quiet(logger_name: str) -> Iterator[None]:
+    logger = logging.getLogger(logger_name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _make_fx(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
+    with fx_traceback.preserve_node_meta(), torch.enable_grad():
+        return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+
+
+def _without_side_effects(module: nn.Module) -> nn.Module:
+    """A copy that shares parameters and buffers, so that a module that keeps what it computed keeps no fake tensor."""
+    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    try:
+        return copy.deepcopy(module, shared)
+    except RuntimeError:  # It holds a computed tensor, which cannot be copied.
+        return module
 
 
 def _numbered(name: str, count: int) -> list[str]:

@@ -214,7 +214,10 @@ class _Folder:
 
     def _place(self, argument: Any) -> _Place:
         place = self._places[argument]
-        assert isinstance(place, _Place)
+        if not isinstance(place, _Place):
+            raise UserError(
+                f"the model takes a number out of a tensor ({argument}) and goes on with it; keep it a tensor"
+            )
         return place
 
     def _add_value(self, id: str, layout: Tensor) -> None:
