@@ -36,8 +36,16 @@ def training_data(model: str, steps: int, seed: int, batch: int | None) -> Array
     return arrays
 
 
-def reference_run(model: str, data: Path, learning_rate: float) -> Arrays:
+def reference_run(model: str, data: Path, learning_rate: float, follow: Path | None = None) -> Arrays:
     """Loss and gradients of plain SGD by PyTorch, a step a batch.
+
+    Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
+    of a board against PyTorch, the weights must be the board's at every step.
+
+    Parameters
+    ----------
+    follow : Path, optional
+        What a board's run saved: weights are updated with its gradients instead of PyTorch's own.
 
     Returns
     -------
@@ -60,17 +68,23 @@ def reference_run(model: str, data: Path, learning_rate: float) -> Arrays:
         module.load_state_dict(state)
     except RuntimeError:
         raise UserError(f"{data}: holds other parameters than {model} has; write it again with this model") from None
-    optimiser = torch.optim.SGD(module.parameters(), lr=learning_rate)
+    followed = _load(follow, "poet-harness run --save") if follow else None
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
-    for inputs, target in zip(arrays[INPUT], arrays[TARGET], strict=True):
-        optimiser.zero_grad()
+    for step, (inputs, target) in enumerate(zip(arrays[INPUT], arrays[TARGET], strict=True)):
+        module.zero_grad()
         loss = loaded.loss(module(torch.from_numpy(inputs)), _target(target))
         loss.backward()  # type: ignore[no-untyped-call]
         observed[LOSS].append(loss.detach().numpy())
         for name, parameter in module.named_parameters():
-            if parameter.grad is not None:
-                observed.setdefault(f"{name}.grad", []).append(parameter.grad.numpy().copy())
-        optimiser.step()
+            if parameter.grad is None:
+                continue
+            gradient = f"{name}.grad"
+            observed.setdefault(gradient, []).append(parameter.grad.numpy().copy())
+            update = (
+                parameter.grad if followed is None else torch.from_numpy(_step_of(followed, gradient, step, follow))
+            )
+            # Product and difference are rounded one after the other, as the firmware does.
+            parameter.data -= learning_rate * update.reshape(parameter.shape)
     return {name: np.stack(steps) for name, steps in observed.items()}
 
 
@@ -91,12 +105,23 @@ def _target(array: NDArray[Any]) -> Any:
     return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array)
 
 
-def _read(path: Path) -> Arrays:
+def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray[Any]:
+    if name not in arrays or step >= len(arrays[name]):
+        raise UserError(f"{path}: has no {name} of step {step}; run all the steps of the data with `poet-harness run`")
+    gradient: NDArray[Any] = arrays[name][step]
+    return gradient
+
+
+def _load(path: Path, made_by: str) -> Arrays:
     try:
         with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); write it with `poet-plan data`") from None
+        raise UserError(f"{path}: cannot be read ({error}); write it with `{made_by}`") from None
+
+
+def _read(path: Path) -> Arrays:
+    arrays = _load(path, "poet-plan data")
     for name in (INPUT, TARGET):
         if name not in arrays:
             raise UserError(f"{path}: lacks {name}; write it with `poet-plan data`")

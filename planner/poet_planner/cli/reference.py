@@ -13,11 +13,15 @@ def reference(
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
     learning_rate: Annotated[float, typer.Option("--lr", help="Of plain SGD.")] = 0.1,
+    follow: Annotated[
+        Path | None,
+        typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
+    ] = None,
 ) -> None:
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
     from poet_planner.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate)
+    arrays = reference_run(model, data, learning_rate, follow)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")
