@@ -236,6 +236,8 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     ),
     (38, "strided_copy", STRIDED_PARAMS, _strided_copy),
     (39, "strided_copy_backward", STRIDED_PARAMS, _strided_copy_backward),
+    (40, "tanh", "size", _elementwise(1, 20)),
+    (41, "tanh_backward", "size", _elementwise(2, 3)),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -306,6 +306,17 @@ def sgd_momentum(p: Params, draw: Draw) -> Golden:
     return _golden((after.grad, *before), (after, velocity), learning_rate=0.125)
 
 
+def tanh(p: Params, draw: Draw) -> Golden:
+    x = 2 * draw.normal(p["size"])
+    return _golden((x,), (torch.tanh(x),))
+
+
+def tanh_backward(p: Params, draw: Draw) -> Golden:
+    x, gy = draw.normal(p["size"]).requires_grad_(), draw.normal(p["size"])
+    y = torch.tanh(x)
+    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+
+
 def _view(p: Params, x: Tensor) -> Tensor:
     return x.as_strided([p[f"d{axis}"] for axis in range(4)], [p[f"s{axis}"] for axis in range(4)], p["offset"])
 
@@ -362,6 +373,8 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         mse_loss,
         mse_loss_backward,
         sgd_momentum,
+        tanh,
+        tanh_backward,
         strided_copy,
         strided_copy_backward,
     )

@@ -112,6 +112,8 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "mse_loss": _elements(),
     "mse_loss_backward": _elements(),
     "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
+    "tanh": _elements(),
+    "tanh_backward": _elements(),
     "strided_copy": views(),
     "strided_copy_backward": views(),
 }

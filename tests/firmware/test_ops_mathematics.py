@@ -46,6 +46,12 @@ def test_logarithm(operators: Operators) -> None:
     assert units(computed(operators, "poet_log", x), np.log(x.astype(np.float64))).max() < 2
 
 
+def test_hyperbolic_tangent(operators: Operators) -> None:
+    random = np.random.default_rng(5)
+    x = np.concatenate([random.uniform(-12, 12, 20000), random.uniform(-1, 1, 20000)]).astype(np.float32)
+    assert units(computed(operators, "poet_hyperbolic_tangent", x), np.tanh(x.astype(np.float64))).max() < 4
+
+
 def test_normal_distribution(operators: Operators) -> None:
     x = np.random.default_rng(4).uniform(-12, 12, 20000).astype(np.float32)
     exact = ndtr(x.astype(np.float64))
@@ -58,6 +64,7 @@ def test_normal_distribution(operators: Operators) -> None:
         ("poet_sqrt", [0.0, np.inf, -1.0, np.nan], [0.0, np.inf, np.nan, np.nan]),
         ("poet_exp", [0.0, np.inf, -np.inf, 89.0, -104.0, np.nan], [1.0, np.inf, 0.0, np.inf, 0.0, np.nan]),
         ("poet_log", [1.0, 0.0, np.inf, -1.0, np.nan], [0.0, -np.inf, np.inf, np.nan, np.nan]),
+        ("poet_hyperbolic_tangent", [0.0, np.inf, -np.inf, np.nan], [0.0, 1.0, -1.0, np.nan]),
         ("poet_normal_distribution", [0.0, np.inf, -np.inf, np.nan], [0.5, 1.0, 0.0, np.nan]),
     ],
 )

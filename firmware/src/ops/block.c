@@ -23,37 +23,62 @@ static poet_walk walk_of(const poet_block *block)
         .b_line = block->b_line,
         .b_tap = block->b_tap,
         .b_column = block->b_column,
-        .all_lines = block->lines,
+        .b_block_bytes = POET_BLOCK * block->b_column * (int32_t)sizeof(float),
     };
-}
-
-/* Where the block that holds row or column `place` begins: the last one moves back to be whole, which computes some
- * results twice, with the same outcome. */
-static int32_t block_begin(int32_t place, int32_t count)
-{
-    return place + POET_BLOCK > count && count > POET_BLOCK ? count - POET_BLOCK : place;
-}
-
-static int32_t at_most_4(int32_t count)
-{
-    return count < POET_BLOCK ? count : POET_BLOCK;
 }
 
 /* Rows beyond the last one repeat it: their results are dropped. */
 static void walk_set_rows(poet_walk *walk, const poet_block *block, const float *a, const float *start, int32_t first)
 {
+    const int32_t last = block->rows - 1 - first;
+    const float *row = a + first * block->a_row;
     for (int32_t i = 0; i < POET_BLOCK; i++) {
-        const int32_t row = first + i < block->rows ? first + i : block->rows - 1;
-        walk->a[i] = a + row * block->a_row;
-        walk->start[i] = start ? start[row] : 0.0f;
+        walk->a[i] = row;
+        row += i < last ? block->a_row : 0;
+    }
+    if (start) {
+        for (int32_t i = 0; i < POET_BLOCK; i++) {
+            walk->start[i] = start[i < last ? first + i : first + last];
+        }
     }
 }
 
-static void copy_part(const float *part, int32_t rows, int32_t columns, const poet_block *block, float *out)
+/* Four rows that lie whole in the result. The last columns, if they are no whole block, are computed with the ones
+ * before them once more: the outcome is the same. */
+static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
-    for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < columns; j++) {
-            out[i * block->out_row + j * block->out_column] = part[i * POET_BLOCK + j];
+    walk->b = b;
+    walk->out = out;
+    walk->out_row = block->out_row;
+    walk->blocks = block->columns / POET_BLOCK;
+    multiply_blocks(walk, kind);
+    if (block->columns % POET_BLOCK != 0) {
+        const int32_t last = block->columns - POET_BLOCK;
+        walk->b = b + last * block->b_column;
+        walk->out = out + last;
+        walk->blocks = 1;
+        multiply_blocks(walk, kind);
+    }
+}
+
+/* Fewer than four rows or columns, or columns apart: block by block through a buffer. */
+static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
+{
+    float part[POET_BLOCK * POET_BLOCK];
+    const int32_t rows = block->rows < POET_BLOCK ? block->rows : POET_BLOCK;
+    for (int32_t column = 0; column < block->columns; column += POET_BLOCK) {
+        const int32_t past = column + POET_BLOCK - block->columns;
+        const int32_t first = past > 0 && column >= past ? column - past : column;
+        const int32_t end = first + POET_BLOCK < block->columns ? first + POET_BLOCK : block->columns;
+        walk->b = b + first * block->b_column;
+        walk->out = part;
+        walk->out_row = POET_BLOCK;
+        walk->blocks = 1;
+        multiply_blocks(walk, kind);
+        for (int32_t i = 0; i < rows; i++) {
+            for (int32_t j = first; j < end; j++) {
+                out[i * block->out_row + j * block->out_column] = part[i * POET_BLOCK + j - first];
+            }
         }
     }
 }
@@ -61,27 +86,16 @@ static void copy_part(const float *part, int32_t rows, int32_t columns, const po
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
     const walk_kind kind = kind_of(block);
-    const int32_t high = at_most_4(block->rows);
-    const int32_t wide = at_most_4(block->columns);
-    const int32_t direct = high == POET_BLOCK && wide == POET_BLOCK && block->out_column == 1;
-    float part[POET_BLOCK * POET_BLOCK];
+    const int whole = block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
     poet_walk walk = walk_of(block);
-    walk.out = part;
-    walk.out_row = direct ? block->out_row : POET_BLOCK;
     for (int32_t row = 0; row < block->rows; row += POET_BLOCK) {
-        const int32_t first_row = block_begin(row, block->rows);
-        float *out_row = out + first_row * block->out_row;
-        walk_set_rows(&walk, block, a, start, first_row);
-        for (int32_t column = 0; column < block->columns; column += POET_BLOCK) {
-            const int32_t first = block_begin(column, block->columns);
-            walk.b = b + first * block->b_column;
-            if (direct) {
-                walk.out = out_row + first;
-            }
-            multiply_4x4(&walk, kind);
-            if (!direct) {
-                copy_part(part, high, wide, block, out_row + first * block->out_column);
-            }
+        const int32_t past = row + POET_BLOCK - block->rows;
+        const int32_t first = past > 0 && row >= past ? row - past : row;
+        walk_set_rows(&walk, block, a, start, first);
+        if (whole) {
+            multiply_rows(&walk, kind, block, b, out + first * block->out_row);
+        } else {
+            multiply_part(&walk, kind, block, b, out + first * block->out_row);
         }
     }
 }

@@ -54,126 +54,116 @@ static inline walk_kind kind_of(const poet_block *block)
     "add %[a0], %[a0], " by "\n add %[a1], %[a1], " by "\n" \
     "add %[a2], %[a2], " by "\n add %[a3], %[a3], " by "\n"
 
-#define START                                                                                   \
-    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                              \
-    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                         \
-    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                \
-    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                                \
-    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                                \
+#define START                                                                                           \
+    "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                           \
+    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n ldr %[b], [%[w], %[at_b]]\n"           \
+    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                                     \
+    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                                \
+    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                       \
+    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                                       \
+    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                                       \
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
-#define STORE(n)                                                                                              \
-    "ldr " n ", [%[w], %[out]]\n ldr %[a0], [%[w], %[out_row]]\n"                                             \
-    "add %[a1], " n ", %[a0], lsl #2\n add %[a2], " n ", %[a0], lsl #3\n add %[a3], %[a1], %[a0], lsl #3\n"   \
-    "vstm " n ", {s16-s19}\n vstm %[a1], {s20-s23}\n vstm %[a2], {s24-s27}\n vstm %[a3], {s28-s31}\n"
+/* Stores the block and moves `b` and `out` to the next one; leaves with the zero flag set behind the last. */
+#define STORE                                                                                           \
+    "ldr %[a0], [%[w], %[out]]\n ldr %[a1], [%[w], %[out_row]]\n"                                       \
+    "ldr %[b], [%[w], %[at_b]]\n ldr %[n], [%[w], %[b_block]]\n"                                        \
+    "add %[a2], %[a0], %[a1], lsl #3\n add %[a3], %[a0], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
+    "add %[b], %[b], %[n]\n str %[b], [%[w], %[at_b]]\n"                                                \
+    "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstm %[a1], {s28-s31}\n"                           \
+    "vstmia %[a0]!, {s16-s19}\n str %[a0], [%[w], %[out]]\n"                                            \
+    "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n"
+
+#define AT(field) [field] "i"(offsetof(poet_walk, field))
 
 #define FP_REGISTERS                                                                                      \
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", \
         "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
         "s30", "s31"
 
-/* The frame around `LINE`, which must work on one line and advance to the next; %[n] counts lines. */
-#define WALK(LINE)                                                                                          \
-    __asm__ volatile(                                                                                       \
-        START                                                                                               \
-        "ldr %[n], [%[w], %[lines]]\n"                                                                      \
-        "1:\n" LINE                                                                                         \
-        "subs %[channels], %[channels], #1\n"                                                                            \
-        "beq 9f\n"                                                                                          \
-        "ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                                        \
-        "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                                   \
-        "ldr %[n], [%[w], %[lines]]\n"                                                                      \
-        "b 1b\n"                                                                                            \
-        "9:\n"                                                                                              \
-        STORE("%[n]")                                                                                       \
-        : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [b] "+r"(b), [n] "=&r"(n),            \
-          [channels] "+r"(channels)                                                                         \
-        : [w] "r"(walk), [a_line] "r"(a_line), [b_line] "r"(b_line), [start] "i"(offsetof(poet_walk, start)), \
-          [a_channel] "i"(offsetof(poet_walk, a_channel)), [b_channel] "i"(offsetof(poet_walk, b_channel)), \
-          [lines] "i"(offsetof(poet_walk, lines)), [out] "i"(offsetof(poet_walk, out)),                     \
-          [out_row] "i"(offsetof(poet_walk, out_row))                                                       \
-        : FP_REGISTERS, "cc", "memory")
+/* The frame around `LINES`, which must work off %[n] lines and advance a0-a3 and b behind the last one. */
+#define WALK(LINES)                                                                                   \
+    __asm__ volatile("7:\n" START                                                                     \
+                     "ldr %[channels], [%[w], %[all_channels]]\n"                                     \
+                     "1: ldr %[n], [%[w], %[lines]]\n" LINES                                          \
+                     "subs %[channels], %[channels], #1\n"                                            \
+                     "beq 9f\n"                                                                       \
+                     "ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                     \
+                     "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                \
+                     "b 1b\n"                                                                         \
+                     "9:\n" STORE "bne 7b\n"                                                          \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
+                       [n] "=&r"(n), [channels] "=&r"(channels)                                       \
+                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4), \
+                       [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
+                       [all_channels] "i"(offsetof(poet_walk, channels)), AT(start), AT(a), AT(lines), AT(out), \
+                       AT(out_row), AT(blocks), AT(a_channel), AT(b_channel)                          \
+                     : FP_REGISTERS, "cc", "memory")
 
 #define NEXT_LINE "subs %[n], %[n], #1\n bne 2b\n"
 
 #define TRIPLES(TAPS) WALK("2:\n" TAPS ADVANCE_A("%[a_line]") "add %[b], %[b], %[b_line]\n" NEXT_LINE)
 
-/* Four lines at a time, then one by one. */
-#define SINGLES(LOAD)                                                                          \
-    WALK("subs %[n], %[n], #4\n blt 3f\n"                                                            \
-         "2:\n"                                                                                \
-         LOAD_A("0") LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"             \
-         LOAD_A("4") LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"             \
-         LOAD_A("8") LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"             \
-         LOAD_A("12") LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"            \
-         ADVANCE_A("#16")                                                                       \
-         "subs %[n], %[n], #4\n bge 2b\n"                                                            \
-         "3: adds %[n], %[n], #4\n beq 5f\n"                                                         \
-         "4:\n"                                                                                \
-         LOAD_A("0") LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"             \
-         ADVANCE_A("#4")                                                                        \
-         "subs %[n], %[n], #1\n bne 4b\n"                                                            \
+#define SINGLE(at, LOAD) LOAD_A(at) LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"
+
+/* Eight lines at a time, then one by one. */
+#define SINGLES(LOAD)                                                                         \
+    WALK("subs %[n], %[n], #8\n blt 3f\n"                                                    \
+         "2:\n"                                                                               \
+         SINGLE("0", LOAD) SINGLE("4", LOAD) SINGLE("8", LOAD) SINGLE("12", LOAD)             \
+         SINGLE("16", LOAD) SINGLE("20", LOAD) SINGLE("24", LOAD) SINGLE("28", LOAD)          \
+         ADVANCE_A("#32")                                                                     \
+         "subs %[n], %[n], #8\n bge 2b\n"                                                    \
+         "3: adds %[n], %[n], #8\n beq 5f\n"                                                 \
+         "4:\n" SINGLE("0", LOAD) ADVANCE_A("#4") "subs %[n], %[n], #1\n bne 4b\n"           \
          "5:\n")
 
-/* Any number of taps at any distances. What changes only between lines stays in memory: the registers do not suffice. */
-static inline void multiply_4x4_general(const poet_walk *walk)
+/* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
+ * %[n] counts taps and %[t] is scratch. */
+static inline void multiply_blocks_general(poet_walk *walk)
 {
-    const float *a0 = walk->a[0];
-    const float *a1 = walk->a[1];
-    const float *a2 = walk->a[2];
-    const float *a3 = walk->a[3];
-    const float *b = walk->b;
-    const int32_t a_tap = walk->a_tap * 4;
-    const int32_t b_tap = walk->b_tap * 4;
-    const int32_t b_column = walk->b_column * 4;
-    poet_walk rest = *walk; /* its counters run down, its distances are in bytes from behind a line's last tap */
-    rest.a_line = (walk->a_line - walk->taps * walk->a_tap) * 4;
-    rest.b_line = (walk->b_line - walk->taps * walk->b_tap) * 4;
-    rest.a_channel = walk->a_channel * 4;
-    rest.b_channel = walk->b_channel * 4;
-    int32_t taps, t;
+    const float *a0, *a1, *a2, *a3, *b;
+    int32_t n, t;
+    poet_walk bytes = *walk; /* with distances in bytes, from behind the last tap or line */
+    bytes.a_line = (walk->a_line - walk->taps * walk->a_tap) * 4;
+    bytes.b_line = (walk->b_line - walk->taps * walk->b_tap) * 4;
+    bytes.a_channel = walk->a_channel * 4;
+    bytes.b_channel = walk->b_channel * 4;
+    const int32_t channels = walk->channels;
     __asm__ volatile(
-        START
-        "1: ldr %[t], [%[w], %[all_lines]]\n str %[t], [%[w], %[lines]]\n"
-        "2: ldr %[taps], [%[w], %[all_taps]]\n"
-        "3:\n"
-        LOAD_A("0")
-        "vldr s4, [%[b]]\n add %[t], %[b], %[b_column]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n"
+        "7:\n" START
+        "str %[all_channels], [%[w], %[channels]]\n"
+        "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"
+        "2: ldr %[n], [%[w], %[taps]]\n"
+        "3:\n" LOAD_A("0")
+        "add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n"
         "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n"
         TAP("s4", "s5", "s6", "s7")
         ADVANCE_A("%[a_tap]")
-        "add %[b], %[b], %[b_tap]\n subs %[taps], %[taps], #1\n bne 3b\n"
-        "ldr %[t], [%[w], %[a_line]]\n ldr %[taps], [%[w], %[b_line]]\n"
+        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"
+        "ldr %[t], [%[w], %[a_line]]\n ldr %[n], [%[w], %[b_line]]\n"
         ADVANCE_A("%[t]")
-        "add %[b], %[b], %[taps]\n"
-        "ldr %[t], [%[w], %[lines]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[lines]]\n bne 2b\n"
-        "ldr %[t], [%[w], %[a_channel]]\n ldr %[taps], [%[w], %[b_channel]]\n"
+        "add %[b], %[b], %[n]\n"
+        "ldr %[t], [%[w], %[line]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[line]]\n bne 2b\n"
+        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"
         ADVANCE_A("%[t]")
-        "add %[b], %[b], %[taps]\n"
+        "add %[b], %[b], %[n]\n"
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"
-        STORE("%[t]")
-        : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [b] "+r"(b), [taps] "=&r"(taps), [t] "=&r"(t)
-        : [w] "r"(&rest), [a_tap] "r"(a_tap), [b_tap] "r"(b_tap), [b_column] "r"(b_column),
-          [start] "i"(offsetof(poet_walk, start)), [out] "i"(offsetof(poet_walk, out)),
-          [out_row] "i"(offsetof(poet_walk, out_row)), [channels] "i"(offsetof(poet_walk, channels)),
-          [lines] "i"(offsetof(poet_walk, lines)), [all_lines] "i"(offsetof(poet_walk, all_lines)),
-          [all_taps] "i"(offsetof(poet_walk, taps)), [a_line] "i"(offsetof(poet_walk, a_line)),
-          [b_line] "i"(offsetof(poet_walk, b_line)), [a_channel] "i"(offsetof(poet_walk, a_channel)),
-          [b_channel] "i"(offsetof(poet_walk, b_channel))
+        STORE "bne 7b\n"
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t)
+        : [w] "r"(&bytes), [a_tap] "r"(walk->a_tap * 4), [b_tap] "r"(walk->b_tap * 4),
+          [b_column] "r"(walk->b_column * 4), [all_channels] "r"(channels), [at_b] "i"(offsetof(poet_walk, b)),
+          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out), AT(out_row), AT(blocks),
+          AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)
         : FP_REGISTERS, "cc", "memory");
+    walk->b = bytes.b;
+    walk->out = bytes.out;
 }
 
-static inline void multiply_4x4(const poet_walk *walk, walk_kind kind)
+static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 {
-    const float *a0 = walk->a[0];
-    const float *a1 = walk->a[1];
-    const float *a2 = walk->a[2];
-    const float *a3 = walk->a[3];
-    const float *b = walk->b;
-    int32_t channels = walk->channels;
-    int32_t n;
-    const int32_t a_line = walk->a_line * 4;
-    const int32_t b_line = walk->b_line * 4;
+    const float *a0, *a1, *a2, *a3, *b;
+    int32_t channels, n;
     switch (kind) {
     case WALK_SINGLES:
         SINGLES(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
@@ -197,7 +187,7 @@ static inline void multiply_4x4(const poet_walk *walk, walk_kind kind)
                 LOAD_A("8") LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5"));
         break;
     case WALK_GENERAL:
-        multiply_4x4_general(walk);
+        multiply_blocks_general(walk);
         break;
     }
 }

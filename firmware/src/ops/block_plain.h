@@ -12,9 +12,8 @@ static inline walk_kind kind_of(const poet_block *block)
     return 0;
 }
 
-static inline void multiply_4x4(const poet_walk *walk, walk_kind kind)
+static inline void multiply_4x4(const poet_walk *walk)
 {
-    (void)kind;
     float sums[POET_BLOCK][POET_BLOCK];
     for (int32_t i = 0; i < POET_BLOCK; i++) {
         for (int32_t j = 0; j < POET_BLOCK; j++) {
@@ -43,6 +42,16 @@ static inline void multiply_4x4(const poet_walk *walk, walk_kind kind)
         for (int32_t j = 0; j < POET_BLOCK; j++) {
             walk->out[i * walk->out_row + j] = sums[i][j];
         }
+    }
+}
+
+static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
+{
+    (void)kind;
+    for (; walk->blocks > 0; walk->blocks--) {
+        multiply_4x4(walk);
+        walk->b += POET_BLOCK * walk->b_column;
+        walk->out += POET_BLOCK;
     }
 }
 

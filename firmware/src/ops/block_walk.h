@@ -1,5 +1,5 @@
-/* One 4 x 4 block as poet_block_multiply hands it to the target's own multiply_4x4. The assembly for the Cortex-M4F
- * reads it by offset. */
+/* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks, which advances
+ * `b` and `out` behind the last one. The assembly for the Cortex-M4F reads all of it by offset. */
 #ifndef POET_OPS_BLOCK_WALK_H
 #define POET_OPS_BLOCK_WALK_H
 
@@ -11,12 +11,14 @@ typedef struct poet_walk {
     const float *b;
     float *out;
     int32_t out_row;
+    int32_t blocks;
     int32_t channels, lines, taps;
     int32_t a_channel, b_channel; /* from behind a channel's last line to the next channel */
     int32_t a_line, b_line;       /* from a line's begin to the next one's */
     int32_t a_tap, b_tap;
     int32_t b_column;
-    int32_t all_lines; /* `lines` again, for a walk that counts down in place */
+    int32_t b_block_bytes;        /* from a block's first column to the next one's */
+    int32_t line;                 /* scratch */
 } poet_walk;
 
 #endif

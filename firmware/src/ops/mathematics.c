@@ -165,3 +165,23 @@ float poet_normal_distribution(float x)
     const float tail = 0.5f * poet_exp(-0.5f * x * x) * (p * t);
     return x < 0.0f ? tail : 1.0f - tail;
 }
+
+/* Up to 1/2 the Taylor series, beyond it 1 - 2 / (exp 2x + 1). */
+float poet_hyperbolic_tangent(float x)
+{
+    const float magnitude = x < 0.0f ? -x : x;
+    if (magnitude <= 0.5f) {
+        const float z = x * x;
+        float p = 5.9002744094e-4f;
+        p = p * z - 1.4558343870e-3f;
+        p = p * z + 3.5921280366e-3f;
+        p = p * z - 8.8632355299e-3f;
+        p = p * z + 2.1869488536e-2f;
+        p = p * z - 5.3968253968e-2f;
+        p = p * z + 1.3333333333e-1f;
+        p = p * z - 3.3333333333e-1f;
+        return x + x * z * p;
+    }
+    const float y = 1.0f - 2.0f / (poet_exp(2.0f * magnitude) + 1.0f);
+    return x < 0.0f ? -y : (x > 0.0f ? y : x);
+}

@@ -16,6 +16,9 @@ float poet_sqrt(float x);
 /* Phi(x) = (1 + erf(x / sqrt 2)) / 2, within 1e-5 relative also far out on the left. */
 float poet_normal_distribution(float x);
 
+/* Within 4 units in the last place. */
+float poet_hyperbolic_tangent(float x);
+
 /* A parameter that stands for a fraction, in units of 1e-9. */
 static inline float poet_from_nano(int32_t nano)
 {

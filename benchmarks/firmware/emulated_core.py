@@ -1,0 +1,129 @@
+"""Calls single C functions on an emulated core and counts their cycles."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from elftools.elf.elffile import ELFFile
+from poet_harness.emulation.bus import Bus, Peripheral, Register
+from poet_harness.emulation.image import load_image
+from poet_harness.emulation.machine import Machine, Memory
+
+HERE = Path(__file__).resolve().parent
+FIRMWARE = HERE.parents[1] / "firmware"
+MEMORY = Memory(0, 1 << 20, 0x20000000, 4 << 20)
+MACHINE_FLAGS = {
+    "cortex-m4f": ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
+    "cortex-m0plus": ["-mcpu=cortex-m0plus", "-mthumb"],
+}
+# As in firmware/platforms: what is measured is what is flashed.
+FLAGS = ["-std=c99", "-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-Wall"]
+
+Array = npt.NDArray[np.generic]
+
+
+class _Done(Peripheral):
+    """Stops the machine when the called function has returned."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"DONE": Register(0)}
+    machine: Machine
+
+    def write_done(self, _value: int) -> None:
+        self.machine.pause()
+
+
+class _Chip:
+    """A core with nothing around it."""
+
+    def __init__(self) -> None:
+        self.done = _Done("DONE", 0x40000000)
+        self.bus = Bus((self.done,))
+
+    def next_interrupt(self) -> tuple[int, int] | None:
+        return None
+
+    def reset(self) -> None:
+        pass
+
+
+class EmulatedCore:
+    """Functions linked into an image of their own.
+
+    Parameters
+    ----------
+    core : str
+        ``cortex-m4f`` or ``cortex-m0plus``.
+    sources : iterable of Path
+        C files.
+    keep : iterable of str
+        Functions and tables to look up by name; what they do not need is left out.
+    build : Path
+        Directory for the objects and the image.
+    includes : iterable of Path
+        Include directories besides the firmware's.
+    """
+
+    def __init__(
+        self, core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, includes: Iterable[Path] = ()
+    ) -> None:
+        self.core = core
+        elf = _link(core, sources, keep, build, includes)
+        with elf.open("rb") as file:
+            table = ELFFile(file).get_section_by_name(".symtab")
+            self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
+        self.machine = Machine(core, MEMORY, load_image(elf), 64_000_000)
+        chip = _Chip()
+        chip.done.machine = self.machine
+        self.machine.connect(chip, lambda begin, end: None)
+        self._next = 0
+        self.free()
+
+    def address(self, name: str) -> int:
+        """Of a function (Thumb bit included) or a table."""
+        return int(self._symbols[name])
+
+    def free(self) -> None:
+        """Give all operands' memory back."""
+        self._next = self._symbols["operands"]
+
+    def place(self, data: Array | bytes | int) -> int:
+        """Put data, or so many undefined bytes, into RAM; their address."""
+        content = b"\xff" * data if isinstance(data, int) else data if isinstance(data, bytes) else data.tobytes()
+        address = self._next
+        self._next += -(-len(content) // 8) * 8
+        assert self.machine.in_ram(address, len(content)), "operands do not fit the emulated RAM"
+        self.machine.write_memory(address, content)
+        return address
+
+    def words(self, values: Sequence[int]) -> int:
+        """Put 32-bit words into RAM; their address."""
+        return self.place(np.array([value & 0xFFFFFFFF for value in values], np.uint32))
+
+    def call(self, function: str | int, *arguments: int) -> tuple[int, int]:
+        """Call a function with integer arguments: its result, and the cycles it took with the call itself."""
+        pointer = self.address(function) if isinstance(function, str) else function
+        words = [pointer, *(argument & 0xFFFFFFFF for argument in arguments), *[0] * (6 - len(arguments))]
+        self.machine.write_memory(self._symbols["call"], np.array(words, np.uint32).tobytes())
+        self.machine.request_reset()
+        before = self.machine.clock.now
+        self.machine.run(1 << 62)
+        result = int.from_bytes(self.machine.read_memory(self._symbols["call"] + 28, 4), "little", signed=True)
+        return result, self.machine.clock.now - before
+
+
+def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, includes: Iterable[Path]) -> Path:
+    build.mkdir(parents=True, exist_ok=True)
+    flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}", *(f"-I{path}" for path in includes)]
+    elf = build / f"{core}.elf"
+    undefined = [f"-Wl,--undefined={name}" for name in keep]
+    subprocess.run(
+        ["arm-none-eabi-gcc", *flags, *map(str, [HERE / "bare.c", *sources]), "-nostartfiles", *undefined]
+        + [f"-Wl,--gc-sections,--entry=0,-T{HERE / 'bare.ld'}", "-o", str(elf)],
+        check=True,
+    )
+    return elf

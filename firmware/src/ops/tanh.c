@@ -1,0 +1,18 @@
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_tanh_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_tanh_run(const poet_op_args *args)
+{
+    const poet_tanh_params *p = (const poet_tanh_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = poet_hyperbolic_tangent(x[i]);
+    }
+    return POET_OK;
+}
