@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 
 Array = NDArray[np.float32]
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def say(text: str) -> None:
@@ -74,9 +74,9 @@ def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
     names = ["loss", *sorted(name for name in reference if name.endswith(".grad"))]
     differences = {name: relative_difference(observed[name], reference[name]) for name in names}
     equal = {name: np.array_equal(observed[name].view(np.uint32), plain[name].view(np.uint32)) for name in names}
-    table = Table(title="scheduled run on the emulated board", title_justify="left")
+    table = Table()
     table.add_column("")
-    table.add_column("from PyTorch, relative:\nfirst step", justify="right")
+    table.add_column("from PyTorch, relative\nfirst step", justify="right")
     table.add_column("\nmedian of steps", justify="right")
     table.add_column("bits of the\nunlimited run")
     for name in names:
