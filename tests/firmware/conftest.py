@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from firmware_core import core, host_program
+from firmware_core import core, host_firmware, host_program
 from host_operators import Operators, build
 
-__all__ = ["core", "host_program", "operators"]
+__all__ = ["core", "host_firmware", "host_program", "operators"]
 
 
 @pytest.fixture(scope="session")

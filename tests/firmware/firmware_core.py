@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -248,14 +249,30 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
     return c.CDLL(str(library))
 
 
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@dataclass(frozen=True)
+class HostFirmware:
+    """The firmware for this computer, all but the built model; memory errors and undefined behaviour end it."""
+
+    library: Path
+
+    def link(self, output: Path, *flags: str) -> Path:
+        """The whole program; ``flags`` say which model is built in."""
+        return compile_c(output, [FIRMWARE / "src" / "built.c", self.library], "-g", "-O1", *SANITIZERS, *flags)
+
+
 @pytest.fixture(scope="session")
-def host_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The host board's whole program under ASan and UBSan, without a model."""
-    return build_host(tmp_path_factory.mktemp("host") / "poet", "-DPOET_NO_MODEL")
-
-
-def build_host(output: Path, *flags: str) -> Path:
-    """Build the firmware for this computer; memory errors and undefined behaviour end the program."""
+def host_firmware(tmp_path_factory: pytest.TempPathFactory) -> HostFirmware:
     sources = [*sorted((FIRMWARE / "src").rglob("*.c")), *sorted((FIRMWARE / "boards" / "host").glob("*.c"))]
-    sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    return compile_c(output, sources, "-g", "-O1", '-DPOET_FIRMWARE_ID="test"', *sanitizers, *flags)
+    sources.remove(FIRMWARE / "src" / "built.c")
+    library = tmp_path_factory.mktemp("host") / "core.o"
+    identity = '-DPOET_FIRMWARE_ID="test"'
+    return HostFirmware(compile_c(library, sources, "-r", "-g", "-O1", identity, *SANITIZERS))
+
+
+@pytest.fixture(scope="session")
+def host_program(host_firmware: HostFirmware) -> Path:
+    """The host board's program without a model."""
+    return host_firmware.link(host_firmware.library.with_name("poet"), "-DPOET_NO_MODEL")

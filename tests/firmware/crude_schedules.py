@@ -1,0 +1,96 @@
+"""Two schedules of any graph, made in the plainest way and not by the optimiser: page all, recompute all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poet_planner.graph import Graph, Node
+from poet_planner.graph_file import graph_hash
+from poet_planner.plain import aligned
+from poet_planner.schedule import Action, Schedule, Status, Step
+
+
+@dataclass
+class Writer:
+    """Writes a schedule step by step, each block at the lowest free place."""
+
+    graph: Graph
+    steps: list[Step] = field(default_factory=list)
+    live: dict[str, tuple[int, int]] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+    arena: int = 0
+    peak: int = 0
+
+    def __post_init__(self) -> None:
+        self.maker = {value.id: node for node in self.graph.nodes for value in node.values}
+        self.sizes = {value.id: aligned(value.bytes) for node in self.graph.nodes for value in node.values}
+        self.last_use = {value: index for index, node in enumerate(self.graph.nodes) for value in node.inputs}
+
+    def place(self, name: str, size: int) -> int:
+        offset = 0
+        for start, length in sorted(self.live.values()):
+            if offset + size <= start:
+                break
+            offset = max(offset, start + length)
+        self.live[name] = (offset, size)
+        self.arena = max(self.arena, offset + size)
+        self.peak = max(self.peak, sum(length for _, length in self.live.values()))
+        return offset
+
+    def compute(self, node: Node) -> None:
+        offsets = {value.id: self.place(value.id, self.sizes[value.id]) for value in node.values if value.bytes}
+        workspace = self.place("workspace", aligned(node.workspace_bytes)) if node.workspace_bytes else None
+        self.live.pop("workspace", None)
+        self.steps.append(Step(Action.COMPUTE, node.id, offsets, workspace))
+
+    def page_in(self, value: str) -> None:
+        self.steps.append(Step(Action.PAGE_IN, value, {value: self.place(value, self.sizes[value])}))
+
+    def page_out(self, value: str) -> None:
+        self.steps.append(Step(Action.PAGE_OUT, value))
+        self.stored.add(value)
+
+    def free(self, value: str) -> None:
+        self.steps.append(Step(Action.FREE, value))
+        del self.live[value]
+
+    def schedule(self) -> Schedule:
+        peak = self.graph.resident_bytes + self.peak
+        budget = self.graph.resident_bytes + self.arena
+        return Schedule(self.graph.name, graph_hash(self.graph), budget, None, tuple(self.steps), 0.0, 0.0, peak,
+                        self.arena, Status.FEASIBLE, 0.0, 0.0)  # fmt: skip
+
+
+def everything_paged(graph: Graph) -> Schedule:
+    writer = Writer(graph)
+    for index, node in enumerate(graph.nodes):
+        for value in node.inputs:
+            if writer.sizes[value]:
+                writer.page_in(value)
+        writer.compute(node)
+        for value in list(writer.live):
+            if writer.last_use.get(value, -1) > index and value not in writer.stored:
+                writer.page_out(value)
+            writer.free(value)
+    return writer.schedule()
+
+
+def everything_recomputed(graph: Graph) -> Schedule:
+    writer = Writer(graph)
+
+    def need(value: str) -> None:
+        if writer.sizes[value] and value not in writer.live:
+            run(writer.maker[value])
+
+    def run(node: Node) -> None:
+        for value in node.inputs:
+            need(value)
+        writer.compute(node)
+
+    for index, node in enumerate(graph.nodes):
+        run(node)
+        for value in list(writer.live):
+            kept = writer.maker[value].backward and writer.last_use.get(value, -1) > index
+            if not kept:
+                writer.free(value)
+    return writer.schedule()

@@ -1,0 +1,61 @@
+"""A small network trains on both emulated boards, every activation paged, and equals the unlimited host run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from crude_schedules import everything_paged
+from firmware_core import HostFirmware
+from poet_harness.emulation import open_twin
+from poet_harness.firmware import build
+from poet_harness.protocol.link import Link
+from poet_planner.emit import write_headers
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Schedule
+from poet_planner.training_graph import training_graph
+from poet_profiles.boards import load_board
+from test_unlimited_memory import train
+from training_session import TrainingSession
+
+MODEL, BATCH, STEPS = "digits_cnn_small", 4, 1
+
+
+def make_plan(graph: Graph, make: Callable[[Graph], Schedule], folder: Path) -> Schedule:
+    schedule = make(graph)
+    write_headers(graph, schedule, folder)
+    return schedule
+
+
+@pytest.mark.parametrize("name", ["nrf52840", "mkr1000"])
+def test_training_on_the_board_equals_unlimited_memory(name: str, host_firmware: HostFirmware, tmp_path: Path) -> None:
+    board = load_board(name)
+    graph = training_graph(MODEL, BATCH, board)
+    session = TrainingSession(graph, MODEL, BATCH, STEPS)
+
+    make_plan(graph, plain_schedule, tmp_path)
+    card = tmp_path / "card.img"
+    plain_steps, plain = train(host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), card, session)
+
+    schedule = make_plan(graph, everything_paged, tmp_path)
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
+        build(board, tmp_path)
+    with open_twin(board, tmp_path / "pio" / name / "firmware.elf", tmp_path / "board.img") as twin:
+        link = Link(twin.serial, name)
+        answers = [link.request(request, 60.0).values for request in session.requests]
+        steps, tensors = session.steps(answers), session.tensors(answers)
+        assert tensors == plain
+        assert [step["loss"] for step in steps] == [step["loss"] for step in plain_steps]
+        assert [int(step["peak"]) for step in steps] == [schedule.peak_bytes] * STEPS
+
+        link.request("commit 1")
+        twin.reset()
+        link.request("hello")
+        assert link.request("restore").values["step"] == "1"
+        restored = session.tensors([link.request(request).values for request in session.gets()])
+    weights = [resident.id for resident in graph.residents if resident.kind == "parameter"]
+    assert {name: restored[name] for name in weights} == {name: plain[name] for name in weights}
