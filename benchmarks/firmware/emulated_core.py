@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -120,10 +120,8 @@ def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, 
     build.mkdir(parents=True, exist_ok=True)
     flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}", *(f"-I{path}" for path in includes)]
     elf = build / f"{core}.elf"
-    undefined = [f"-Wl,--undefined={name}" for name in keep]
-    subprocess.run(
-        ["arm-none-eabi-gcc", *flags, *map(str, [HERE / "bare.c", *sources]), "-nostartfiles", *undefined]
-        + [f"-Wl,--gc-sections,--entry=0,-T{HERE / 'bare.ld'}", "-o", str(elf)],
-        check=True,
-    )
+    link = ["-nostartfiles", "-Wl,--gc-sections", "-Wl,--entry=0", f"-Wl,-T{HERE / 'bare.ld'}"]
+    link += [f"-Wl,--undefined={name}" for name in keep]
+    files = [str(path) for path in (HERE / "bare.c", *sources)]
+    subprocess.run(["arm-none-eabi-gcc", *flags, *files, *link, "-o", str(elf)], check=True)
     return elf
