@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from poet_planner.tracing.measure import measured
 from poet_planner.tracing.page_file import PageFile
 from poet_planner.tracing.planned import planned_steps
 from poet_profiles.errors import UserError
+from torch.autograd.profiler import profile
 from zoo import ZOO, zoo_model
 
 
@@ -131,3 +133,36 @@ def test_workspace_follows_the_batch() -> None:
         return next(operator.workspace_bytes for operator in real.operators if operator.id == "mse_loss")
 
     assert workspace(32) - workspace(8) == 2 * 24 * 640 * 4
+
+
+def test_peak_of_the_allocator_is_the_plans(tmp_path: Path) -> None:
+    """Values, workspace and gradients add up to what PyTorch's allocator really had out at once."""
+    model = models.load("mlperf_autoencoder", 16)
+    graph = measured(traced(model), model.module, model.inputs, model.targets)
+    planned = for_linux(graph)
+    schedule = plain_schedule(planned)
+    made = {resident.id for resident in planned.residents if resident.kind in ("gradient", "loss")}
+    results_bytes = sum(resident.bytes for resident in planned.residents if resident.id in made)
+    residents = residents_of(graph, model.module, model.inputs, model.targets)
+    with profile(use_device=None, profile_memory=True) as record:
+        execute(graph, residents, planned_steps(graph, planned, schedule.steps))
+    changes = sorted((e.start_ns(), e.nbytes()) for e in record.kineto_results.events() if e.name() == "[memory]")
+    peak = max(accumulate(change for _, change in changes))
+    buffers_bytes = sum(r.bytes for r in planned.residents if r.kind == "state")
+    predicted = schedule.peak_bytes - planned.resident_bytes
+    assert predicted <= peak <= predicted + results_bytes + buffers_bytes
+
+
+def test_generator_states_are_accounted_for() -> None:
+    graph = traced(zoo_model("random"))
+    draws = sum(operator.random for operator in graph.operators)
+    generator = next(resident for resident in graph.residents if resident.id == "generator")
+    assert generator.bytes == draws * torch.get_rng_state().nbytes
+
+
+def test_batches_are_the_seeds() -> None:
+    for name in ("digits_cnn", "mlperf_ds_cnn"):
+        one, again, other = (list(models.load_batches(name, 2, seed)) for seed in (3, 3, 4))
+        assert all(torch.equal(a, b) for pair in zip(one, again, strict=True) for a, b in zip(*pair, strict=True))
+        assert not torch.equal(one[0][0], other[0][0])
+        assert one[0][0].shape == models.load(name).inputs[0].shape

@@ -147,21 +147,21 @@ def load(name: str, batch: int | None = None) -> Model:
 
 
 def load_batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Real training data of a built-in model, a batch a step; the seed decides their order.
+    """Inputs and targets of a built-in model, a batch a step; the seed decides which.
 
-    Raises
-    ------
-    UserError
-        If the model comes without data.
+    Real data for the digit classifiers (which needs scikit-learn); random numbers of the right shapes for the others.
     """
     entry = _entry(name)
-    if entry.batches is None:
-        raise UserError(f"{name} comes without data; those with data: {', '.join(_with_data())}")
-    return entry.batches(batch or entry.batch, steps, seed)
+    make = entry.batches or partial(_random_batches, entry.example)
+    return make(batch or entry.batch, steps, seed)
 
 
-def _with_data() -> list[str]:
-    return [name for name in names() if _ENTRIES[name].batches]
+def _random_batches(example: Example, batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        batches = [example(batch) for _ in range(steps)]
+    for (inputs,), (targets,) in batches:
+        yield inputs, targets
 
 
 def _entry(name: str) -> _Entry:

@@ -281,7 +281,7 @@ def storage_bytes(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes()
 
 
-_MADE = frozenset({Kind.GRADIENT, Kind.LOSS})
+_MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})
 
 
 def _fresh(layout: Blank) -> Tensor:

@@ -79,6 +79,7 @@ class _Folder:
             elif node.op == "output":
                 loss, gradients = self._results(node)
         self._update_buffers()
+        self._account_generator()
         return TracedGraph(
             name=self._name,
             operators=tuple(self._operators),
@@ -307,6 +308,13 @@ class _Folder:
             size *= extent
         self._residents.append(TracedResident(name, kind, size, ref.shape, ref.dtype))
         return ref
+
+    def _account_generator(self) -> None:
+        draws = sum(operator.random for operator in self._operators)
+        if draws:
+            state = torch.get_rng_state()
+            shape = (draws, state.numel())
+            self._residents.append(TracedResident("generator", Kind.STATE, draws * state.nbytes, shape, state.dtype))
 
     def _update_buffers(self) -> None:
         for name, storage in self._buffers.items():

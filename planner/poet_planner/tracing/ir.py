@@ -95,7 +95,7 @@ class TracedValue:
 
 
 class Kind(StrEnum):
-    """What a resident is for; `buffer` is `state` in poet-graph/1."""
+    """What a resident is for; `state` is the executor's own, and a `buffer` is `state` too in poet-graph/1."""
 
     PARAMETER = "parameter"
     GRADIENT = "gradient"
@@ -104,6 +104,7 @@ class Kind(StrEnum):
     TARGET = "target"
     LOSS = "loss"
     CONSTANT = "constant"
+    STATE = "state"
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ class TracedGraph:
     values : dict
         By id.
     residents : tuple of TracedResident
-        Parameters, buffers, inputs, targets, constants, gradients and the loss.
+        Parameters, buffers, inputs, targets, constants, gradients, the loss, and ``generator``: its state before
+        every operator that draws from it, kept for recomputations.
     gradients : dict
         By parameter, the value that is its gradient, perhaps seen through a view.
     loss : Ref
