@@ -19,7 +19,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from .meter import Mark, Meter, MeterError, Window
 from .sampled import WindowIntegrator, assign
 
-CURE = "pip install 'poet-edge[joulescope]' (Python 3.12 or later)"
+CURE = "pip install 'poet-edge[joulescope]'"
 POWER, INPUT = "s/p", "s/gpi/0"
 SIGNALS = ("s/i", "s/v", POWER, INPUT)
 
