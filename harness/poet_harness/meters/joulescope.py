@@ -37,6 +37,7 @@ class Pairing:
         self._line = np.empty(0, np.bool_)
         self._power_at: int | None = None
         self._line_at: int | None = None
+        self._held = False
 
     def power(self, block: Mapping[str, Any]) -> None:
         """Take a block of power."""
@@ -63,8 +64,8 @@ class Pairing:
         if self._line_at is None:
             self._line_at = begin
         gap = begin - (self._line_at + len(self._line))
-        held = bool(self._line[-1]) if len(self._line) else False
-        self._line = np.concatenate((self._line, np.full(max(gap, 0), held), data))
+        self._line = np.concatenate((self._line, np.full(max(gap, 0), self._held), data))
+        self._held = bool(data[-1])
         self._pair()
 
     def _pair(self) -> None:

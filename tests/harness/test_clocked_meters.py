@@ -1,0 +1,203 @@
+"""Sensors and counters that are read by the host's clock, against trees like those of the kernel and fake drivers."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from poet_harness.meters import ina, jetson, nvml, rapl
+from poet_harness.meters.clocked import ClockedMeter
+from poet_harness.meters.meter import Activity, Mark, MeterError, Window
+from poet_profiles.boards import load_board
+from poet_profiles.errors import NO_DEVICE, UserError
+
+BOARD = load_board("rpi4b")
+
+
+def tree(root: Path, **files: object) -> None:
+    """Write files below ``root``; two underscores stand for a slash."""
+    for name, content in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+
+
+def rewrite(path: Path, content: object) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(f"{content}\n")
+    fresh.replace(path)
+
+
+def measure(meter: ClockedMeter, length_s: float = 0.2) -> Window:
+    meter.begin()
+    time.sleep(0.02)
+    start_s = time.monotonic()
+    time.sleep(length_s)
+    [window] = meter.end([Mark(Activity.COMPUTE, length_s, start_s, time.monotonic())])
+    meter.close()
+    return window
+
+
+def ina226(root: Path, power_uw: int = 1_500_000) -> None:
+    folder = root / "sys/class/hwmon/hwmon3"
+    tree(folder, name="ina226", power1_input=power_uw, in1_input=5012, shunt_resistor=10_000)
+
+
+def test_ina_power_voltage_and_shunt_are_read_in_the_kernels_units(tmp_path: Path) -> None:
+    ina226(tmp_path)
+    tree(tmp_path / "sys/class/hwmon/hwmon0", name="coretemp", power1_input=7)
+    assert ina.find(tmp_path) == ["hwmon3"]
+    meter = ina.open_ina("", BOARD, tmp_path)
+    assert meter.voltage_v == pytest.approx(5.012)
+    assert "ina226 hwmon3, shunt 0.01 ohm" in meter.identity
+    assert measure(meter).energy_j == pytest.approx(1.5 * 0.2, rel=1e-6)
+
+
+def test_two_sensors_must_be_told_apart(tmp_path: Path) -> None:
+    ina226(tmp_path)
+    tree(tmp_path / "sys/class/hwmon/hwmon4", name="ina219", power1_input=1)
+    with pytest.raises(UserError, match="sensors found: hwmon3, hwmon4"):
+        ina.open_ina("", BOARD, tmp_path)
+
+
+def test_a_sensor_that_vanishes_ends_in_one_line(tmp_path: Path) -> None:
+    ina226(tmp_path)
+    meter = ina.open_ina("", BOARD, tmp_path)
+    meter.begin()
+    (tmp_path / "sys/class/hwmon/hwmon3/power1_input").unlink()
+    with pytest.raises(UserError, match="cannot be read any more") as caught:
+        meter.end([Mark(Activity.COMPUTE, 0.05, time.monotonic(), time.monotonic())])
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_a_window_without_enough_readings_is_refused(tmp_path: Path) -> None:
+    ina226(tmp_path)
+    with pytest.raises(MeterError, match="are needed"):
+        measure(ina.open_ina("", BOARD, tmp_path), length_s=0.004)
+
+
+def test_jetpack_4_rails(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/i2c/drivers/ina3221x/0-0041/iio:device1"
+    for index, (name, milliwatt) in enumerate([("VDD_IN", 4200), ("VDD_SYS_GPU", 900), ("VDD_SYS_CPU", 600)]):
+        tree(
+            folder,
+            **{f"rail_name_{index}": name, f"in_power{index}_input": milliwatt, f"in_voltage{index}_input": 19000},
+        )
+    assert jetson.find(tmp_path) == ["VDD_IN"]
+    assert measure(jetson.open_jetson("", BOARD, tmp_path)).energy_j == pytest.approx(4.2 * 0.2, rel=1e-6)
+    assert measure(jetson.open_jetson("VDD_SYS_GPU", BOARD, tmp_path)).energy_j == pytest.approx(0.9 * 0.2, rel=1e-6)
+
+
+def test_jetpack_5_rails_leave_shunts_and_sums_out(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/hwmon/hwmon1"
+    tree(folder, name="ina3221", in1_label="VDD_IN", in1_input=5000, curr1_input=800)
+    tree(folder, in2_label="VDD_CPU_GPU_CV", in2_input=5000, curr2_input=100)
+    tree(folder, in4_input=80, in7_label="sum of shunt voltages", in7_input=90)
+    assert [rail.name for rail in jetson.rails(tmp_path)] == ["VDD_IN", "VDD_CPU_GPU_CV"]
+    meter = jetson.open_jetson("", BOARD, tmp_path)
+    assert meter.voltage_v == pytest.approx(5.0)
+    assert measure(meter).energy_j == pytest.approx(4.0 * 0.2, rel=1e-6)
+    with pytest.raises(UserError, match="no rail VDD_X; rails found: VDD_IN"):
+        jetson.open_jetson("VDD_X", BOARD, tmp_path)
+
+
+@contextmanager
+def counting(path: Path, watt: float, range_uj: int, start_uj: int) -> Iterator[None]:
+    """Let an energy counter run, wrapping as the kernel's does."""
+    stop = threading.Event()
+    began_s = time.monotonic()
+
+    def run() -> None:
+        while not stop.is_set():
+            rewrite(path, (start_uj + int((time.monotonic() - began_s) * watt * 1e6)) % range_uj)
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_rapl_counts_across_its_wrap_and_leaves_subzones_out(tmp_path: Path) -> None:
+    zones = tmp_path / "sys/class/powercap"
+    tree(zones / "intel-rapl:0", energy_uj=900_000, max_energy_range_uj=1_000_000)
+    tree(zones / "intel-rapl:0:0", energy_uj=5, max_energy_range_uj=1_000_000)
+    assert rapl.find(tmp_path) == ["intel-rapl:0"]
+    with counting(zones / "intel-rapl:0/energy_uj", watt=2.0, range_uj=1_000_000, start_uj=900_000):
+        window = measure(rapl.open_rapl("", BOARD, tmp_path), length_s=0.3)
+    assert window.energy_j == pytest.approx(2.0 * 0.3, rel=0.05)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_counter_for_root_alone_says_how_to_read_it(tmp_path: Path) -> None:
+    tree(tmp_path / "sys/class/powercap/intel-rapl:0", energy_uj=1, max_energy_range_uj=10)
+    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0)
+    with pytest.raises(UserError, match="sudo chmod"):
+        rapl.open_rapl("", BOARD, tmp_path)
+
+
+class FakeNvml(types.ModuleType):
+    """The part of pynvml that is used, for one GPU that draws 50 W, or for a Jetson."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, supported: bool) -> None:
+        super().__init__("pynvml")
+        self._supported = supported
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index:
+            raise self.NVMLError("Invalid Argument")
+        return index
+
+    def nvmlDeviceGetName(self, _gpu: int) -> str:
+        return "Fake GPU"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, _gpu: int) -> int:
+        if not self._supported:
+            raise self.NVMLError("Not Supported")
+        return int(time.monotonic() * 50_000)
+
+
+@pytest.fixture
+def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    def install(supported: bool) -> None:
+        monkeypatch.setitem(__import__("sys").modules, "pynvml", FakeNvml(supported))
+
+    return install
+
+
+def test_nvml_energy(with_nvml: Callable[[bool], None]) -> None:
+    with_nvml(True)
+    assert nvml.find() == ["0"]
+    assert measure(nvml.open_nvml("", BOARD), length_s=0.5).energy_j == pytest.approx(25, rel=0.05)
+
+
+def test_not_supported_is_never_taken_for_no_energy(with_nvml: Callable[[bool], None]) -> None:
+    with_nvml(False)
+    assert nvml.find() == []
+    with pytest.raises(UserError, match="does not give its energy: Not Supported"):
+        nvml.open_nvml("", BOARD)
+
+
+def test_a_missing_package_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: dict[str, Any] = __import__("sys").modules
+    monkeypatch.setitem(modules, "pynvml", None)
+    with pytest.raises(UserError, match="pip install"):
+        nvml.open_nvml("", BOARD)
