@@ -68,8 +68,9 @@ class ProcessStream:
 
 
 def ssh_command(url: str) -> list[str]:
-    """Command for ``ssh://user@host:port/remote command``; without a command ``poet`` is started, the firmware core as a program (--board host).
+    """Command for ``ssh://user@host:port/remote command``.
 
+    Without a command the far end's ``poet`` is started: the firmware core as a program, as for ``--board host``.
     Authentication is ssh's own: it never asks for a password here, since its input carries the protocol.
 
     Raises
