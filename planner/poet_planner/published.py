@@ -95,12 +95,12 @@ def _compute_row(device: Device, board: Board, node: Node) -> ProfileRow:
     _, flops, _ = features(op, params)
     time_s = flops / device.flops_per_s
     written = sum(value.bytes for value in node.values)
-    return _row(device, board, op, params, time_s, time_s * device.power_w, written, node.workspace_bytes)
+    return _row(device, board, op, params, time_s, time_s * device.power_w, written)
 
 
 def _page_row(device: Device, board: Board, op: str, size: int, time_s: float) -> ProfileRow:
     key = f"bytes={size} pattern=sequential"
-    return _row(device, board, op, key, time_s, time_s * device.page_power_w, size, 0)
+    return _row(device, board, op, key, time_s, time_s * device.page_power_w, size)
 
 
 def _row(
@@ -111,7 +111,6 @@ def _row(
     time_s: float,
     energy_j: float,
     size: int,
-    workspace_bytes: int,
 ) -> ProfileRow:
     return ProfileRow(
         board=board.name,
@@ -124,7 +123,7 @@ def _row(
         energy_j_std=0.0,
         idle_power_w=device.idle_power_w,
         bytes=size,
-        workspace_bytes=workspace_bytes,
+        workspace_bytes=0,
         repeats=1,
         slice=1.0,
         source="published",
