@@ -43,15 +43,17 @@ class Line:
     def line(self) -> str:
         while b"\n" not in self.rest:
             heard = self.twin.serial.read(256)
-            assert heard, "the board says nothing"
+            if not heard:
+                raise TimeoutError("the board says nothing")
             self.rest += heard
         line, self.rest = self.rest.split(b"\n", 1)
         text, check = line.decode().rsplit("*", 1)
         assert int(check, 16) == binascii.crc_hqx(text.encode(), 0xFFFF)
         return text
 
-    def ask(self, request: str) -> str:
-        """The answer's words behind ``ok`` or ``err``, with that word."""
+    def ask(self, request: str, patience_s: float = 60.0) -> str:
+        """The answer's words behind ``ok`` or ``err``, with that word. A board that starts anew never answers."""
+        self.twin.serial.timeout = patience_s
         body = f">{self.sequence:04x} {request}"
         self.twin.serial.write(f"{body}*{binascii.crc_hqx(body.encode(), 0xFFFF):04x}\n".encode())
         head = f"<{self.sequence:04x} "

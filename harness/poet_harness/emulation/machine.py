@@ -80,13 +80,15 @@ class Machine:
         self._chip: Chip | None = None
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
         self._failure: Exception | None = None
+        self._noise = random.Random(seed)
+        self._ram_lost = True
         self._reset_wanted = True
         self._pause_wanted = False
         self._interrupted: Any = None  # the CPU's state before the handler under way
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
         self._engine.ctl_set_cpu_model(CPU_MODELS[core])
-        self._load(seed)
+        self._load()
         begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
         self._prefix = _prefix_sums(self._core, image, begin, end)
         self._counter = make_counter(self._prefix, begin, end, self._core.refill)
@@ -111,6 +113,11 @@ class Machine:
         """Reset at the end of the block under way."""
         self._reset_wanted = True
         self._counter.limit = 0
+
+    def cut_power(self) -> None:
+        """Power fails and comes back: a reset, and RAM wakes up with other noise than before."""
+        self._ram_lost = True
+        self.request_reset()
 
     def pause(self) -> None:
         """Leave `run` at the end of the block under way."""
@@ -227,6 +234,9 @@ class Machine:
         assert self._chip is not None
         self._reset_wanted = False
         self._interrupted = None
+        if self._ram_lost:
+            self._ram_lost = False
+            self._engine.mem_write(self._memory.ram_begin, self._noise.randbytes(self._memory.ram_bytes))
         self._chip.reset()
         table = self._image.entry_table
         stack, entry = np.frombuffer(self.read_memory(table, 8), "<u4").tolist()
@@ -235,7 +245,7 @@ class Machine:
         self._engine.reg_write(arm_const.UC_ARM_REG_PRIMASK, 0)
         self._counter.expected = entry & ~1
 
-    def _load(self, seed: int) -> None:
+    def _load(self) -> None:
         memory = self._memory
         self._engine.mem_map(memory.flash_begin, memory.flash_bytes, PROT_CODE)
         self._engine.mem_write(memory.flash_begin, b"\xff" * memory.flash_bytes)
@@ -244,7 +254,6 @@ class Machine:
                 raise EmulationError(f"{self._image.path}: a segment at 0x{address:08X} lies outside of the flash")
             self._engine.mem_write(address, data)
         self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
-        self._engine.mem_write(memory.ram_begin, random.Random(seed).randbytes(memory.ram_bytes))
 
     def _reader(self, bus: Bus, page: int) -> Callable[[Any, int, int, Any], int]:
         def read(_engine: Any, offset: int, width: int, _data: Any) -> int:

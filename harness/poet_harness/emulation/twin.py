@@ -95,7 +95,7 @@ class Twin:
         self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
-        self.card = SdCard(card, self._machine.clock, self._power, self._machine.request_reset, kind)
+        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind)
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
         self.chip: Chip = chip(self._machine, self.card, self._power, self._line, starvation, seed)
