@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from eager import SEED, differences, eager_step
@@ -169,6 +171,20 @@ def test_tracing_leaves_the_model_as_it_is() -> None:
     traced(model)
     assert not hasattr(model.module, "last")
     check(model)
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "loss", "complaint"),
+    [
+        (nn.Embedding(10, 4, sparse=True), torch.zeros(6, 4), nn.MSELoss(), "sparse=False"),
+        (nn.Embedding(10, 4), torch.zeros(6), lambda y, t: y[y > 0].sum(), "depends on its data"),
+    ],
+)
+def test_what_has_no_fixed_dense_graph_is_refused(
+    module: nn.Module, target: torch.Tensor, loss: Callable[..., torch.Tensor], complaint: str
+) -> None:
+    with pytest.raises(UserError, match=complaint):
+        trace(module, (torch.arange(6),), (target,), loss, "embedding")
 
 
 def test_a_loss_that_is_no_scalar_is_refused() -> None:

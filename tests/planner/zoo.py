@@ -8,6 +8,7 @@ import torch
 from poet_planner.models import Model
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 CLASSES = 5
 
@@ -113,6 +114,18 @@ class SharedGradient(nn.Module):
         return x[:, :CLASSES] + self.one + self.other + self.scale.expand(3, 2, 2).sum()
 
 
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.ReLU())
+        self.out = nn.Linear(8, CLASSES)
+        self.reentrant = reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x + self.out.bias.sum() if self.reentrant else x
+        return self.out(checkpoint(self.block, first, use_reentrant=self.reentrant))
+
+
 def frozen() -> Model:
     module = nn.Sequential(
         nn.Conv2d(2, 4, 3),
@@ -179,6 +192,18 @@ ZOO: dict[str, Callable[[], Model]] = {
     "two inputs": lambda: _model(nn.Bilinear(3, 4, CLASSES), torch.randn(3, 3), torch.randn(3, 4)),
     "embedding bag": lambda: _model(
         nn.Sequential(nn.EmbeddingBag(10, 6, mode="sum"), nn.Linear(6, CLASSES)), torch.randint(10, (3, 4))
+    ),
+    "checkpointed": lambda: _model(Checkpointed(False), torch.randn(3, 6)),
+    "checkpointed, reentrant": lambda: _model(Checkpointed(True), torch.randn(3, 6)),
+    "half precision": lambda: _model(
+        nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, CLASSES)).bfloat16(),
+        torch.randn(3, 2, 6, 6).bfloat16(),
+    ),
+    "channels last": lambda: _model(
+        nn.Sequential(
+            nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(64, CLASSES)
+        ),
+        torch.randn(3, 2, 6, 6).contiguous(memory_format=torch.channels_last),
     ),
     "frozen": frozen,
     "norms": norms,

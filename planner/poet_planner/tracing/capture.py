@@ -19,12 +19,18 @@ from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch._functorch import config as functorch_config
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
 from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils.stateless import _reparametrize_module
 
+from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.ir import Kind
 
 Loss = Callable[..., Tensor]
@@ -60,7 +66,7 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     Raises
     ------
     UserError
-        If no parameter needs a gradient, or the loss is not a scalar.
+        If no parameter needs a gradient, the loss is not a scalar, or an operator's shape depends on data.
     """
     module = _without_side_effects(module)
     parameters = dict(module.named_parameters())
@@ -90,7 +96,12 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         return [value, *gradients]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
-    return Captured(_flat_graph(step, flat), placeholders, trained)
+    try:
+        return Captured(_flat_graph(step, flat), placeholders, trained)
+    except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
+        raise UserError(
+            f"{error.func}: what it returns depends on its data; it has no place in a fixed graph"
+        ) from error
 
 
 def _flat_graph(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
@@ -118,7 +129,7 @@ def _quiet(logger_name: str) -> Iterator[None]:
 
 
 def _make_fx(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
-    with fx_traceback.preserve_node_meta(), torch.enable_grad():
+    with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing():
         return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
 
 

@@ -222,6 +222,10 @@ class _Folder:
         return place
 
     def _add_value(self, id: str, layout: Tensor) -> None:
+        if layout.layout is not torch.strided:
+            raise UserError(f"{id} is a sparse tensor; train dense ones (an embedding with sparse=False)")
+        if not all(isinstance(extent, int) for extent in layout.shape):
+            raise UserError(f"{id}: the shape of what it returns depends on its data; it has no place in a fixed graph")
         self._values[id] = TracedValue(
             id, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype, tuple(layout.stride())
         )

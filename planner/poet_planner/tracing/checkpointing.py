@@ -1,0 +1,33 @@
+"""Switches `torch.utils.checkpoint` off: what to recompute is the planner's to decide, and the gradients are the same.
+
+Traced as it is, a checkpointed block would be in the graph twice, and a dropout in it would draw a second mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from torch.utils import checkpoint
+
+
+@contextmanager
+def without_checkpointing() -> Iterator[None]:
+    """Within, a checkpointed function is simply called."""
+    with (
+        patch.object(checkpoint, "CheckpointFunction", _PlainCall),
+        patch.object(checkpoint, "_checkpoint_without_reentrant_generator", _nothing_around_the_call),
+    ):
+        yield
+
+
+class _PlainCall:
+    @staticmethod
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:
+        return function(*args)
+
+
+def _nothing_around_the_call(*_args: Any, **_kwargs: Any) -> Iterator[None]:
+    yield
