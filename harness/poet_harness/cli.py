@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 from poet_profiles.errors import UserError
 
@@ -20,8 +19,6 @@ app = typer.Typer(
 for verb in (profile, flash, run, energy, boards, meters, doctor):
     app.command(verb.NAME)(verb.command)
 
-INTERRUPTED = 130
-
 
 def main() -> None:
     """Run the command line; a fault of the user's is one line and an exit code, never a traceback."""
@@ -30,6 +27,3 @@ def main() -> None:
     except UserError as error:
         print(f"poet-harness: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        print("poet-harness: interrupted; what was measured is kept (--resume goes on)", file=sys.stderr)
-        sys.exit(INTERRUPTED)

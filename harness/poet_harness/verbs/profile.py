@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "profile"
 MOST_NAMED = 5
+INTERRUPTED = 130
 
 
 def command(
@@ -87,6 +88,7 @@ def _wanted(board: Board, graphs: list[Path], models: list[str], configs: Path |
 
 
 def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:
+    from poet_profiles.errors import UserError
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -97,7 +99,12 @@ def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: Pro
         def began(item: Configuration) -> None:
             progress.update(task, advance=1, description=f"{item.op:24}")
 
-        outcome = profiler.run(wanted, profile, began)
+        try:
+            outcome = profiler.run(wanted, profile, began)
+        except KeyboardInterrupt:
+            progress.stop()
+            words = f"interrupted; {profile.path} keeps what was measured, --resume goes on"
+            raise UserError(words, INTERRUPTED) from None
         progress.update(task, completed=len(wanted) + 1, description="done")
     return outcome
 
