@@ -42,8 +42,11 @@ static size_t limit_repeats(char *line, size_t length)
 
 static void send(poet_server *server, const char *bytes, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
+    static poet_line alone; /* the sanitizer sees its end, which in a server lies between other fields */
+    for (size_t i = 0; i < length; i++) {
+        (void)poet_line_push(&alone, bytes[i]);
         poet_server_receive(server, bytes[i]);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -13,7 +13,7 @@ from firmware_core import FIRMWARE
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed: no libFuzzer")
 @pytest.mark.parametrize("target", ["frames", "schedule", "pages"])
 def test_no_crash(target: str, tmp_path: Path) -> None:
-    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={tmp_path}", "LIMIT=-runs=20000 -seed=1", target]
+    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={tmp_path}", "LIMIT=-runs=60000 -seed=1", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "Done 20000 runs" in done.stderr
+    assert "Done 60000 runs" in done.stderr
