@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "resnet18_cifar"
 
-_BATCH_KINDS = ("input", "target", "loss", "constant")
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -37,8 +35,15 @@ def problem_from_graph(path: Path, board: str | None) -> Problem:
     return Problem(read_graph(path), load_board(board) if board else None, None)
 
 
-def problem_from_model(model: str | None, batch: int | None, profile: str, board_name: str | None) -> Problem:
+def problem_from_model(
+    model: str | None, batch: int | None, profile: str, board_name: str | None, resident_gradients: bool = True
+) -> Problem:
     """Trace a model for a board and cost it from the board's profile.
+
+    Parameters
+    ----------
+    resident_gradients : bool
+        As :func:`poet_planner.training_graph.training_graph` takes it.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def problem_from_model(model: str | None, batch: int | None, profile: str, board
     rows = rows[rows["board"] == board.name]
     if rows.empty:
         raise UserError(f"{path}: no row of board {board.name}; profile it first or name another --board")
-    graph = training_graph(model or DEFAULT_MODEL, batch, board)
+    graph = training_graph(model or DEFAULT_MODEL, batch, board, resident_gradients)
     costed = CostModel(rows, board.storage_block_bytes).apply(graph)
     if board.storage == "none":
         costed = replace(costed, graph=without_paging(costed.graph))
@@ -74,15 +79,6 @@ def without_paging(graph: Graph) -> Graph:
     """The same graph on a board without storage: rematerialization alone."""
     nodes = (replace(node, values=tuple(replace(value, page=None) for value in node.values)) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes))
-
-
-def without_parameters(graph: Graph) -> Graph:
-    """The same graph with parameters, gradients and state in a region of their own, as the POET paper counts RAM.
-
-    It has no residents, so that no firmware takes it for something it could run.
-    """
-    batch = sum(-(-r.bytes // 4) * 4 for r in graph.residents if r.kind in _BATCH_KINDS)
-    return replace(graph, name=f"{graph.name}, parameters excluded", resident_bytes=batch, residents=())
 
 
 def _only_board(rows: pd.DataFrame, path: Path) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
 from poet_profiles.boards import Board
 
 from poet_planner.graph import Graph
 
+if TYPE_CHECKING:
+    from poet_planner.tracing.ir import TracedGraph
 
-def training_graph(model: str, batch: int | None, board: Board) -> Graph:
+
+def training_graph(model: str, batch: int | None, board: Board, resident_gradients: bool = True) -> Graph:
     """Trace a model and lower it for a board.
 
     Parameters
@@ -16,17 +22,27 @@ def training_graph(model: str, batch: int | None, board: Board) -> Graph:
         Name of a built-in model, or ``module:callable``.
     batch : int, optional
         Samples in a step; default is the model's own.
+    resident_gradients : bool
+        Whether gradients have places of their own in RAM; False, on a microcontroller: they are values like others.
 
     Raises
     ------
     UserError
         If there is no such model, or it cannot be traced.
     """
-    from poet_planner import models
     from poet_planner.lowering import lower_for_firmware, lower_for_linux
+
+    traced = traced_model(model, batch)
+    if board.kind == "linux":
+        return lower_for_linux(traced, board.dma_overlap)
+    return lower_for_firmware(traced, board.dma_overlap, resident_gradients)
+
+
+@cache
+def traced_model(model: str, batch: int | None) -> TracedGraph:
+    """The traced training step of a model."""
+    from poet_planner import models
     from poet_planner.tracing import trace
 
     loaded = models.load(model, batch)
-    traced = trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
-    lower = lower_for_linux if board.kind == "linux" else lower_for_firmware
-    return lower(traced, board.dma_overlap)
+    return trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)

@@ -55,19 +55,25 @@ def test_microcontroller_model_lowers_completely(name: str) -> None:
     assert verify(graph, plain_schedule(graph)).sound
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_step_equals_autograd(name: str, operators: Operators) -> None:
+@pytest.mark.parametrize(
+    ("name", "resident_gradients"),
+    [*((name, True) for name in MODELS), ("mlperf_ds_cnn", False), ("digits_cnn", False)],
+)
+def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Operators) -> None:
     model = models.load(name)
     before = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
     traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
-    graph = lower_for_firmware(traced)
+    graph = lower_for_firmware(traced, resident_gradients=resident_gradients)
+    assert verify(graph, plain_schedule(graph)).sound
     constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
     tensors = _run(graph, {**before, **constants, **batch}, operators)
 
     single, double = _autograd(name, torch.float32), _autograd(name, torch.float64)
     compared = [resident.id for resident in graph.residents if resident.id in double]
-    assert {"loss", *(f"{id}.grad" for id, _ in model.module.named_parameters())} <= set(compared)
+    parameters = {id for id, _ in model.module.named_parameters()}
+    gradients = {f"{id}.grad" for id in parameters} if resident_gradients else set()
+    assert {"loss", *parameters, *gradients} <= set(compared)
     for id in compared:
         allowed = max(TOLERANCE * np.abs(double[id]).max(), ROUNDING * np.abs(single[id] - double[id]).max())
         assert np.abs(tensors[id] - double[id]).max() <= allowed, id

@@ -157,6 +157,22 @@ def test_parameters_beyond_the_budget_are_left_out_loudly(
     assert run(monkeypatch, *arguments, "--parameters", "resident") == NO_SCHEDULE
 
 
+def test_gradients_become_values_where_they_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DS-CNN's parameters and gradients alone leave too little of the nRF52840's 240 KB for its largest operator."""
+    out = tmp_path / "plan"
+    arguments = ("--profile", "m4", "--model", "mlperf_ds_cnn", "--time-limit", 3, "--out", out, "--json")
+    assert run(monkeypatch, *arguments) == 0
+    streams = capsys.readouterr()
+    assert "--gradients resident" in streams.err
+    summary = json.loads(streams.out)
+    assert not summary["resident_gradients"]
+    assert summary["peak_bytes"] <= 245_760
+    assert (out / "poet_model.h").exists()
+    assert run(monkeypatch, *arguments, "--gradients", "resident") == NO_SCHEDULE
+
+
 def test_help_does_not_import_what_only_planning_needs() -> None:
     program = "import sys, poet_planner.cli; print([m for m in ('torch', 'pandas', 'numba', 'pyomo', 'matplotlib', 'numpy') if m in sys.modules])"  # noqa: E501
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
+from poet_planner.residency import Gradients, Parameters, settle
+
 if TYPE_CHECKING:
     from poet_planner.graph import Graph
     from poet_planner.problem import Problem
@@ -40,14 +42,6 @@ class Strategy(StrEnum):
     PLAIN = "plain"
 
 
-class Parameters(StrEnum):
-    """Whether parameters, gradients and optimiser state count in RAM."""
-
-    AUTO = "auto"
-    RESIDENT = "resident"
-    EXCLUDED = "excluded"
-
-
 def plan(
     context: typer.Context,
     profile: Annotated[
@@ -74,6 +68,13 @@ def plan(
             "auto: not where they alone exceed the budget."
         ),
     ] = Parameters.AUTO,
+    gradients: Annotated[
+        Gradients,
+        typer.Option(
+            help="Give gradients places of their own in RAM (resident), or treat them like activations (paged); "
+            "auto: where they would not fit."
+        ),
+    ] = Gradients.AUTO,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     strategy: Annotated[
         Strategy, typer.Option(help="optimal; or plain: every value kept until its last use.")
@@ -93,10 +94,17 @@ def plan(
     from poet_planner.plain import plain_schedule
     from poet_planner.summary import summarise
 
-    problem = _problem(profile, model, graph, batch, board, paging)
-    problem, excluded_bytes = _with_parameters(problem, parameters, ram)
+    settled = settle(
+        lambda resident_gradients: _problem(profile, model, graph, batch, board, paging, resident_gradients),
+        parameters,
+        gradients,
+        lambda problem: _budget_bytes(problem, ram),
+    )
+    if settled.note:
+        typer.echo(f"poet-plan: {settled.note}", err=True)
+    problem = settled.problem
     plain = plain_schedule(problem.graph)
-    budget_bytes = _budget_bytes(problem, ram, plain)
+    budget_bytes = _budget_bytes(problem, ram)
     deadline_s = _deadline_s(deadline, plain)
     if strategy is Strategy.PLAIN:
         schedule = _within(plain, budget_bytes, deadline_s)
@@ -104,12 +112,18 @@ def plan(
         schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit, seed, solver, formulation)
     _check(problem.graph, schedule)
     why_no_headers = _write(problem.graph, schedule, out)
-    summary = summarise(problem.graph, schedule, problem.costed, excluded_bytes)
+    summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
     _report(summary, why_no_headers, out, json)
 
 
 def _problem(
-    profile: str | None, model: str | None, graph: Path | None, batch: int | None, board: str | None, paging: bool
+    profile: str | None,
+    model: str | None,
+    graph: Path | None,
+    batch: int | None,
+    board: str | None,
+    paging: bool,
+    resident_gradients: bool,
 ) -> Problem:
     from dataclasses import replace
 
@@ -121,7 +135,7 @@ def _problem(
                 raise UserError(f"--graph already holds the costs: leave {option} out")
         problem = problem_from_graph(graph, board)
     elif profile is not None:
-        problem = problem_from_model(model, batch, profile, board)
+        problem = problem_from_model(model, batch, profile, board, resident_gradients)
     else:
         from poet_profiles.shipped import profile_names
 
@@ -130,35 +144,12 @@ def _problem(
     return problem if paging else replace(problem, graph=without_paging(problem.graph))
 
 
-def _with_parameters(problem: Problem, parameters: Parameters, ram: str | None) -> tuple[Problem, int]:
-    """The problem with the parameters counted or not, and the bytes that are not counted."""
-    from dataclasses import replace
-
-    from poet_planner.plain import plain_schedule
-    from poet_planner.problem import without_parameters
-
-    resident_bytes = problem.graph.resident_bytes
-    if parameters is Parameters.RESIDENT or not problem.graph.residents:
-        return problem, 0
-    if parameters is Parameters.AUTO:
-        budget_bytes = _budget_bytes(problem, ram, plain_schedule(problem.graph))
-        if resident_bytes <= budget_bytes:
-            return problem, 0
-    excluded = without_parameters(problem.graph)
-    excluded_bytes = resident_bytes - excluded.resident_bytes
-    typer.echo(
-        f"poet-plan: parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: "
-        "the plan shows what activations cost, and gets no C headers (--parameters resident counts them)",
-        err=True,
-    )
-    return replace(problem, graph=excluded), excluded_bytes
-
-
-def _budget_bytes(problem: Problem, ram: str | None, plain: Schedule) -> int:
+def _budget_bytes(problem: Problem, ram: str | None) -> int:
     from poet_planner.amounts import ram_bytes
+    from poet_planner.plain import plain_schedule
 
     if ram is not None:
-        return ram_bytes(ram, plain.peak_bytes)
+        return ram_bytes(ram, plain_schedule(problem.graph).peak_bytes)
     if problem.board is None:
         raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
     return problem.board.usable_ram_bytes

@@ -28,11 +28,14 @@ class Draft:
     recomputable: bool
 
 
-def nodes_of(traced: TracedGraph, drafts: list[Draft]) -> list[Node]:
-    """Nodes with their edges: from operands, and from operators that have to come before."""
+def nodes_of(traced: TracedGraph, drafts: list[Draft], awaited: Iterable[str] = ()) -> list[Node]:
+    """Nodes with their edges: from operands, and from operators that have to come before.
+
+    The nodes in ``awaited``, and those that others come behind, yield a value of 0 bytes more that says so, `done`.
+    """
     kept = {value.id for draft in drafts for value in draft.values}
     before = _order_values(drafts)
-    waited_for = {id for ids in before.values() for id in ids}
+    waited_for = {id for ids in before.values() for id in ids} | {done(id) for id in awaited}
     return [_node(traced, draft, kept, before.get(draft.id, []), waited_for) for draft in drafts]
 
 
@@ -64,8 +67,8 @@ def homes(traced: TracedGraph, ids: Iterable[str]) -> tuple[str, ...]:
 
 def _node(traced: TracedGraph, draft: Draft, kept: set[str], before: list[str], waited_for: set[str]) -> Node:
     values = draft.values
-    if _done(draft.id) in waited_for:
-        values = (*values, Value(_done(draft.id), 0))
+    if done(draft.id) in waited_for:
+        values = (*values, Value(done(draft.id), 0))
     inputs = dict.fromkeys(operand for operand in draft.operands if operand in kept)
     return Node(
         id=draft.id,
@@ -88,9 +91,10 @@ def _order_values(drafts: list[Draft]) -> dict[str, list[str]]:
     for draft in drafts:
         if draft.id == draft.traced.id:
             given = {makers[operand] for operand in draft.operands if operand in makers}
-            before[draft.id] = [_done(id) for id in draft.traced.after if id in nodes and id not in given]
+            before[draft.id] = [done(id) for id in draft.traced.after if id in nodes and id not in given]
     return before
 
 
-def _done(node: str) -> str:
+def done(node: str) -> str:
+    """Id of the value of 0 bytes that says that a node has been computed."""
     return f"{node}.done"

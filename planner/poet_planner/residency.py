@@ -1,0 +1,105 @@
+"""What has a place in RAM for good: parameters and their gradients, or only what a small board can afford."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from poet_planner.graph import Graph
+from poet_planner.plain import aligned
+
+if TYPE_CHECKING:
+    from poet_planner.problem import Problem
+
+_BATCH_KINDS = ("input", "target", "loss", "constant")
+
+
+class Parameters(StrEnum):
+    """Whether parameters, gradients and optimiser state count in RAM."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    EXCLUDED = "excluded"
+
+
+class Gradients(StrEnum):
+    """Whether gradients have places of their own, or are values that come, are paged and go."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    PAGED = "paged"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A problem, what is left out of its RAM, and what the user should hear about it."""
+
+    problem: Problem
+    excluded_bytes: int = 0
+    note: str = ""
+
+
+def settle(
+    build: Callable[[bool], Problem],
+    parameters: Parameters,
+    gradients: Gradients,
+    budget_bytes: Callable[[Problem], int],
+) -> Settled:
+    """Choose what is resident.
+
+    Where gradients leave no room for the largest node, they become values; where parameters alone exceed the budget,
+    they are left out, as the POET paper leaves them out.
+
+    Parameters
+    ----------
+    build : callable
+        The problem, with gradients resident or not.
+    budget_bytes : callable
+        RAM budget of a problem.
+    """
+    if parameters is Parameters.EXCLUDED:
+        return _excluded(build(True))
+    resident = build(gradients is not Gradients.PAGED)
+    budget = budget_bytes(resident)
+    if smallest_ram_bytes(resident.graph) <= budget:
+        return Settled(resident)
+    if gradients is Gradients.AUTO:
+        paged = build(False)
+        if paged.graph.resident_bytes <= min(budget, resident.graph.resident_bytes - 1):
+            return Settled(paged, note="gradients have no places of their own in RAM (--gradients resident gives them)")
+    if parameters is Parameters.AUTO and resident.graph.residents and resident.graph.resident_bytes > budget:
+        return _excluded(resident)
+    return Settled(resident)
+
+
+def smallest_ram_bytes(graph: Graph) -> int:
+    """RAM without which no schedule exists: residents, and the largest node's operands, results and workspace."""
+    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+    needs = (
+        aligned(node.workspace_bytes)
+        + sum(sizes[id] for id in node.inputs)
+        + sum(sizes[value.id] for value in node.values)
+        for node in graph.nodes
+    )
+    return graph.resident_bytes + max(needs, default=0)
+
+
+def _excluded(problem: Problem) -> Settled:
+    graph = without_parameters(problem.graph)
+    excluded_bytes = problem.graph.resident_bytes - graph.resident_bytes
+    note = (
+        f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan shows "
+        "what activations cost, and gets no C headers (--parameters resident counts them)"
+    )
+    return Settled(replace(problem, graph=graph), excluded_bytes, note)
+
+
+def without_parameters(graph: Graph) -> Graph:
+    """The same graph with parameters, gradients and state in a region of their own, as the POET paper counts RAM.
+
+    It has no residents, so that no firmware takes it for something it could run.
+    """
+    batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _BATCH_KINDS)
+    return replace(graph, name=f"{graph.name}, parameters excluded", resident_bytes=batch, residents=())
