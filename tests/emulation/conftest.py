@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated_board import Line, Opener, build
+from emulated_board import Line, Opener, build, shared_folder
+from paged_step import write_paged_model
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 
@@ -14,7 +15,21 @@ from poet_profiles.boards import load_board
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The image of each board."""
-    return build(tmp_path_factory.mktemp("pio"))
+    return build(shared_folder(tmp_path_factory) / "pio")
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The headers of a training step with a page in it."""
+    folder = shared_folder(tmp_path_factory) / "paged_step"
+    write_paged_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def step_images(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The image of each board with that step built in."""
+    return build(shared_folder(tmp_path_factory) / "pio_step", POET_MODEL_DIR=str(model))
 
 
 @pytest.fixture

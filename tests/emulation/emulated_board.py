@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,26 +11,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from poet_harness.emulation import Twin
 
 REPOSITORY = Path(__file__).parents[2]
 BOARDS = ("nrf52840", "mkr1000")
 
 
-def build(tmp: Path, boards: tuple[str, ...] = BOARDS, **environment: str) -> dict[str, Path]:
-    """Build with PlatformIO, in a build folder of its own."""
-    command = [sys.executable, "-m", "platformio", "run", *(word for board in boards for word in ("-e", board))]
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """One folder for all processes of a parallel test run."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def build(folder: Path, **environment: str) -> dict[str, Path]:
+    """Both boards' images, built with PlatformIO in a folder that other test processes may share."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / "done"
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
-    done = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env={**os.environ, **quiet, "PLATFORMIO_BUILD_DIR": str(tmp), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {board: tmp / board / "firmware.elf" for board in boards}
+    command = [sys.executable, "-m", "platformio", "run", *(word for board in BOARDS for word in ("-e", board))]
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            run = subprocess.run(
+                command,
+                cwd=REPOSITORY,
+                env={**os.environ, **quiet, "PLATFORMIO_BUILD_DIR": str(folder), **environment},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert run.returncode == 0, run.stdout + run.stderr
+            done.touch()
+    return {board: folder / board / "firmware.elf" for board in BOARDS}
 
 
 @dataclass

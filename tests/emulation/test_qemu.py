@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import REPOSITORY, Line, build
-from paged_step import GRADIENT, W, expected, get, put_all, random_data, step, write_paged_model
+from emulated_board import REPOSITORY, Line
+from paged_step import GRADIENT, W, expected, get, put_all, random_data, step
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 from qemu_machine import BOARD, QemuMachine, compile_image, need_qemu
@@ -21,16 +21,9 @@ Opener = Callable[[str, str], tuple[Line, Path]]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need_qemu()
-    folder = tmp_path_factory.mktemp("model")
-    write_paged_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def firmware(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The whole firmware with the paged step, for both cores."""
+    need_qemu()
     folder = tmp_path_factory.mktemp("qemu")
     sources = [
         *(REPOSITORY / "firmware/src").rglob("*.c"),
@@ -93,10 +86,9 @@ def test_a_paged_step_is_right_on_a_machine_of_others(open_qemu: Opener, cpu: st
     assert not any(page[4 * data.x.size :]), "a page is padded with zeros"
 
 
-def test_qemu_and_the_twin_agree_to_the_bit(open_qemu: Opener, model: Path, tmp_path: Path) -> None:
-    image = build(tmp_path / "pio", ("nrf52840",), POET_MODEL_DIR=str(model))["nrf52840"]
+def test_qemu_and_the_twin_agree_to_the_bit(open_qemu: Opener, step_images: dict[str, Path], tmp_path: Path) -> None:
     line, _ = open_qemu("cortex-m4", "sdsc")
-    with open_twin(load_board("nrf52840"), image, tmp_path / "twin.img") as twin:
+    with open_twin(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "twin.img") as twin:
         twin.serial.timeout = 60
         other = Line(twin)
         other.values("hello")

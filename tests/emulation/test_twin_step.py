@@ -7,19 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import BOARDS, Line, build
-from paged_step import GRADIENT, W, expected, get, put_all, random_data, step, write_paged_model
+from emulated_board import BOARDS, Line
+from paged_step import GRADIENT, W, expected, get, put_all, random_data, step
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 
 Opener = Callable[[str], Line]
-
-
-@pytest.fixture(scope="module")
-def step_images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("model")
-    write_paged_model(folder)
-    return build(tmp_path_factory.mktemp("pio"), POET_MODEL_DIR=str(folder))
 
 
 @pytest.fixture
