@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -203,9 +204,27 @@ def test_unknown_model_names_a_near_one() -> None:
         models.load("resnet18_cifer")
 
 
-def test_any_module_by_path() -> None:
-    assert models.load("test_tracing:norms").name == "Sequential"
+def test_any_module_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_models.py").write_text(
+        "import torch\n"
+        "from poet_planner.models import Model\n"
+        "def tagger(batch):\n"
+        "    inputs, labels = (torch.randn(batch or 3, 4),), (torch.zeros(batch or 3, dtype=torch.long),)\n"
+        "    return Model('tagger', torch.nn.Linear(4, 2), inputs, labels, torch.nn.functional.cross_entropy)\n"
+        "def module(batch):\n"
+        "    return torch.nn.Linear(4, 2)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    model = models.load("my_models:tagger", 5)
+    assert model.inputs[0].shape == (5, 4)
+    check(model)
+    with pytest.raises(UserError, match=r"must return a poet_planner\.models\.Model"):
+        models.load("my_models:module")
+    with pytest.raises(UserError, match="give module:callable"):
+        models.load("my_models:nothing")
 
 
-def norms(batch: int | None) -> Model:
-    return zoo_model("norms")
+def test_like_threads_equal_like_threads() -> None:
+    torch.set_num_threads(2)
+    for name in ("resnet18_cifar_w8", "mlperf_ds_cnn"):
+        check(models.load(name, 4))

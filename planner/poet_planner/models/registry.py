@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -177,6 +178,9 @@ def _entry(name: str) -> _Entry:
 
 def _imported(name: str, batch: int | None) -> Model:
     module_name, _, attribute = name.partition(":")
+    # A console script does not look where it is run from, and that is where a user's model is.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
         build = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
