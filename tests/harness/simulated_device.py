@@ -185,6 +185,7 @@ def _talk(
 ) -> None:
     with contextlib.suppress(OSError):
         connection, _ = server.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         open_now.append(connection)
         with connection:
             pending = b""
