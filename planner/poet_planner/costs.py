@@ -2,11 +2,11 @@
 
 A configuration that the profile holds costs what its row says. Any other is predicted by a model of its operator,
 
-    cost = constant + FLOPs * per_flop + bytes * per_byte        (bytes: all inputs and outputs)
+    cost = constant + FLOPs * per_flop + bytes * per_byte + loops * per_loop
 
-whose three coefficients are not negative and minimise the squared relative error over the profile's own rows of that
-operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which the
-profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
+(see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
+of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which
+the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
 ``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card.
 """
 
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, parse_params
 
+from poet_planner.features import features
 from poet_planner.graph import Graph, Node, PageCost, Value
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class Fit:
     time_error: float | None
     energy_error: float | None
 
-    def predict(self, features: Sequence[float]) -> tuple[float, float]:
-        """Time in seconds and energy in joules of one configuration."""
-        return _dot(self.time, features), _dot(self.energy, features)
+    def predict(self, factors: Sequence[float]) -> tuple[float, float]:
+        """Time in seconds and energy in joules of one configuration, or of one page."""
+        return _dot(self.time, factors), _dot(self.energy, factors)
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,14 @@ class CostModel:
     def _page(self, value: Value) -> PageCost | None:
         if not value.bytes or PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
             return None
-        features = (1.0, float(self._blocks(value.bytes)))
-        return PageCost(*self._page_fit(PAGE_OUT).predict(features), *self._page_fit(PAGE_IN).predict(features))
+        blocks = (1.0, float(self._blocks(value.bytes)))
+        return PageCost(*self._page_fit(PAGE_OUT).predict(blocks), *self._page_fit(PAGE_IN).predict(blocks))
 
     def _page_fit(self, op: str) -> Fit:
         if op not in self._fits:
             rows = _sequential(self._by_operator[op])
-            features = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
-            self._fits[op] = _fitted(op, rows, features)
+            blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
+            self._fits[op] = _fitted(op, rows, blocks)
         return self._fits[op]
 
     def _blocks(self, size: int) -> int:
@@ -171,18 +171,6 @@ class _Cost(NamedTuple):
     basis: Basis
 
 
-def features(op: str, params: str) -> tuple[float, float, float]:
-    """Constant, FLOPs and bytes moved of one configuration."""
-    try:
-        if op in OPERATORS:
-            sizes = OPERATORS[op].sizes(parse_params(params))
-            return 1.0, float(sizes.flops), float(sum(sizes.inputs) + sum(sizes.outputs))
-        pairs = dict(pair.split("=", 1) for pair in params.split(" "))
-        return 1.0, float(pairs["flops"]), float(pairs["bytes"])
-    except (KeyError, ValueError):
-        raise UserError(f"operator {op}: {params!r} are not its parameters; correct the profile or graph") from None
-
-
 def _page_bytes(params: str) -> int:
     try:
         return int(dict(pair.split("=", 1) for pair in params.split(" "))["bytes"])
@@ -195,8 +183,8 @@ def _sequential(rows: list[_Row]) -> list[_Row]:
     return [row for row in rows if row.params.endswith("pattern=sequential")] or rows
 
 
-def _fitted(name: str, rows: Sequence[_Row], features: Sequence[tuple[float, ...]]) -> Fit:
-    matrix = np.array(features)
+def _fitted(name: str, rows: Sequence[_Row], table: Sequence[tuple[float, ...]]) -> Fit:
+    matrix = np.array(table)
     times = np.array([row.time_s for row in rows])
     energies = np.array([row.energy_j for row in rows])
     return Fit(
@@ -210,25 +198,26 @@ def _fitted(name: str, rows: Sequence[_Row], features: Sequence[tuple[float, ...
     )
 
 
-def fit_relative(features: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, ...]:
+def fit_relative(table: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, ...]:
     """Coefficients, none negative, of least squared relative error.
 
     Every choice of columns is solved without the sign constraint and the best solution without a negative coefficient
     kept, which is exact: at the optimum the constraint binds only on coefficients that are zero. Of equally good
-    solutions the one with fewer columns is kept, later columns (FLOPs, bytes) before the constant.
+    solutions the one with fewer columns is kept, later columns before the constant.
 
     Parameters
     ----------
-    features : array, shape (rows, columns)
+    table : array, shape (rows, columns)
+        Features of each row.
     costs : array, shape (rows,)
         In seconds or joules; rows of zero cost carry no relative error and are left out.
     """
     used = costs > 0
-    columns = features.shape[1]
+    columns = table.shape[1]
     best = np.zeros(columns)
     if not used.any():
         return tuple(best)
-    weighted = features[used] / costs[used, None]
+    weighted = table[used] / costs[used, None]
     least = float(used.sum())
     # Columns of one scale keep the small systems well conditioned.
     scale = np.maximum(np.abs(weighted).max(axis=0), np.finfo(float).tiny)
@@ -248,17 +237,17 @@ def _subsets(columns: int) -> Iterable[list[int]]:
             yield sorted(chosen)
 
 
-def _left_out_error(features: NDArray[np.float64], costs: NDArray[np.float64]) -> float | None:
+def _left_out_error(table: NDArray[np.float64], costs: NDArray[np.float64]) -> float | None:
     """Mean relative error of each row's prediction by a model fitted on the others; None for a single row."""
     errors = []
     for index in range(len(costs)):
         others = np.arange(len(costs)) != index
         if not others.any() or not costs[index]:
             continue
-        predicted = _dot(fit_relative(features[others], costs[others]), features[index])
+        predicted = _dot(fit_relative(table[others], costs[others]), table[index])
         errors.append(abs(predicted - costs[index]) / costs[index])
     return float(np.mean(errors)) if errors else None
 
 
-def _dot(coefficients: Iterable[float], features: Iterable[float]) -> float:
-    return float(sum(c * f for c, f in zip(coefficients, features, strict=True)))
+def _dot(coefficients: Iterable[float], factors: Iterable[float]) -> float:
+    return float(sum(c * f for c, f in zip(coefficients, factors, strict=True)))

@@ -20,7 +20,7 @@ from poet_profiles.profile import COLUMNS, ProfileRow
 from poet_profiles.whole_file import write_whole
 
 from poet_planner import models
-from poet_planner.costs import features
+from poet_planner.features import features
 from poet_planner.graph import Graph, Node
 from poet_planner.training_graph import training_graph
 
@@ -92,8 +92,7 @@ def published_rows(device: Device, graphs: list[Graph]) -> Iterator[ProfileRow]:
 def _compute_row(device: Device, board: Board, node: Node) -> ProfileRow:
     assert node.operation is not None
     op, params = node.operation.op, node.operation.params
-    _, flops, _ = features(op, params)
-    time_s = flops / device.flops_per_s
+    time_s = features(op, params).flops / device.flops_per_s
     written = sum(value.bytes for value in node.values)
     return _row(device, board, op, params, time_s, time_s * device.power_w, written)
 

@@ -32,7 +32,15 @@ from host_operators import Operators, build
 TOLERANCE = 1e-5
 ROUNDING = 16.0
 LEARNING_RATE = 0.01
-MODELS = ["digits_cnn", "mlperf_resnet8", "mlperf_ds_cnn", "mlperf_autoencoder", "resnet18_cifar_w4", "vgg16_cifar_w4"]
+MODELS = [
+    "digits_cnn",
+    "mlperf_resnet8",
+    "mlperf_ds_cnn",
+    "mlperf_autoencoder",
+    "resnet18_cifar_w4",
+    "vgg16_cifar_w4",
+    "transformer",
+]
 
 # Behind 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
 JUMPING_MODELS = ["mlperf_mobilenet_v1"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from poet_planner.costs import Basis, CostModel, features
+from poet_planner.costs import Basis, CostModel
+from poet_planner.features import features
 from poet_planner.published import DEVICES, published_rows
 from poet_planner.training_graph import training_graph
 from poet_profiles.boards import load_board
@@ -31,7 +32,7 @@ def test_nothing_published_is_called_measured(name: str) -> None:
 def test_compute_rows_are_rate_and_power(name: str, flops_per_s: float, power_w: float) -> None:
     rows = read_profile(shipped_profile(name))
     row = rows[(rows["op"] == "conv2d")].iloc[0]
-    _, flops, _ = features(row["op"], row["params"])
+    flops = features(row["op"], row["params"]).flops
     assert row["time_s"] == pytest.approx(flops / flops_per_s, rel=1e-3)
     assert row["energy_j"] == pytest.approx(row["time_s"] * power_w, rel=1e-3)
 
