@@ -302,6 +302,15 @@ def test_card_errors_end_the_step_with_the_weights_intact(
     assert bench.edges() == [1, 0]
 
 
+def test_a_failed_step_says_whether_weights_have_changed(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 64)
+    bench = Bench(core, net([*PAGED, (PAGE_OUT, 1, 0)]), card)
+    card.fail_writes = 1
+    assert (bench.run(), bench.run_.updates) == (E_IO, 0)
+    card.fail_writes = 2
+    assert (bench.run(), bench.run_.updates) == (E_IO, 1)
+
+
 def test_a_step_after_a_failed_one_starts_afresh(core: c.CDLL) -> None:
     card = Card(PAGE_AREA + 64)
     bench = Bench(core, net(PAGED), card)

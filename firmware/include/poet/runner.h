@@ -56,6 +56,7 @@ typedef struct poet_run {
     uint32_t arena_bytes;
     uint32_t page_ins;
     uint32_t page_outs;
+    uint32_t updates; /* operators run that changed a parameter or state: after an error, not 0 means half a step */
     uint32_t steps; /* steps completed: the failing one's index after an error */
 } poet_run;
 

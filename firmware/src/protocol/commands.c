@@ -277,13 +277,15 @@ static uint32_t loss_bits(const poet_server *server)
     return bits;
 }
 
-static int fail_step(poet_text *answer, int status, uint32_t step)
+static int fail_step(poet_text *answer, int status, const poet_run *run)
 {
     answer->length = 0;
     poet_text_string(answer, "schedule step ");
-    poet_text_decimal(answer, step);
+    poet_text_decimal(answer, run->steps);
     poet_text_string(answer, ": ");
     poet_text_string(answer, explain(status));
+    if (run->updates > 0)
+        poet_text_string(answer, "; some weights are already updated, restore the last commit");
     return status;
 }
 
@@ -307,7 +309,7 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     int status = poet_runner_step(&server->runner, &run);
     note_card(server, status);
     if (status != POET_OK)
-        return fail_step(answer, status, run.steps);
+        return fail_step(answer, status, &run);
     put_number(answer, "ticks", run.ticks);
     put_number(answer, "peak", run.peak_bytes);
     put_number(answer, "arena", run.arena_bytes);

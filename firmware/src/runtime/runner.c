@@ -139,7 +139,15 @@ static void *address(const poet_runner *runner, uint16_t reference)
                               : runner->residents + runner->model->residents[reference - values].offset;
 }
 
-static int compute(poet_runner *runner, const poet_step *step, const poet_run *run)
+static bool outlives_the_step(const poet_model *model, uint16_t reference)
+{
+    if (reference < model->value_count)
+        return false;
+    uint8_t kind = model->residents[reference - model->value_count].kind;
+    return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
+}
+
+static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
     const poet_node *node = &model->nodes[step->index];
@@ -181,6 +189,7 @@ static int compute(poet_runner *runner, const poet_step *step, const poet_run *r
     }
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
     int status = poet_operator_find(node->op)->run(&args);
+    run->updates += node->output_count > 0 && outlives_the_step(model, operands[0]);
     if (node->workspace_bytes > 0)
         (void)poet_arena_release(&runner->arena, *places);
     return status;
@@ -255,6 +264,7 @@ static void begin(poet_runner *runner, poet_run *run)
     run->ticks = 0;
     run->page_ins = 0;
     run->page_outs = 0;
+    run->updates = 0;
     runner->moving = POET_NO_VALUE;
 }
 
