@@ -68,6 +68,7 @@ class SimulatedDevice:
     resets_after: list[int] = field(default_factory=list)
     carried_out: list[str] = field(default_factory=list)
     boot: int = 1
+    committed: tuple[int, bytes] | None = None
 
     def __post_init__(self) -> None:
         self.greeted = False
@@ -154,6 +155,17 @@ class SimulatedDevice:
         self.residents[1][:] = struct.pack("<f", sum(batch))
         loss = struct.pack(">f", 1.0 / self.steps).hex()
         return f"ok ticks={sum(self.schedule_ticks)} peak=1000 arena=600 page_ins=1 page_outs=1 loss={loss}"
+
+    def _commit(self, step: str) -> str:
+        self.committed = (int(step), bytes(self.residents[0]))
+        return "ok ticks=1000 bytes=8"
+
+    def _restore(self) -> str:
+        if self.committed is None:
+            return "err -9 no commit of this model"
+        self.residents[0][:] = self.committed[1]
+        self.steps = self.committed[0]
+        return f"ok step={self.committed[0]} bytes=8"
 
     def _times(self, first: str, count: str) -> str:
         chosen = self.schedule_ticks[int(first) : int(first) + int(count)]

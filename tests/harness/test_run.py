@@ -78,13 +78,13 @@ def board(**changes: Any) -> SimulatedDevice:
     return SimulatedDevice(resident_bytes=(8, 4, 8), schedule_ticks=TICKS, **{"graph_hash": HASH, **changes})
 
 
-def train(device: SimulatedDevice, folder: Path) -> list[ObservedStep]:
+def train(device: SimulatedDevice, folder: Path, **options: Any) -> list[ObservedStep]:
     plan = read_plan(folder)
     data = read_training_data(folder / "data.npz", plan, STEPS)
     with serve(device) as url:
         link = Link(open_port(url, 115_200), url, EAGER)
         trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
-        return trainer.train(data, learning_rate=0.25)
+        return trainer.train(data, learning_rate=0.25, **options)
 
 
 def test_every_batch_reaches_the_board_and_every_gradient_comes_back(plan_folder: Path) -> None:
@@ -102,6 +102,27 @@ def test_a_reset_in_the_middle_changes_no_result(plan_folder: Path) -> None:
     assert [step.gradients["w.grad"].tolist() for step in rough] == [
         step.gradients["w.grad"].tolist() for step in clean
     ]
+
+
+def test_with_commits_a_reset_repeats_only_what_came_after_the_last_one(plan_folder: Path) -> None:
+    clean = train(board(), plan_folder)
+    device = board(resets_after=[13])
+    rough = train(device, plan_folder, commit_every=2)
+    assert [step.loss for step in rough] == [step.loss for step in clean]
+    assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [1.0 + 0.25 * STEPS, 2.0 + 0.25 * STEPS]
+    steps = [request for request in device.carried_out if request.startswith("step")]
+    assert STEPS < len(steps) < 2 * STEPS
+
+
+def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:
+    device = board()
+    device.committed = (3, np.array([5.0, 6.0], dtype="<f4").tobytes())
+    observed = train(device, plan_folder, resume=True)
+    assert [step.number for step in observed] == [3, 4]
+    assert observed[0].actions
+    assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [5.5, 6.5]
+    with pytest.raises(UserError, match="no committed weights"):
+        train(board(), plan_folder, resume=True)
 
 
 def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_folder: Path) -> None:

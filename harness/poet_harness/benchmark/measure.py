@@ -16,7 +16,7 @@ from ..protocol.device import Timing
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
 MOST_CALLS = 65_535
 MOST_LOST = 0.001
-CLOCK_TOLERANCE = 0.01
+CLOCK_TOLERANCE = 0.005
 UNUSABLE_IN_A_ROW = 5
 
 Call = Callable[[int, float], Timing]

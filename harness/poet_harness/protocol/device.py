@@ -140,6 +140,14 @@ class Device:
             ticks += [int(word) for word in self._ask(f"times {len(ticks)} {count}").values["ticks"].split(",")]
         return [count / self.hello.ticks_hz for count in ticks]
 
+    def commit(self, step: int) -> None:
+        """Keep weights and state on the card, under the number of training steps that made them."""
+        self._ask(f"commit {step}")
+
+    def restore(self) -> int:
+        """Read the newest kept weights back, and return how many training steps had made them."""
+        return int(self._ask("restore").values["step"])
+
     def stack(self) -> int:
         """Most stack used since boot, in bytes."""
         return int(self._ask("stack").values["bytes"])

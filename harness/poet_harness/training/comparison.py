@@ -33,10 +33,10 @@ class ComparisonRow:
 def compare(plan: Plan, steps: Sequence[ObservedStep], source: str) -> list[ComparisonRow]:
     """Rows for every training step, and for the actions of those that were traced."""
     rows = []
-    for number, step in enumerate(steps):
+    for step in steps:
         rows.append(
             ComparisonRow(
-                *(number, None, "step", "", ""),
+                *(step.number, None, "step", "", ""),
                 *(plan.time_s, step.report.work_s, plan.energy_j, step.energy_j),
                 *(plan.peak_bytes, step.report.peak_bytes, step.loss, source),
             )
@@ -45,7 +45,7 @@ def compare(plan: Plan, steps: Sequence[ObservedStep], source: str) -> list[Comp
             action = plan.actions[index]
             rows.append(
                 ComparisonRow(
-                    *(number, index, action.do, action.name, action.op),
+                    *(step.number, index, action.do, action.name, action.op),
                     *(action.time_s, seen.time_s, action.energy_j, seen.energy_j),
                     *(None, None, None, source),
                 )

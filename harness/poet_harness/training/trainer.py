@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
 from .plan import Plan
 
-E_MEMORY = -2
+E_MEMORY, E_ABSENT = -2, -9
 MOST_RESETS = 3
 
 
@@ -32,6 +32,7 @@ class ObservedAction:
 class ObservedStep:
     """One training step as board and meter saw it. ``actions`` is empty for a step that was not traced."""
 
+    number: int
     loss: float
     report: StepReport
     energy_j: float | None
@@ -65,14 +66,21 @@ class Trainer:
         self,
         data: TrainingData,
         learning_rate: float,
+        commit_every: int = 0,
+        resume: bool = False,
         done: Callable[[ObservedStep], None] = lambda _: None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action.
 
-        A board that is reset in the middle starts again from the initial parameters, which gives the same bits.
+        A board that is reset in the middle goes on from the weights it last committed, or else starts again from the
+        initial ones; either gives the same bits.
 
         Parameters
         ----------
+        commit_every : int
+            Keep the weights on the card after every so many steps; 0 for never.
+        resume : bool
+            Begin with the weights that an earlier run committed, at the batch behind theirs.
         done : callable
             Told of each step when it is finished.
 
@@ -81,14 +89,46 @@ class Trainer:
         UserError
             If the board refuses a step, keeps resetting, or the meter fails.
         """
-        for _ in range(MOST_RESETS + 1):
-            try:
-                return self._train(data, learning_rate, done)
-            except DeviceResetError:
-                continue
-            except DeviceError as error:
-                raise self._refused(error) from None
+        observed: dict[int, ObservedStep] = {}
+        try:
+            begin = self._committed() if resume else None
+            if resume and begin is None:
+                raise UserError(f"{self._device.link.name}: no committed weights of this model on the card")
+            traced = begin or 0
+            for _ in range(MOST_RESETS + 1):
+                try:
+                    for step in self._steps(data, learning_rate, commit_every, begin, traced):
+                        observed[step.number] = step
+                        done(step)
+                    return [observed[number] for number in sorted(observed)]
+                except DeviceResetError:
+                    begin = self._committed() if commit_every or resume else None
+        except DeviceError as error:
+            raise self._refused(error) from None
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
+
+    def _steps(
+        self, data: TrainingData, learning_rate: float, commit_every: int, begin: int | None, traced: int
+    ) -> Iterator[ObservedStep]:
+        """Steps from ``begin`` on, with the weights on the board; from the initial ones if it is None."""
+        if begin is None:
+            for index, content in data.initial.items():
+                self._device.put(index, content)
+        for number in range(begin or 0, len(data.batches)):
+            for index, content in data.batches[number].items():
+                self._device.put(index, content)
+            yield self._step(number, learning_rate, trace=number == traced)
+            if commit_every and (number + 1) % commit_every == 0:
+                self._device.commit(number + 1)
+
+    def _committed(self) -> int | None:
+        """Restore what the card holds, and return the number of steps behind it; None if it holds nothing."""
+        try:
+            return self._device.restore()
+        except DeviceError as error:
+            if error.number == E_ABSENT:
+                return None
+            raise
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self._device.link.name
@@ -97,20 +137,7 @@ class Trainer:
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
         return UserError(f"{where}: the training step failed: {error}", NO_DEVICE)
 
-    def _train(
-        self, data: TrainingData, learning_rate: float, done: Callable[[ObservedStep], None]
-    ) -> list[ObservedStep]:
-        for index, content in data.initial.items():
-            self._device.put(index, content)
-        steps = []
-        for number, batch in enumerate(data.batches):
-            for index, content in batch.items():
-                self._device.put(index, content)
-            steps.append(self._step(learning_rate, trace=number == 0))
-            done(steps[-1])
-        return steps
-
-    def _step(self, learning_rate: float, trace: bool) -> ObservedStep:
+    def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
         self._meter.begin()
         report = self._device.step(learning_rate, trace, self._plan.time_s)
         actions: tuple[ObservedAction, ...] = ()
@@ -122,6 +149,7 @@ class Trainer:
             whole = Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)
             energy_j = self._windows([whole])[0].with_device_time(report.work_s).energy_j
         return ObservedStep(
+            number=number,
             loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
             report=report,
             energy_j=energy_j,

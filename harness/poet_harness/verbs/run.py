@@ -35,6 +35,8 @@ def command(
     emulate: Emulate = False,
     meter: MeterName = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None,
+    commit_every: Annotated[int, typer.Option(min=0, help="Keep the weights on the card every N steps.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
 ) -> None:
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
@@ -64,7 +66,7 @@ def command(
         trainer = Trainer(target.device, target.meter, schedule)
         if target.scratch_card:
             target.device.format()
-        observed = _with_progress(trainer, batches, learning_rate)
+        observed = _with_progress(trainer, batches, learning_rate, commit_every, resume)
         source, stack_bytes = target.meter.source, target.device.stack()
     if out is not None:
         write_whole(out, as_csv(compare(schedule, observed, source)))
@@ -81,7 +83,9 @@ def command(
         console.print(f"most stack used: {stack_bytes} bytes")
 
 
-def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float) -> list[ObservedStep]:
+def _with_progress(
+    trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool
+) -> list[ObservedStep]:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -91,7 +95,7 @@ def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float) -
         def done(step: ObservedStep) -> None:
             progress.update(task, advance=1, description=f"loss {step.loss:.4f}")
 
-        return trainer.train(data, learning_rate, done)
+        return trainer.train(data, learning_rate, commit_every, resume, done)
 
 
 def _arrays(steps: Sequence[ObservedStep]) -> bytes:
@@ -113,12 +117,12 @@ def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -
 
     table = Table("", "loss", "energy, mJ", "", "time, s", "", "peak RAM", title=f"Training steps ({source})")
     table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", "", f"{plan.time_s:.5f}", "", f"{plan.peak_bytes:,}")
-    shown = list(enumerate(steps))
+    shown = list(steps)
     if len(shown) > MOST_STEPS_SHOWN:
         shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
-    for number, step in shown:
+    for step in shown:
         table.add_row(
-            f"step {number}" + (", traced" if step.actions else ""),
+            f"step {step.number}" + (", traced" if step.actions else ""),
             f"{step.loss:.4f}",
             "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}",
             "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
