@@ -80,7 +80,7 @@ class EmulatedCore:
         chip = _Chip()
         chip.done.machine = self.machine
         self.machine.connect(chip, lambda begin, end: None)
-        self._next = 0
+        self.machine.run(0)  # power comes on, and RAM is noise from here on
         self.free()
 
     def address(self, name: str) -> int:

@@ -13,6 +13,7 @@ Params = Mapping[str, int]
 CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
 POOL_PARAMS = "n c h w r s sh sw ph pw"
 BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
+POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradient
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -77,12 +78,17 @@ def _conv2d(p: Params) -> Sizes:
 
 def _conv2d_backward_input(p: Params) -> Sizes:
     x, w, _, y, flops = _conv(p)
-    return Sizes((y, w), (x,), flops)
+    columns = max(-(-p["w"] // p["sw"]), BLOCK)
+    width = columns + -(-p["s"] // p["sw"]) - 1
+    return Sizes((y, w), (x,), flops, _padded_rows(p["k"] // p["g"], -(-p["r"] // p["sh"]), width))
 
 
 def _conv2d_backward_weight(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
-    return Sizes((y, x), (w, b) if p["bias"] else (w,), flops)
+    rows, columns = _planes(p)
+    at_a_time = min(-(-POSITIONS_AT_A_TIME // columns), rows)
+    workspace = _padded_rows(p["c"] // p["g"], (at_a_time - 1) * p["sh"] + p["r"], (columns - 1) * p["sw"] + p["s"])
+    return Sizes((y, x), (w, b) if p["bias"] else (w,), flops, workspace)
 
 
 def _linear(p: Params) -> Sizes:

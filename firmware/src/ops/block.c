@@ -99,3 +99,55 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
         }
     }
 }
+
+/* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. */
+static void add_dot_part(poet_dot_walk *walk, const poet_dot *dot, int32_t rows, const float *a, float *out)
+{
+    float part[POET_BLOCK * POET_BLOCK] = {0};
+    for (int32_t i = 0; i < rows; i++) {
+        for (int32_t j = 0; j < dot->columns; j++) {
+            part[i * POET_BLOCK + j] = out[i * dot->out_row + j];
+        }
+    }
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        walk->a[i] = a + (i < rows ? i : rows - 1) * dot->a_row;
+    }
+    walk->out = part;
+    walk->out_row = POET_BLOCK;
+    walk->blocks = 1;
+    add_dot_blocks(walk);
+    for (int32_t i = 0; i < rows; i++) {
+        for (int32_t j = 0; j < dot->columns; j++) {
+            out[i * dot->out_row + j] = part[i * POET_BLOCK + j];
+        }
+    }
+}
+
+void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    poet_dot_walk walk = {
+        .lines = dot->lines,
+        .taps = dot->taps,
+        .b_line = dot->b_line,
+        .b_tap = dot->b_tap,
+        .a_block_bytes = POET_BLOCK * dot->a_row * (int32_t)sizeof(float),
+    };
+    for (int32_t j = 0; j < POET_BLOCK; j++) {
+        walk.b[j] = b[j < dot->columns ? j : dot->columns - 1];
+    }
+    int32_t row = 0;
+    if (dot->columns == POET_BLOCK && dot->rows >= POET_BLOCK) {
+        for (int32_t i = 0; i < POET_BLOCK; i++) {
+            walk.a[i] = a + i * dot->a_row;
+        }
+        walk.out = out;
+        walk.out_row = dot->out_row;
+        walk.blocks = dot->rows / POET_BLOCK;
+        row = walk.blocks * POET_BLOCK;
+        add_dot_blocks(&walk);
+    }
+    for (; row < dot->rows; row += POET_BLOCK) {
+        const int32_t rows = dot->rows - row < POET_BLOCK ? dot->rows - row : POET_BLOCK;
+        add_dot_part(&walk, dot, rows, a + row * dot->a_row, out + row * dot->out_row);
+    }
+}

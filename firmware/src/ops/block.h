@@ -24,4 +24,19 @@ typedef struct poet_block {
 /* Without `start`, sums begin at 0. */
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out);
 
+/* Products along rows of both factors, added to what is there:
+ *
+ *     out[i][j] += sum over lines, taps of a[i][line, tap] * b[j][line, tap], for up to 4 columns j
+ *
+ * each again one running sum in that order. A's taps and lines lie behind one another. */
+typedef struct poet_dot {
+    int32_t rows, columns;
+    int32_t lines, taps;
+    int32_t a_row;
+    int32_t b_line, b_tap;
+    int32_t out_row;
+} poet_dot;
+
+void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out);
+
 #endif

@@ -13,13 +13,18 @@ typedef enum walk_kind {
     WALK_SINGLES_APART,    /* the same, but every second element of B */
     WALK_TRIPLES,          /* three taps a line */
     WALK_TRIPLES_APART,    /* the same, but every second element of B */
-    WALK_TRIPLES_REVERSED  /* the same as WALK_TRIPLES, but taps of B descend */
+    WALK_TRIPLES_REVERSED, /* the same as WALK_TRIPLES, but taps of B descend */
+    WALK_PANELS            /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
 } walk_kind;
 
 static inline walk_kind kind_of(const poet_block *block)
 {
     if (block->taps == 1 && block->a_line == 1 && (block->b_column == 1 || block->b_column == 2)) {
         return block->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
+    }
+    if (block->taps == 1 && block->channels == 1 && block->rows >= POET_BLOCK && block->a_row == 1 &&
+        block->b_column == 1) {
+        return WALK_PANELS;
     }
     if (block->taps == 3 && block->a_tap == 1 && block->b_tap == 1 && (block->b_column == 1 || block->b_column == 2)) {
         return block->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
@@ -118,6 +123,32 @@ static inline walk_kind kind_of(const poet_block *block)
          "4:\n" SINGLE("0", LOAD) ADVANCE_A("#4") "subs %[n], %[n], #1\n bne 4b\n"           \
          "5:\n")
 
+#define PANELS_STEP                                                            \
+    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n"                                \
+    "vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"                           \
+    LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")                       \
+    TAP("s4", "s5", "s6", "s7")                                                \
+    "add %[a0], %[a0], %[a_line]\n add %[b], %[b], %[b_line]\n"
+
+static inline void multiply_blocks_panels(poet_walk *walk)
+{
+    const float *a0, *a1, *a2, *a3, *b;
+    int32_t n;
+    __asm__ volatile(
+        "7:\n" START
+        "ldr %[n], [%[w], %[lines]]\n"
+        "subs %[n], %[n], #4\n blt 3f\n"
+        "2:\n" PANELS_STEP PANELS_STEP PANELS_STEP PANELS_STEP "subs %[n], %[n], #4\n bge 2b\n"
+        "3: adds %[n], %[n], #4\n beq 5f\n"
+        "4:\n" PANELS_STEP "subs %[n], %[n], #1\n bne 4b\n"
+        "5:\n" STORE "bne 7b\n"
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n)
+        : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4),
+          [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a),
+          AT(lines), AT(out), AT(out_row), AT(blocks)
+        : FP_REGISTERS, "cc", "memory");
+}
+
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */
 static inline void multiply_blocks_general(poet_walk *walk)
@@ -125,11 +156,21 @@ static inline void multiply_blocks_general(poet_walk *walk)
     const float *a0, *a1, *a2, *a3, *b;
     int32_t n, t;
     poet_walk bytes = *walk; /* with distances in bytes, from behind the last tap or line */
-    bytes.a_line = (walk->a_line - walk->taps * walk->a_tap) * 4;
-    bytes.b_line = (walk->b_line - walk->taps * walk->b_tap) * 4;
-    bytes.a_channel = walk->a_channel * 4;
-    bytes.b_channel = walk->b_channel * 4;
-    const int32_t channels = walk->channels;
+    if (walk->taps == 1) {   /* the innermost loop is the one without overhead */
+        bytes.taps = walk->lines;
+        bytes.lines = walk->channels;
+        bytes.channels = 1;
+        bytes.a_tap = walk->a_line;
+        bytes.b_tap = walk->b_line;
+        bytes.a_line = walk->a_channel * 4;
+        bytes.b_line = walk->b_channel * 4;
+    } else {
+        bytes.a_line = (walk->a_line - walk->taps * walk->a_tap) * 4;
+        bytes.b_line = (walk->b_line - walk->taps * walk->b_tap) * 4;
+        bytes.a_channel = walk->a_channel * 4;
+        bytes.b_channel = walk->b_channel * 4;
+    }
+    const int32_t channels = bytes.channels;
     __asm__ volatile(
         "7:\n" START
         "str %[all_channels], [%[w], %[channels]]\n"
@@ -151,7 +192,7 @@ static inline void multiply_blocks_general(poet_walk *walk)
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"
         STORE "bne 7b\n"
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t)
-        : [w] "r"(&bytes), [a_tap] "r"(walk->a_tap * 4), [b_tap] "r"(walk->b_tap * 4),
+        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),
           [b_column] "r"(walk->b_column * 4), [all_channels] "r"(channels), [at_b] "i"(offsetof(poet_walk, b)),
           [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out), AT(out_row), AT(blocks),
           AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)
@@ -186,9 +227,98 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
                 LOAD_A("4") LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")
                 LOAD_A("8") LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5"));
         break;
+    case WALK_PANELS:
+        multiply_blocks_panels(walk);
+        break;
     case WALK_GENERAL:
         multiply_blocks_general(walk);
         break;
+    }
+}
+
+#define DOT_STEP(a_at, b_at)                                                                \
+    LOAD_A(a_at)                                                                           \
+    "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"                          \
+    "vldr s6, [%[b2], #" b_at "]\n vldr s7, [%[b3], #" b_at "]\n" TAP("s4", "s5", "s6", "s7")
+
+#define ADVANCE_B(by)                                       \
+    "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n" \
+    "add %[b2], %[b2], " by "\n add %[b3], %[b3], " by "\n"
+
+/* s16-s31 of the block at `out`: MOVE is vldm or vstm. */
+#define DOT_SUMS(MOVE)                                                                    \
+    "ldr %[n], [%[w], %[out]]\n ldr %[t], [%[w], %[out_row]]\n"                            \
+    "add %[a0], %[n], %[t], lsl #2\n add %[a1], %[n], %[t], lsl #3\n add %[a2], %[a0], %[t], lsl #3\n" \
+    MOVE " %[n], {s16-s19}\n" MOVE " %[a0], {s20-s23}\n"                                   \
+    MOVE " %[a1], {s24-s27}\n" MOVE " %[a2], {s28-s31}\n"
+
+#define DOT_ROW(i) "ldr %[a0], [%[w], %[a] + 4 * " #i "]\n add %[a0], %[a0], %[n]\n str %[a0], [%[w], %[a] + 4 * " #i "]\n"
+
+/* `b1_at` to `b3_at`: places of the second to the fourth tap of B; `b4_at`: of the fifth. */
+#define DOT_BLOCKS(b1_at, b2_at, b3_at, b4_at)                                                                 \
+    __asm__ volatile(                                                                                          \
+        "7:\n" DOT_SUMS("vldm")                                                                                \
+        "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
+        "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
+        "ldr %[b0], [%[w], %[b]]\n ldr %[b1], [%[w], %[b] + 4]\n"                                              \
+        "ldr %[b2], [%[w], %[b] + 8]\n ldr %[b3], [%[w], %[b] + 12]\n"                                         \
+        "ldr %[t], [%[w], %[lines]]\n"                                                                         \
+        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #4\n blt 3f\n"                                        \
+        "2:\n" DOT_STEP("0", "0") DOT_STEP("4", b1_at) DOT_STEP("8", b2_at) DOT_STEP("12", b3_at)              \
+        ADVANCE_A("#16") ADVANCE_B("#" b4_at)                                                                  \
+        "subs %[n], %[n], #4\n bge 2b\n"                                                                       \
+        "3: adds %[n], %[n], #4\n beq 5f\n"                                                                    \
+        "4:\n" DOT_STEP("0", "0") ADVANCE_A("#4") ADVANCE_B("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"        \
+        "5: ldr %[n], [%[w], %[b_line]]\n" ADVANCE_B("%[n]")                                                   \
+        "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
+        DOT_SUMS("vstm")                                                                                       \
+        "add %[n], %[n], %[t], lsl #4\n str %[n], [%[w], %[out]]\n"                                            \
+        "ldr %[n], [%[w], %[a_block_bytes]]\n" DOT_ROW(0) DOT_ROW(1) DOT_ROW(2) DOT_ROW(3)                     \
+        "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n bne 7b\n"           \
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),      \
+          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t)                                           \
+        : [w] "r"(&bytes), DOT_AT(a), DOT_AT(b), DOT_AT(out), DOT_AT(out_row), DOT_AT(blocks), DOT_AT(lines),   \
+          DOT_AT(taps), DOT_AT(b_line), DOT_AT(a_block_bytes)                                                  \
+        : FP_REGISTERS, "cc", "memory")
+
+#define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
+
+/* Any distance between the taps of B. */
+static inline void add_dot_blocks_apart(poet_dot_walk *walk)
+{
+    for (; walk->blocks > 0; walk->blocks--) {
+        for (int32_t i = 0; i < POET_BLOCK; i++) {
+            for (int32_t j = 0; j < POET_BLOCK; j++) {
+                const float *a = walk->a[i];
+                const float *b = walk->b[j];
+                float sum = walk->out[i * walk->out_row + j];
+                for (int32_t line = 0; line < walk->lines; line++) {
+                    for (int32_t tap = 0; tap < walk->taps; tap++) {
+                        sum += *a++ * b[tap * walk->b_tap];
+                    }
+                    b += walk->b_line;
+                }
+                walk->out[i * walk->out_row + j] = sum;
+            }
+            walk->a[i] += walk->a_block_bytes / (int32_t)sizeof(float);
+        }
+        walk->out += POET_BLOCK * walk->out_row;
+    }
+}
+
+static inline void add_dot_blocks(poet_dot_walk *walk)
+{
+    const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
+    int32_t n, t;
+    poet_dot_walk bytes = *walk;
+    if (walk->b_tap == 1) {
+        bytes.b_line = 4 * (walk->b_line - walk->taps);
+        DOT_BLOCKS("4", "8", "12", "16");
+    } else if (walk->b_tap == 2) {
+        bytes.b_line = 4 * (walk->b_line - 2 * walk->taps);
+        DOT_BLOCKS("8", "16", "24", "32");
+    } else {
+        add_dot_blocks_apart(walk);
     }
 }
 

@@ -55,4 +55,33 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     }
 }
 
+static inline void add_dot_4x4(const poet_dot_walk *walk)
+{
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            const float *a = walk->a[i];
+            const float *b = walk->b[j];
+            float sum = walk->out[i * walk->out_row + j];
+            for (int32_t line = 0; line < walk->lines; line++) {
+                for (int32_t tap = 0; tap < walk->taps; tap++) {
+                    sum += *a++ * b[tap * walk->b_tap];
+                }
+                b += walk->b_line;
+            }
+            walk->out[i * walk->out_row + j] = sum;
+        }
+    }
+}
+
+static inline void add_dot_blocks(poet_dot_walk *walk)
+{
+    for (; walk->blocks > 0; walk->blocks--) {
+        add_dot_4x4(walk);
+        for (int32_t i = 0; i < POET_BLOCK; i++) {
+            walk->a[i] += walk->a_block_bytes / (int32_t)sizeof(float);
+        }
+        walk->out += POET_BLOCK * walk->out_row;
+    }
+}
+
 #endif

@@ -21,4 +21,17 @@ typedef struct poet_walk {
     int32_t line;                 /* scratch */
 } poet_walk;
 
+/* The same for poet_dot_add: 4 x 4 blocks one below the other. */
+typedef struct poet_dot_walk {
+    const float *a[POET_BLOCK];
+    const float *b[POET_BLOCK];
+    float *out;
+    int32_t out_row;
+    int32_t blocks;
+    int32_t lines, taps;
+    int32_t b_line, b_tap;
+    int32_t a_block_bytes;
+    int32_t line; /* scratch */
+} poet_dot_walk;
+
 #endif

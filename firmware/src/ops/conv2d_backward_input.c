@@ -1,5 +1,34 @@
-/* Gradient of a convolution by its input: gx[n,c] = sum over k, r, s of gy[n,k] * w[k,c,r,s]. */
+/* Gradient of a convolution by its input: gx[n,c] = sum over k, r, s of gy[n,k] * w[k,c,r,s].
+ *
+ * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r that
+ * leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride over gy,
+ * with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. */
+#include "block.h"
 #include "conv.h"
+#include "lines.h"
+
+/* One axis of one phase: taps first, first + stride, ... of the kernel, elements begin, begin + stride, ... of gx. */
+typedef struct phase {
+    int32_t first, taps;
+    int32_t begin, count;
+    int32_t source; /* position in gy that meets tap `first` at element `begin` */
+} phase;
+
+static phase phase_of(int32_t remainder, int32_t kernel, int32_t stride, int32_t padding, int32_t extent)
+{
+    phase p;
+    p.first = remainder;
+    p.taps = remainder < kernel ? (kernel - remainder + stride - 1) / stride : 0;
+    p.begin = ((remainder - padding) % stride + stride) % stride;
+    p.count = p.begin < extent ? (extent - p.begin + stride - 1) / stride : 0;
+    p.source = (p.begin + padding - remainder) / stride;
+    return p;
+}
+
+static int64_t line_width(int32_t columns, int32_t taps)
+{
+    return (int64_t)(columns < POET_BLOCK ? POET_BLOCK : columns) + taps - 1;
+}
 
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -8,41 +37,66 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
     if (status != POET_OK) {
         return status;
     }
+    const poet_windows *win = &conv.windows;
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = 1,
         .input_bytes = {conv.y_bytes, conv.w_bytes},
         .output_bytes = {conv.x_bytes},
+        .workspace_bytes = poet_lines_bytes(conv.out_channels, (win->r - 1) / win->sh + 1,
+                                            line_width((win->w - 1) / win->sw + 1, (win->s - 1) / win->sw + 1)),
     };
-    return POET_OK;
+    return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* One input channel of one image: gy starts at its group's first output channel, w at tap (first output channel, c). */
-static void gather_channel(const poet_conv *conv, const float *gy, const float *w, float *gx)
+static void fill_zeros(const phase *rows, const phase *columns, const poet_conv *conv, float *gx)
 {
     const poet_windows *win = &conv->windows;
-    for (int32_t y = 0; y < win->h; y++) {
-        for (int32_t x = 0; x < win->w; x++) {
-            float sum = 0.0f;
-            for (int32_t k = 0; k < conv->out_channels; k++) {
-                const float *plane = gy + k * win->oh * win->ow;
-                const float *tap = w + k * conv->taps;
-                for (int32_t r = 0; r < win->r; r++) {
-                    const int32_t down = y + win->ph - r;
-                    if (down < 0 || down % win->sh != 0 || down / win->sh >= win->oh) {
-                        continue;
-                    }
-                    for (int32_t s = 0; s < win->s; s++) {
-                        const int32_t right = x + win->pw - s;
-                        if (right < 0 || right % win->sw != 0 || right / win->sw >= win->ow) {
-                            continue;
-                        }
-                        sum += plane[down / win->sh * win->ow + right / win->sw] * tap[r * win->s + s];
-                    }
-                }
+    for (int32_t c = 0; c < conv->in_channels; c++) {
+        for (int32_t i = 0; i < rows->count; i++) {
+            float *row = gx + (c * win->h + rows->begin + i * win->sh) * win->w + columns->begin;
+            for (int32_t j = 0; j < columns->count; j++) {
+                row[j * win->sw] = 0.0f;
             }
-            *gx++ = sum;
         }
+    }
+}
+
+/* One phase of one group in one image. */
+static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, const float *gy,
+                          const float *w, float *workspace, float *gx)
+{
+    const poet_windows *win = &conv->windows;
+    const poet_lines lines = {
+        .channels = conv->out_channels,
+        .rows = rows->taps,
+        .width = (int32_t)line_width(columns->count, columns->taps),
+        .h = win->oh,
+        .w = win->ow,
+        .row_step = -1,
+        .left = columns->source - (columns->taps - 1),
+    };
+    const poet_block block = {
+        .rows = conv->in_channels,
+        .columns = columns->count,
+        .channels = conv->out_channels,
+        .lines = rows->taps,
+        .taps = columns->taps,
+        .a_row = win->r * win->s,
+        .a_channel = conv->taps,
+        .a_line = win->sh * win->s,
+        .a_tap = win->sw,
+        .b_channel = rows->taps * lines.width,
+        .b_line = lines.width,
+        .b_tap = -1,
+        .b_column = 1,
+        .out_row = win->h * win->w,
+        .out_column = win->sw,
+    };
+    for (int32_t i = 0; i < rows->count; i++) {
+        poet_lines_fill(&lines, gy, rows->source + i, workspace);
+        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, workspace + columns->taps - 1,
+                            gx + (rows->begin + i * win->sh) * win->w + columns->begin);
     }
 }
 
@@ -53,18 +107,29 @@ int poet_conv2d_backward_input_run(const poet_op_args *args)
     if (status != POET_OK) {
         return status;
     }
+    const poet_windows *win = &conv.windows;
     const float *gy = args->inputs[0];
     float *gx = args->outputs[0];
-    const poet_windows *win = &conv.windows;
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
         for (int32_t group = 0; group < conv.groups; group++) {
-            for (int32_t c = 0; c < conv.in_channels; c++) {
-                gather_channel(&conv, gy, w + c * win->r * win->s, gx);
-                gx += win->h * win->w;
+            for (int32_t i = 0; i < win->sh; i++) {
+                const phase rows = phase_of(i, win->r, win->sh, win->ph, win->h);
+                for (int32_t j = 0; j < win->sw; j++) {
+                    const phase columns = phase_of(j, win->s, win->sw, win->pw, win->w);
+                    if (rows.count == 0 || columns.count == 0) {
+                        continue;
+                    }
+                    if (rows.taps == 0 || columns.taps == 0) {
+                        fill_zeros(&rows, &columns, &conv, gx);
+                    } else {
+                        compute_phase(&conv, &rows, &columns, gy, w, args->workspace, gx);
+                    }
+                }
             }
             gy += conv.out_channels * win->oh * win->ow;
             w += conv.out_channels * conv.taps;
+            gx += conv.in_channels * win->h * win->w;
         }
     }
     return POET_OK;

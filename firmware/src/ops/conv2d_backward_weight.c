@@ -1,6 +1,31 @@
 /* Gradient of a convolution by its weights, gw[k,c,r,s] = sum over n and positions of gy[n,k] * x[n,c], and by its
- * bias, gb[k] = sum over n and positions of gy[n,k]. */
+ * bias, gb[k] = sum over n and positions of gy[n,k].
+ *
+ * For a few output rows at a time, the input rows behind them are laid out with their padding in the workspace. Every
+ * tap is then a stretch of each of those rows, and its share of the gradient a product along them, which is added to what
+ * earlier rows gave. */
+#include "block.h"
 #include "conv.h"
+#include "lines.h"
+
+#define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
+
+static int32_t rows_at_a_time(const poet_windows *win)
+{
+    const int32_t wanted = (POSITIONS_AT_A_TIME - 1) / win->ow + 1;
+    return wanted < win->oh ? wanted : win->oh;
+}
+
+/* Input rows behind so many output rows. */
+static int32_t rows_behind(const poet_windows *win, int32_t rows)
+{
+    return (rows - 1) * win->sh + win->r;
+}
+
+static int64_t line_width(const poet_windows *win)
+{
+    return (int64_t)(win->ow - 1) * win->sw + win->s;
+}
 
 int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -9,48 +34,72 @@ int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
     if (status != POET_OK) {
         return status;
     }
+    const poet_windows *win = &conv.windows;
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = conv.bias ? 2 : 1,
         .input_bytes = {conv.y_bytes, conv.x_bytes},
         .output_bytes = {conv.w_bytes, conv.bias ? conv.b_bytes : 0},
+        .workspace_bytes =
+            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(win)), line_width(win)),
     };
-    return POET_OK;
+    return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* Positions along one axis at which tap `tap` reads inside the input. */
-static poet_span positions_inside(int32_t tap, int32_t stride, int32_t padding, int32_t extent, int32_t positions)
-{
-    const int32_t offset = tap - padding; /* position p reads p * stride + offset */
-    const int32_t last = extent - 1 - offset;
-    poet_span span;
-    span.first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    span.end = last < 0 ? 0 : last / stride + 1;
-    if (span.end > positions) {
-        span.end = positions;
-    }
-    return span;
-}
-
-/* Sum of gy * x over all images and positions, for one weight. */
-static float correlate(const poet_conv *conv, const float *gy, const float *x, int32_t r, int32_t s)
+/* Adds the share of some output rows of one group in one image. */
+static void add_rows(const poet_conv *conv, const poet_dot *dot, const float *gy, const float *lines,
+                     const poet_lines *shape, float *gw)
 {
     const poet_windows *win = &conv->windows;
-    const poet_span rows = positions_inside(r, win->sh, win->ph, win->h, win->oh);
-    const poet_span columns = positions_inside(s, win->sw, win->pw, win->w, win->ow);
-    const int32_t x_step = conv->groups * conv->in_channels * win->h * win->w;
-    const int32_t y_step = conv->groups * conv->out_channels * win->oh * win->ow;
-    float sum = 0.0f;
-    for (int32_t n = 0; n < conv->n; n++) {
-        for (int32_t oy = rows.first; oy < rows.end; oy++) {
-            const float *line = x + n * x_step + (oy * win->sh - win->ph + r) * win->w - win->pw + s;
-            const float *gradient = gy + n * y_step + oy * win->ow;
-            for (int32_t ox = columns.first; ox < columns.end; ox++) {
-                sum += gradient[ox] * line[ox * win->sw];
+    const float *columns[POET_BLOCK];
+    poet_dot part = *dot;
+    int32_t column = 0;
+    for (int32_t c = 0; c < conv->in_channels; c++) {
+        for (int32_t r = 0; r < win->r; r++) {
+            for (int32_t s = 0; s < win->s; s++) {
+                columns[column++] = lines + (c * shape->rows + r) * shape->width + s;
+                if (column == POET_BLOCK) {
+                    poet_dot_add(&part, gy, columns, gw);
+                    gw += POET_BLOCK;
+                    column = 0;
+                }
             }
         }
     }
-    return sum;
+    if (column > 0) {
+        part.columns = column;
+        poet_dot_add(&part, gy, columns, gw);
+    }
+}
+
+static void add_group(const poet_conv *conv, const float *gy, const float *x, float *workspace, float *gw)
+{
+    const poet_windows *win = &conv->windows;
+    const int32_t step = rows_at_a_time(win);
+    for (int32_t oy = 0; oy < win->oh; oy += step) {
+        const int32_t rows = win->oh - oy < step ? win->oh - oy : step;
+        const poet_lines lines = {
+            .channels = conv->in_channels,
+            .rows = rows_behind(win, rows),
+            .width = (int32_t)line_width(win),
+            .h = win->h,
+            .w = win->w,
+            .row_step = 1,
+            .left = -win->pw,
+        };
+        const poet_dot dot = {
+            .rows = conv->out_channels,
+            .columns = POET_BLOCK,
+            .lines = rows,
+            .taps = win->ow,
+            .a_row = win->oh * win->ow,
+            .b_line = win->sh * lines.width,
+            .b_tap = win->sw,
+            .out_row = conv->taps,
+        };
+        poet_lines_fill(&lines, x, oy * win->sh - win->ph, workspace);
+        add_rows(conv, &dot, gy + oy * win->ow, workspace, &lines, gw);
+    }
 }
 
 static float sum_of_channel(const poet_conv *conv, const float *gy)
@@ -74,20 +123,24 @@ int poet_conv2d_backward_weight_run(const poet_op_args *args)
         return status;
     }
     const poet_windows *win = &conv.windows;
+    const int32_t out_channels = conv.groups * conv.out_channels;
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
     float *gw = args->outputs[0];
-    float *gb = conv.bias ? args->outputs[1] : NULL;
-    for (int32_t k = 0; k < conv.groups * conv.out_channels; k++) {
-        const float *gy = (const float *)args->inputs[0] + k * win->oh * win->ow;
-        const float *x = (const float *)args->inputs[1] + k / conv.out_channels * conv.in_channels * win->h * win->w;
-        for (int32_t c = 0; c < conv.in_channels; c++) {
-            for (int32_t r = 0; r < win->r; r++) {
-                for (int32_t s = 0; s < win->s; s++) {
-                    *gw++ = correlate(&conv, gy, x + c * win->h * win->w, r, s);
-                }
-            }
+    for (int32_t i = 0; i < out_channels * conv.taps; i++) {
+        gw[i] = 0.0f;
+    }
+    for (int32_t n = 0; n < conv.n; n++) {
+        for (int32_t group = 0; group < conv.groups; group++) {
+            add_group(&conv, gy, x, args->workspace, gw + group * conv.out_channels * conv.taps);
+            gy += conv.out_channels * win->oh * win->ow;
+            x += conv.in_channels * win->h * win->w;
         }
-        if (gb) {
-            gb[k] = sum_of_channel(&conv, gy);
+    }
+    if (conv.bias) {
+        float *gb = args->outputs[1];
+        for (int32_t k = 0; k < out_channels; k++) {
+            gb[k] = sum_of_channel(&conv, (const float *)args->inputs[0] + k * win->oh * win->ow);
         }
     }
     return POET_OK;

@@ -1,4 +1,5 @@
-/* y[m,n] = b[n] + sum over k of x[m,k] * w[n,k]. */
+/* y[m,n] = sum over k of x[m,k] * w[n,k], plus b[n]. */
+#include "product.h"
 #include "shape.h"
 
 int poet_linear_sizes(const int32_t *params, poet_sizes *sizes)
@@ -22,17 +23,15 @@ int poet_linear_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_linear_run(const poet_op_args *args)
 {
     const poet_linear_params *p = (const poet_linear_params *)args->params;
-    const float *x = args->inputs[0];
-    const float *bias = p->bias ? args->inputs[2] : NULL;
+    const poet_product product = {.m = p->m, .k = p->k, .n = p->n, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k};
     float *y = args->outputs[0];
-    for (int32_t m = 0; m < p->m; m++, x += p->k) {
-        const float *w = args->inputs[1];
-        for (int32_t n = 0; n < p->n; n++, w += p->k) {
-            float sum = bias ? bias[n] : 0.0f;
-            for (int32_t k = 0; k < p->k; k++) {
-                sum += x[k] * w[k];
+    poet_product_compute(&product, args->inputs[0], args->inputs[1], y);
+    if (p->bias) {
+        const float *bias = args->inputs[2];
+        for (int32_t m = 0; m < p->m; m++) {
+            for (int32_t n = 0; n < p->n; n++) {
+                *y++ += bias[n];
             }
-            *y++ = sum;
         }
     }
     return POET_OK;

@@ -1,4 +1,5 @@
 /* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. */
+#include "product.h"
 #include "shape.h"
 
 int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)
@@ -20,22 +21,20 @@ int poet_matmul_run(const poet_op_args *args)
     const float *a = args->inputs[0];
     const float *c = args->inputs[1];
     float *y = args->outputs[0];
-    const int32_t a_row = p->ta ? 1 : p->k;
-    const int32_t a_step = p->ta ? p->m : 1;
-    const int32_t c_column = p->tb ? p->k : 1;
-    const int32_t c_step = p->tb ? 1 : p->n;
+    const poet_product product = {
+        .m = p->m,
+        .k = p->k,
+        .n = p->n,
+        .a_m = p->ta ? 1 : p->k,
+        .a_k = p->ta ? p->m : 1,
+        .c_k = p->tb ? 1 : p->n,
+        .c_n = p->tb ? p->k : 1,
+    };
     for (int32_t b = 0; b < p->b; b++) {
-        for (int32_t m = 0; m < p->m; m++) {
-            for (int32_t n = 0; n < p->n; n++) {
-                float sum = 0.0f;
-                for (int32_t k = 0; k < p->k; k++) {
-                    sum += a[m * a_row + k * a_step] * c[n * c_column + k * c_step];
-                }
-                *y++ = sum;
-            }
-        }
+        poet_product_compute(&product, a, c, y);
         a += p->m * p->k;
         c += p->k * p->n;
+        y += p->m * p->n;
     }
     return POET_OK;
 }

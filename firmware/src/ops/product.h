@@ -1,0 +1,16 @@
+/* Matrix product y[m,n] = sum over k of a[m,k] * c[k,n], each factor stored either way round. */
+#ifndef POET_OPS_PRODUCT_H
+#define POET_OPS_PRODUCT_H
+
+#include <stdint.h>
+
+/* Distances in floats. */
+typedef struct poet_product {
+    int32_t m, k, n;
+    int32_t a_m, a_k;
+    int32_t c_k, c_n;
+} poet_product;
+
+void poet_product_compute(const poet_product *product, const float *a, const float *c, float *y);
+
+#endif

@@ -1,0 +1,63 @@
+"""Every operator on both emulated cores: bit for bit what the host computes, so that golden vectors hold there too."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from host_operators import FIRMWARE, CSizes, Operators
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from operator_references import REFERENCES, Draw
+from operator_shapes import CONFIGURATIONS, Params
+from poet_profiles.operators import OPERATORS
+
+sys.path.insert(0, str(FIRMWARE.parent / "benchmarks" / "firmware"))
+pytest.importorskip("unicorn", reason="the emulator is not installed")
+from emulated_core import EmulatedCore
+
+pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
+
+
+@pytest.fixture(scope="module", params=["cortex-m4f", "cortex-m0plus"])
+def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EmulatedCore:
+    sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+    return EmulatedCore(request.param, sources, ["poet_operators"], tmp_path_factory.mktemp("core"))
+
+
+def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[bytes]:
+    """Outputs of the operator on the emulated core; the guards around each buffer must survive."""
+    golden = REFERENCES[name](params, Draw(seed))
+    core.free()
+    values = core.words([params[param] for param in OPERATORS[name].params])
+    sizes_at = core.place(ctypes.sizeof(CSizes))
+    assert core.call(f"poet_{name}_sizes", values, sizes_at)[0] == 0
+    sizes = CSizes.from_buffer_copy(core.machine.read_memory(sizes_at, ctypes.sizeof(CSizes)))
+
+    inputs = [core.place(np.ascontiguousarray(array)) for array in golden.inputs]
+    lengths = sizes.output_bytes[: sizes.outputs]
+    outputs = inputs[-sizes.outputs :] if sizes.in_place else [core.place(length) for length in lengths]
+    workspace = core.place(sizes.workspace_bytes)
+    guard = core.place(64)
+    rate = int(np.float32(golden.learning_rate).view(np.uint32))
+    arguments = core.words([values, core.words(inputs), core.words(outputs), workspace, rate])
+    assert core.call(f"poet_{name}_run", arguments)[0] == 0
+    assert core.machine.read_memory(guard, 64) == b"\xff" * 64
+    return [core.machine.read_memory(at, length) for at, length in zip(outputs, lengths, strict=True)]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -> None:
+    @settings(
+        max_examples=40 if "conv2d" in name or name in ("linear", "matmul") else 6, deadline=None, derandomize=True
+    )
+    @given(CONFIGURATIONS[name], st.integers(0, 2**16))
+    def equal(params: Params, seed: int) -> None:
+        golden = REFERENCES[name](params, Draw(seed))
+        expected = operators.run(name, params, golden.inputs, golden.learning_rate)
+        assert run_on(core, name, params, seed) == [output.tobytes() for output in expected]
+
+    equal()
