@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from SCons.Script import AlwaysBuild, Default, DefaultEnvironment
+from SCons.Script import Default, DefaultEnvironment
 
 env = DefaultEnvironment()
 project = Path(env.subst("$PROJECT_DIR"))
@@ -67,18 +67,30 @@ else:
         CCFLAGS=machine,
         ASFLAGS=machine,
         # PlatformIO's own options stay behind these; the map lies beside the image, also on a path with a space.
-        LINKFLAGS=[*machine, "-nostartfiles", "-Wl,--gc-sections", "-Wl,--fatal-warnings", "-Wl,-Map=${TARGET.base}.map"],
+        LINKFLAGS=[
+            *machine,
+            "-nostartfiles",
+            "-Wl,--gc-sections",
+            "-Wl,--fatal-warnings",
+            "-Wl,-Map=${TARGET.base}.map",
+        ],
     )
     elf = env.BuildProgram()
-    hexfile = env.Command("$BUILD_DIR/${PROGNAME}.hex", elf, env.VerboseAction("$OBJCOPY -O ihex $SOURCE $TARGET", "Building $TARGET"))
-    binary = env.Command("$BUILD_DIR/${PROGNAME}.bin", elf, env.VerboseAction("$OBJCOPY -O binary $SOURCE $TARGET", "Building $TARGET"))
+    hexfile, binary = (
+        env.Command(
+            f"$BUILD_DIR/${{PROGNAME}}.{suffix}",
+            elf,
+            env.VerboseAction(f"$OBJCOPY -O {form} $SOURCE $TARGET", "Building $TARGET"),
+        )
+        for suffix, form in (("hex", "ihex"), ("bin", "binary"))
+    )
     env.AddPlatformTarget(
         "size", elf, env.VerboseAction("$SIZEPRINTCMD", "Calculating size $SOURCE"), "Program size", "RAM and flash use"
     )
-    upload = [env.VerboseAction(env.AutodetectUploadPort, "Looking for the upload port...")] if "$UPLOAD_PORT" in env.GetProjectOption("upload_command", "") else []
-    env.Replace(UPLOADCMD=env.GetProjectOption("upload_command", "echo this environment has no upload_command; exit 1"))
-    upload.append(env.VerboseAction("$UPLOADCMD", "Uploading $SOURCE"))
-    env.AddPlatformTarget("upload", [hexfile, binary], upload, "Upload")
-    checked = env.Alias("checkprogsize", elf, env.VerboseAction(env.CheckUploadSize, "Checking size $PROGPATH"))
-    AlwaysBuild(checked)
-    Default([hexfile, binary, checked])
+    command = env.GetProjectOption("upload_command", "")
+    image = binary if board.get("upload.image") == "bin" else hexfile
+    upload = [env.VerboseAction(command, "Uploading $SOURCE")]
+    if "$UPLOAD_PORT" in command:
+        upload.insert(0, env.VerboseAction(env.AutodetectUploadPort, "Looking for the upload port..."))
+    env.AddPlatformTarget("upload", image, upload, "Upload")
+    Default([hexfile, binary, env.Alias("checkprogsize")])
