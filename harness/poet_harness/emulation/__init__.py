@@ -3,7 +3,7 @@
 from .bus import EmulationError
 from .power import Trace
 from .sdcard import CardFaults
-from .serial_line import Faults
+from .serial_line import Faults, NoisyLine
 from .twin import Twin, TwinSerial, open_twin
 
-__all__ = ["CardFaults", "EmulationError", "Faults", "Trace", "Twin", "TwinSerial", "open_twin"]
+__all__ = ["CardFaults", "EmulationError", "Faults", "NoisyLine", "Trace", "Twin", "TwinSerial", "open_twin"]
