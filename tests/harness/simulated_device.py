@@ -68,6 +68,7 @@ class SimulatedDevice:
     resets_after: list[int] = field(default_factory=list)
     carried_out: list[str] = field(default_factory=list)
     boot: int = 1
+    slowness: float = 1.0
     committed: tuple[int, bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -122,7 +123,8 @@ class SimulatedDevice:
         if int(params[0]) * 1000 > self.ram_bytes:
             return "err -2 does not fit"
         ticks = 100 * int(params[0]) * (1 + zlib.crc32(" ".join((code, *params[1:])).encode()) % 50)
-        return f"ok ticks={ticks * int(repeats)} repeats={repeats} bytes=64 workspace=0 checksum=00000000"
+        ticks = round(ticks * int(repeats) * self.slowness)
+        return f"ok ticks={ticks} repeats={repeats} bytes=64 workspace=0 checksum=00000000"
 
     def _page(self, direction: str, count: str, repeats: str, pattern: str) -> str:
         if not self.card:

@@ -145,6 +145,46 @@ def test_a_counter_for_root_alone_says_how_to_read_it(tmp_path: Path) -> None:
         rapl.open_rapl("", BOARD, tmp_path)
 
 
+class LateSensor:
+    """Power of a board that draws 2 W, and 0.5 W asleep, shown 15 ms late."""
+
+    LATE_S = 0.015
+
+    def __init__(self) -> None:
+        self._naps: list[tuple[float, float]] = []
+
+    def power_w(self) -> float:
+        shown_s = time.monotonic() - self.LATE_S
+        return 0.5 if any(start_s <= shown_s < end_s for start_s, end_s in self._naps) else 2.0
+
+    def idle(self, duration_s: float) -> tuple[float, float]:
+        start_s = time.monotonic()
+        self._naps.append((start_s, start_s + duration_s))
+        time.sleep(duration_s)
+        return start_s, duration_s
+
+
+def test_a_late_sensor_is_aligned_and_the_residual_reported() -> None:
+    sensor = LateSensor()
+    meter = ClockedMeter(sensor.power_w, is_energy=False, identity="late", voltage_v=5.0)
+    meter.synchronise(sensor.idle)
+    assert meter._delay_s == pytest.approx(sensor.LATE_S, abs=0.004)
+    assert "aligned by" in meter.identity
+    meter.begin()
+    time.sleep(0.05)
+    start_s, slept_s = sensor.idle(0.1)
+    time.sleep(0.05)
+    [window] = meter.end([Mark(Activity.IDLE, slept_s, start_s, start_s + slept_s)])
+    assert window.energy_j == pytest.approx(0.5 * 0.1, rel=0.1)
+
+
+def test_without_contrast_nothing_is_aligned() -> None:
+    meter = ClockedMeter(lambda: 2.0, is_energy=False, identity="flat", voltage_v=5.0)
+    meter.synchronise(LateSensor().idle)
+    assert meter._delay_s == 0
+    assert "not aligned" in meter.identity
+
+
 class FakeNvml(types.ModuleType):
     """The part of pynvml that is used, for one GPU that draws 50 W, or for a Jetson."""
 

@@ -93,6 +93,18 @@ def test_resume_measures_only_what_is_missing(tmp_path: Path) -> None:
     assert not any(request.startswith("bench 7 1 8") for request in resumed.carried_out)
 
 
+def test_a_board_that_slows_down_is_noticed(tmp_path: Path) -> None:
+    simulated = SimulatedDevice()
+    with serve(simulated) as url:
+        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        profiler = Profiler(device, NominalMeter(BOARD), BOARD, QUICK)
+        with ProfileWriter(tmp_path / "p.csv") as writer:
+            assert profiler.run(SOME, writer, lambda item: None).drift == 0
+        with ProfileWriter(tmp_path / "hot.csv") as writer:
+            hot = profiler.run(SOME, writer, lambda item: setattr(simulated, "slowness", 1 + SOME.index(item) / 10))
+    assert hot.drift == pytest.approx(0.7, rel=0.01)
+
+
 def test_what_does_not_fit_is_measured_on_the_largest_slice(tmp_path: Path) -> None:
     item = Configuration("relu_backward", "size=4096")
     with serve(SimulatedDevice(ram_bytes=3 * 4 * 1000)) as url:

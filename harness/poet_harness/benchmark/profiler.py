@@ -29,11 +29,25 @@ IDLE_WINDOWS = 10
 
 @dataclass
 class Outcome:
-    """What a profile run did: rows written, configurations that the board cannot run (with the reason), resets seen."""
+    """What a profile run did.
+
+    Parameters
+    ----------
+    written : int
+        Rows.
+    skipped : list
+        Configurations that the board cannot run, with the reason.
+    resets : int
+        How often the board was reset meanwhile.
+    drift : float
+        How much longer the first operator took when it was measured again at the end: a board that grew hot, or
+        changed its clock.
+    """
 
     written: int = 0
     skipped: list[tuple[Configuration, str]] = field(default_factory=list)
     resets: int = 0
+    drift: float = 0.0
 
 
 class Profiler:
@@ -76,6 +90,7 @@ class Profiler:
         idle_power_w = idle.energy_j / idle.time_s
         if ("idle", "") not in profile.done:
             self._append(profile, Configuration("idle", ""), idle, idle_power_w, 1.0)
+        first: tuple[Configuration, float] | None = None
         for item in configurations:
             began(item)
             if (item.op, item.params) in profile.done:
@@ -91,6 +106,11 @@ class Profiler:
                 self._outcome.skipped.append((item, error.text))
                 continue
             self._append(profile, item, measurement, idle_power_w, fraction)
+            if first is None and not item.is_page:
+                first = item, measurement.time_s
+        if first is not None:
+            again_s = self._steadily(partial(self._measure, first[0]))[1].time_s
+            self._outcome.drift = again_s / first[1] - 1
         return self._outcome
 
     def _measure(self, item: Configuration) -> tuple[float, Measurement]:

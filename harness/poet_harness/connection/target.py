@@ -107,4 +107,10 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         device = Device(link)
     power = open_meter(meter, board)
     opening.callback(power.close)
+
+    def idle(duration_s: float) -> tuple[float, float]:
+        timing = device.idle(duration_s)
+        return timing.host_start_s, timing.work_s
+
+    power.synchronise(idle)
     return Target(device, power, False, opening)

@@ -9,18 +9,21 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from .alignment import align
 from .intervals import cut
 from .meter import Mark, Meter, MeterError, Window
 from .recorded import Recording
 
 LONGEST_GAP = 3.5
+LEAD_S = 0.2
+PATTERN = 4
 
 
 class ClockedMeter(Meter):
     """Reads a value every few milliseconds in a thread, and cuts windows at the host's clock.
 
-    A window begins with the board's acknowledgement and lasts as long as the board says. The sensors average over
-    milliseconds, so windows are long.
+    A window begins with the board's acknowledgement, moved by the delay that :meth:`synchronise` found, and lasts as
+    long as the board says. The sensors average over milliseconds, so windows are long.
 
     Parameters
     ----------
@@ -46,6 +49,7 @@ class ClockedMeter(Meter):
         self._read = read
         self._is_energy = is_energy
         self._period_s = period_s
+        self._delay_s = 0.0
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -61,13 +65,32 @@ class ClockedMeter(Meter):
         self._started.wait()
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
-        spans = [(mark.host_start_s, mark.host_start_s + mark.device_s) for mark in marks]
+        starts_s = [mark.host_start_s + self._delay_s for mark in marks]
+        spans = [(start_s, start_s + mark.device_s) for start_s, mark in zip(starts_s, marks, strict=True)]
         time.sleep(max(0.0, max(end_s for _, end_s in spans) - time.monotonic()) + 3 * self._period_s)
         self._halt()
         if self._failure:
             raise UserError(f"{self.identity}: cannot be read any more: {self._failure}", NO_DEVICE)
         recording = self._recording()
         return [cut(recording, start_s, end_s, self._period_s, LONGEST_GAP) for start_s, end_s in spans]
+
+    def synchronise(self, idle: Callable[[float], tuple[float, float]]) -> None:
+        """Let the board sleep a few times, and find by how much the sensor shows it late."""
+        self.begin()
+        time.sleep(LEAD_S)
+        spans = []
+        for _ in range(PATTERN):
+            start_s, slept_s = idle(LEAD_S)
+            spans.append((start_s, start_s + slept_s))
+            time.sleep(LEAD_S)
+        time.sleep(LEAD_S)
+        self._halt()
+        alignment = align(self._recording(), spans, self._period_s / 2)
+        if alignment is None:
+            self.identity += ", not aligned (sleeping board draws the same)"
+        else:
+            self._delay_s = alignment.delay_s
+            self.identity += f", aligned by {alignment.delay_s * 1e3:.1f} +- {alignment.residual_s * 1e3:.1f} ms"
 
     def close(self) -> None:
         self._halt()

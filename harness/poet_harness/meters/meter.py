@@ -10,7 +10,7 @@ A meter that samples the board's window line finds the windows itself; one that 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -114,6 +114,16 @@ class Meter(ABC):
         ------
         MeterError
             If the recording does not hold as many windows.
+        """
+
+    def synchronise(self, idle: Callable[[float], tuple[float, float]]) -> None:  # noqa: B027 - most need nothing
+        """Align a meter that has no window line with the host's clock, before the first measurement.
+
+        Parameters
+        ----------
+        idle : callable
+            Lets the board sleep for so many seconds, and returns when that began by the host's clock and how long it
+            took by the board's.
         """
 
     def close(self) -> None:  # noqa: B027 - most instruments need nothing

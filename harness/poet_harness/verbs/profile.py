@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "profile"
 MOST_NAMED = 5
+MOST_DRIFT = 0.02
 INTERRUPTED = 130
 
 
@@ -113,6 +114,11 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
     console.print(f"{path}: {outcome.written} rows written, {source}")
     if outcome.resets:
         console.print(f"the board was reset {outcome.resets} times; what it was measuring was measured again")
+    if abs(outcome.drift) > MOST_DRIFT:
+        console.print(
+            f"the first operator took {outcome.drift:+.1%} when measured again at the end: does the board grow hot, or "
+            "change its clock? Fix its clock or cool it, and profile again"
+        )
     if outcome.skipped:
         console.print(f"{len(outcome.skipped)} configurations cannot run on this board:")
         for item, reason in outcome.skipped[:MOST_NAMED]:
