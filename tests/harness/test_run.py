@@ -153,6 +153,12 @@ def test_another_plan_on_the_board_is_refused(plan_folder: Path) -> None:
         train(board(graph_hash="f" * 16), plan_folder)
 
 
+def test_integers_travel_as_integers(plan_folder: Path) -> None:
+    np.savez(plan_folder / "data.npz", w=np.zeros(2), input=BATCHES.astype(np.int64))
+    data = read_training_data(plan_folder / "data.npz", read_plan(plan_folder), STEPS)
+    assert [np.frombuffer(batch[2], dtype="<i4").tolist() for batch in data.batches] == BATCHES.tolist()
+
+
 def without(key: str) -> Callable[[dict[str, Any]], None]:
     return lambda arrays: arrays.pop(key)
 

@@ -27,7 +27,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     """Read and check the arrays that the plan's residents need.
 
     ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. State that is
-    not in the file starts at zero.
+    not in the file starts at zero. Integers travel as 32 bits, everything else as single precision.
 
     Raises
     ------
@@ -62,7 +62,8 @@ def _array(path: Path, resident: Resident, arrays: dict[str, NDArray[np.generic]
 
 
 def _bytes(path: Path, resident: Resident, array: NDArray[np.generic]) -> bytes:
-    data = np.ascontiguousarray(array, dtype=resident.dtype).tobytes()
+    element = "<i4" if np.issubdtype(array.dtype, np.integer) else "<f4"
+    data = np.ascontiguousarray(array, dtype=element).tobytes()
     if len(data) != resident.bytes:
         raise UserError(f"{path}: {resident.id}: {len(data)} bytes where the plan has {resident.bytes}")
     return data

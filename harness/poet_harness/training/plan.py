@@ -23,11 +23,6 @@ class Resident:
     bytes: int
     shape: tuple[int, ...]
 
-    @property
-    def dtype(self) -> str:
-        """Element type on the wire: class labels are integers, everything else is single precision."""
-        return "<i4" if self.kind == "target" else "<f4"
-
 
 @dataclass(frozen=True)
 class Action:

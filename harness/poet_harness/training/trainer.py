@@ -179,7 +179,7 @@ class Trainer:
 
     def _gradients(self) -> dict[str, NDArray[np.float32]]:
         return {
-            resident.id: np.frombuffer(self._device.get(index, resident.bytes), resident.dtype).reshape(resident.shape)
+            resident.id: np.frombuffer(self._device.get(index, resident.bytes), "<f4").reshape(resident.shape)
             for index, resident in enumerate(self._plan.residents)
             if resident.kind == "gradient"
         }
