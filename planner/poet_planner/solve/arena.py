@@ -205,7 +205,7 @@ def _exact(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, time_s:
         return known, height
     model = pyo.ConcreteModel()
     model.pair = pyo.Set(initialize=pairs)
-    model.offset = pyo.Var(range(len(size)), bounds=lambda _, k: (0, max(0, (budget - size[k]) / budget)))
+    model.offset = pyo.Var(range(len(size)), bounds=lambda _, k: (0, max(0.0, (budget - size[k]) / budget)))
     model.above = pyo.Var(model.pair, domain=pyo.Binary)
     model.below_rule = pyo.Constraint(
         model.pair,
@@ -215,11 +215,12 @@ def _exact(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, time_s:
         model.pair,
         rule=lambda m, a, b: m.offset[b] + size[b] / budget <= m.offset[a] + m.above[a, b],
     )
-    model.nothing = pyo.Objective(expr=0.0)
-    if not solver_named("highs").solve(model, time_limit_s=time_s).has_solution:
+    model.nothing = pyo.Objective(expr=model.offset[0])
+    solutions = solver_named("highs").solve(model, time_s, absolute_gap=1.0).solutions
+    if not solutions:
         return known, height
     # Rounding may leave the solver's offsets a little apart; the order they give is what counts.
-    order = np.argsort([pyo.value(model.offset[k]) for k in range(len(size))], kind="stable")
+    order = np.argsort([solutions[-1][model.offset[k].name] for k in range(len(size))], kind="stable")
     offsets = np.zeros_like(size)
     found = int(_lowest_fit(order, start, end, size, offsets))
     return (offsets, found) if found < height else (known, height)

@@ -11,11 +11,15 @@ from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.arena import Placement, place
 from poet_planner.solve.decode import steps_of
-from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
-from poet_planner.solve.problem import Problem, build_problem, node_need
+from poet_planner.solve.infeasible import conceivable, no_schedule
+from poet_planner.solve.options import FORMULATIONS, OptimiseOptions, Progress
+from poet_planner.solve.problem import build_problem, node_need
+from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import Incumbent, Search, moves_per_second
+from poet_planner.solve.solvers import solver_named
 
-SEARCH_S = 1.5
+SEARCH_S = 1.0
+SEARCH_SHARE = 0.25
 TIGHTENINGS = 8
 
 
@@ -31,7 +35,7 @@ def optimise(
     NoScheduleError
         If there is none; it says the smallest RAM and the shortest time that would do.
     UserError
-        If an option has no such value.
+        If an option has no such value, or the solver is not installed.
     KeyboardInterrupt
         If it comes before there is any schedule.
     """
@@ -52,87 +56,80 @@ class _Run:
         self._started_s = time.monotonic()
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Search(self._problem, options.seed)
-        self._bound_j = float(self._problem.node_energy.sum())
+        self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap)
 
     def schedule(self) -> Schedule:
-        self._refuse_the_impossible()
+        if not conceivable(self._problem):
+            raise no_schedule(self._graph, self._problem, self._options.seed)
         try:
-            self._search.run(int(SEARCH_S * moves_per_second(self._problem)), self._go_on)
+            self._improve()
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
         incumbent = self._search.incumbent
         if incumbent is None:
-            raise self._no_schedule()
+            raise no_schedule(self._graph, self._problem, self._options.seed)
         return self._finished(*self._placed(incumbent))
+
+    def _improve(self) -> None:
+        """Search, then prove; where no schedule turns up, search on until the time is up."""
+        first = min(SEARCH_S, SEARCH_SHARE * self._options.time_limit_s)
+        self._search.run(self._moves(first), lambda: self._tell() and not self._proof.complete)
+        while self._search.incumbent is None and self._seconds_left() > 0:
+            self._search.run(self._moves(2 * SEARCH_S), self._tell)
+        if self._search.incumbent is not None:
+            self._proof.run(self._seconds_left, self._tell)
+        while not self._proof.complete and self._seconds_left() > 0:
+            self._search.run(self._moves(2 * SEARCH_S), self._tell)
+
+    def _moves(self, seconds: float) -> int:
+        return int(seconds * moves_per_second(self._problem))
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started_s
 
-    def _go_on(self) -> bool:
-        self._tell()
-        return self._seconds() < self._options.time_limit_s
+    def _seconds_left(self) -> float:
+        return self._options.time_limit_s - self._seconds()
 
-    def _tell(self, note: str = "") -> None:
+    def _tell(self, note: str = "") -> bool:
         if self._options.progress:
             incumbent = self._search.incumbent
             energy_j = None if incumbent is None else incumbent.energy
-            self._options.progress(Progress(self._seconds(), energy_j, self._bound_j, note))
-
-    def _refuse_the_impossible(self) -> None:
-        if node_need(self._problem).max(initial=0) > self._problem.budget:
-            raise self._no_schedule()
-        if self._problem.node_time.sum() > self._problem.deadline * (1 + 1e-9):
-            raise self._no_schedule()
-
-    def _no_schedule(self) -> NoScheduleError:
-        smallest = int(node_need(self._problem).max(initial=0)) + self._graph.resident_bytes
-        shortest_s = float(self._problem.node_time.sum())
-        return NoScheduleError(
-            f"no schedule: at least {smallest} bytes of RAM and {shortest_s:.6g} s are needed", smallest, shortest_s
-        )
+            self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
+        return self._seconds_left() > 0
 
     def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Placement]:
         """Addresses for the incumbent; where they do not fit, for one planned again within less."""
-        budget = self._problem.budget
-        tight = budget
+        problem = self._problem
+        tight = problem.budget
+        needed = int(node_need(problem).max(initial=0))
         for attempt in range(TIGHTENINGS):
-            placement = place(self._graph, steps_of(self._graph, self._problem, incumbent.events), budget)
-            if placement.arena_bytes <= budget:
+            placement = place(self._graph, steps_of(self._graph, problem, incumbent.events), problem.budget)
+            if placement.arena_bytes <= problem.budget:
                 return incumbent, placement
-            tight = max(int(node_need(self._problem).max()), tight - (placement.arena_bytes - budget))
-            self._tell(f"the arena needs {placement.arena_bytes} bytes of {budget}; planning again within {tight}")
-            search = Search(self._problem._replace(budget=tight), self._options.seed + 1 + attempt)
-            search.run(int(SEARCH_S * moves_per_second(self._problem)))
+            tight = max(needed, tight - (placement.arena_bytes - problem.budget))
+            self._tell(f"the arena needs {placement.arena_bytes} of {problem.budget} bytes; planning again in {tight}")
+            search = Search(problem._replace(budget=tight), self._options.seed + 1 + attempt)
+            search.adopt(incumbent.events)
+            search.run(self._moves(SEARCH_S))
             if search.incumbent is not None:
                 incumbent = search.incumbent
-        raise self._no_schedule()
+        raise no_schedule(self._graph, problem, self._options.seed)
 
     def _finished(self, incumbent: Incumbent, placement: Placement) -> Schedule:
-        problem = self._problem
-        energy_j, time_s, peak = incumbent.energy, *_time_and_peak(problem, incumbent)
-        bound_j = min(self._bound_j, energy_j)
-        gap = (energy_j - bound_j) / energy_j if energy_j > 0 else 0.0
+        bound_j = min(self._proof.bound_j, incumbent.energy)
+        gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
         return Schedule(
             graph=self._graph.name,
             graph_hash=graph_hash(self._graph),
             ram_budget_bytes=self._ram_bytes,
             deadline_s=self._deadline_s,
             steps=placement.steps,
-            energy_j=energy_j,
-            time_s=time_s,
-            peak_bytes=peak + self._graph.resident_bytes,
+            energy_j=incumbent.energy,
+            time_s=incumbent.time,
+            peak_bytes=incumbent.peak + self._graph.resident_bytes,
             arena_bytes=placement.arena_bytes,
             status=Status.OPTIMAL if gap <= self._options.gap else Status.FEASIBLE,
             bound_j=bound_j,
             gap=gap,
         )
-
-
-def _time_and_peak(problem: Problem, incumbent: Incumbent) -> tuple[float, int]:
-    from poet_planner.solve import annealing
-    import numpy as np
-
-    work = annealing.new_workspace(problem, np.ones(1, dtype=np.uint64))
-    result = annealing.evaluate(problem, incumbent.events, len(incumbent.events), work)
-    return float(result.time), int(work.memory[: result.length].max(initial=0))

@@ -13,7 +13,6 @@ from poet_planner.solve.annealing import (
     BEST_LENGTH,
     COOLING,
     ENERGY,
-    OVERFLOW,
     PER_BYTE,
     PER_SECOND,
     TEMPERATURE,
@@ -26,10 +25,12 @@ CHUNKS = 20
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A schedule within the budget and the deadline, as events (see `annealing`)."""
+    """A schedule within the budget and the deadline, as events (see `annealing`): joules, seconds, bytes."""
 
     events: Ints
     energy: float
+    time: float
+    peak: int
 
 
 class Search:
@@ -67,12 +68,16 @@ class Search:
         """The best schedule so far."""
         if not np.isfinite(self._state.figures[BEST]):
             return None
-        length = self._state.lengths[BEST_LENGTH]
-        return Incumbent(self._state.best[:length].copy(), float(self._state.figures[BEST]))
+        events = self._state.best[: self._state.lengths[BEST_LENGTH]].copy()
+        result = annealing.evaluate(self._problem, events, len(events), self._trial)
+        peak = int(self._trial.memory[: result.length].max(initial=0))
+        return Incumbent(events, float(result.energy), float(result.time), peak)
 
-    def adopt(self, events: Ints) -> None:
-        """Go on from ``events``."""
-        annealing.start_from(self._problem, self._work, self._state, events, len(events))
+    def adopt(self, events: Ints) -> bool:
+        """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
+        if len(events) > len(self._state.current):
+            return False
+        return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal for ``moves`` moves: one long cooling, then four cycles, each twice as long as the one before.
@@ -129,4 +134,4 @@ class Search:
 
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 6e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
+    return 4e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))

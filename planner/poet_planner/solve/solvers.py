@@ -1,36 +1,43 @@
-"""MILP solvers by name, all of them handed a Pyomo model."""
+"""MILP solvers by name; each is handed a Pyomo model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from poet_profiles.errors import UserError
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
 
+HEAR_EVERY_S = 0.2
 
-@dataclass(frozen=True)
+
+@dataclass
 class Outcome:
-    """What a solver brought back; the model's variables hold the solution if there is one."""
+    """What a solver brought back. Solutions map the names of variables to values, best last."""
 
-    has_solution: bool
-    objective: float | None
-    bound: float | None
-    optimal: bool
+    solutions: list[dict[str, float]] = field(default_factory=list)
+    bound: float = -np.inf
+    infeasible: bool = False
+    optimal: bool = False
 
 
 @dataclass(frozen=True)
 class Solver:
-    """A MILP solver.
+    """A MILP solver in Pyomo's registry.
 
     Attributes
     ----------
-    pyomo_name : str
-        The name in Pyomo's registry.
-    time_limit_option, gap_option : str
-        The solver's own names for them.
+    note : str
+        What it takes to have it.
+    reports_progress : bool
+        Whether it tells its bound while it works, and can be ended early.
     """
 
     name: str
@@ -38,6 +45,7 @@ class Solver:
     time_limit_option: str
     gap_option: str
     note: str
+    reports_progress: bool = False
 
     @property
     def available(self) -> bool:
@@ -46,32 +54,111 @@ class Solver:
 
         return bool(SolverFactory(self.pyomo_name).available(exception_flag=False))
 
-    def solve(self, model: pyo.ConcreteModel, time_limit_s: float, relative_gap: float = 1e-9) -> Outcome:
-        """Solve ``model`` (minimisation)."""
-        from pyomo.environ import SolverFactory
-        from pyomo.opt import TerminationCondition, SolverStatus
+    def solve(
+        self,
+        model: pyo.ConcreteModel,
+        time_limit_s: float,
+        absolute_gap: float,
+        hear: Callable[[float], bool] = lambda bound: True,
+    ) -> Outcome:
+        """Minimise ``model``."""
+        import pyomo.environ as pyo
+        from pyomo.opt import TerminationCondition
 
-        solver = SolverFactory(self.pyomo_name)
-        options: dict[str, Any] = {self.time_limit_option: time_limit_s, self.gap_option: relative_gap}
-        results = solver.solve(model, options=options, load_solutions=False, tee=False)
-        has_solution = len(results.solution) > 0
-        if has_solution:
-            model.solutions.load_from(results)
-        problem = results.problem
-        return Outcome(
-            has_solution=has_solution,
-            objective=float(problem.upper_bound) if has_solution else None,
-            bound=float(problem.lower_bound) if problem.lower_bound is not None else None,
-            optimal=results.solver.status == SolverStatus.ok
-            and results.solver.termination_condition == TerminationCondition.optimal,
+        options = {self.time_limit_option: time_limit_s, self.gap_option: absolute_gap}
+        results = pyo.SolverFactory(self.pyomo_name).solve(model, options=options, load_solutions=False)
+        ended = results.solver.termination_condition
+        outcome = Outcome(
+            infeasible=ended in (TerminationCondition.infeasible, TerminationCondition.infeasibleOrUnbounded),
+            optimal=ended == TerminationCondition.optimal,
         )
+        if results.problem.lower_bound is not None:
+            outcome.bound = float(results.problem.lower_bound)
+        if len(results.solution) > 0:
+            model.solutions.load_from(results)
+            outcome.solutions.append(
+                {variable.name: pyo.value(variable) for variable in model.component_data_objects(pyo.Var)}
+            )
+        return outcome
 
 
-_SOLVERS = (
-    Solver("highs", "appsi_highs", "time_limit", "mip_rel_gap", "comes with poet"),
-    Solver("gurobi", "gurobi", "TimeLimit", "MIPGap", "needs Gurobi and its licence"),
-    Solver("cbc", "cbc", "seconds", "ratioGap", "needs COIN-OR CBC on the path"),
-    Solver("scip", "scip", "limits/time", "limits/gap", "needs SCIP on the path"),
+@dataclass(frozen=True)
+class Highs(Solver):
+    """HiGHS by way of Pyomo's LP writer and highspy: tells its bound, and every solution on the way."""
+
+    @property
+    def available(self) -> bool:
+        return True
+
+    def solve(
+        self,
+        model: pyo.ConcreteModel,
+        time_limit_s: float,
+        absolute_gap: float,
+        hear: Callable[[float], bool] = lambda bound: True,
+    ) -> Outcome:
+        import highspy
+        from pyomo.repn.plugins.lp_writer import LPWriter
+
+        highs = highspy.Highs()
+        highs.setOptionValue("output_flag", False)
+        with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+            path = Path(folder) / "model.lp"
+            with path.open("w") as stream:
+                written = LPWriter().write(model, stream)
+            highs.readModel(str(path))
+        names = [
+            written.symbol_map.bySymbol[symbol].name if symbol in written.symbol_map.bySymbol else symbol
+            for symbol in (highs.getColName(column)[1] for column in range(highs.getNumCol()))
+        ]
+        highs.setOptionValue("threads", 1)
+        highs.setOptionValue("time_limit", max(time_limit_s, 0.01))
+        highs.setOptionValue("mip_rel_gap", 0.0)
+        highs.setOptionValue("mip_abs_gap", absolute_gap)
+        outcome = Outcome()
+        listener = _Listener(hear, names, outcome)
+        highs.cbMipInterrupt.subscribe(listener.interrupt)
+        highs.cbMipImprovingSolution.subscribe(listener.improved)
+        highs.run()
+        status = highs.getModelStatus()
+        info = highs.getInfo()
+        outcome.infeasible = status == highspy.HighsModelStatus.kInfeasible
+        outcome.optimal = status == highspy.HighsModelStatus.kOptimal
+        mixed = info.mip_node_count >= 0
+        outcome.bound = info.mip_dual_bound if mixed else info.objective_function_value if outcome.optimal else -np.inf
+        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            listener.keep(highs.getSolution().col_value)
+        return outcome
+
+
+class _Listener:
+    """HiGHS's callbacks."""
+
+    def __init__(self, hear: Callable[[float], bool], names: list[str], outcome: Outcome) -> None:
+        self._hear = hear
+        self._names = names
+        self._outcome = outcome
+        self._heard_s = 0.0
+
+    def interrupt(self, event: Any) -> None:
+        if time.monotonic() < self._heard_s + HEAR_EVERY_S:
+            return
+        self._heard_s = time.monotonic()
+        if not self._hear(event.data_out.mip_dual_bound):
+            event.interrupt()
+
+    def improved(self, event: Any) -> None:
+        self.keep(event.data_out.mip_solution)
+
+    def keep(self, values: Any) -> None:
+        self._outcome.solutions.append(dict(zip(self._names, map(float, values), strict=True)))
+
+
+_SOLVERS: tuple[Solver, ...] = (
+    Highs("highs", "highs", "time_limit", "mip_abs_gap", "comes with poet", reports_progress=True),
+    Solver("gurobi", "gurobi", "TimeLimit", "MIPGapAbs", "needs Gurobi and its licence"),
+    Solver("cbc", "cbc", "seconds", "allowableGap", "needs COIN-OR CBC on the path"),
+    Solver("scip", "scip", "limits/time", "limits/absgap", "needs SCIP on the path"),
 )
 
 
@@ -91,6 +178,6 @@ def solver_named(name: str) -> Solver:
     for solver in _SOLVERS:
         if solver.name == name:
             if not solver.available:
-                raise UserError(f"solver {name} is not available: it {solver.note}")
+                raise UserError(f"solver {name} is not installed: it {solver.note}; `poet-plan solvers` lists them")
             return solver
     raise UserError(f"no solver {name!r}; known are {', '.join(solver.name for solver in _SOLVERS)}")

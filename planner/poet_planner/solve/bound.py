@@ -1,0 +1,215 @@
+"""The order-free MILP: a lower bound on the energy of every schedule of the contract.
+
+*Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in
+the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only (and, by cuts, at the
+computes between them); the order inside a stage is free. docs/formulation.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from poet_planner.solve.cuts import Columns
+from poet_planner.solve.linear_model import LinearModel, Rows
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem, node_need
+
+SCALE = 1e4
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The MILP, what its columns mean, and how many units of its objective make a joule."""
+
+    model: LinearModel
+    columns: Columns
+    scale: float
+
+
+def longest_path(problem: Problem) -> Ints:
+    """Nodes of a longest path of the graph; among equals one through much memory."""
+    n = len(problem.node_time)
+    need = node_need(problem).astype(float)
+    need /= max(need.sum(), 1.0)
+    length = np.zeros(n)
+    before = np.full(n, -1, dtype=np.int64)
+    for j in range(n):
+        for u in producers(problem, j):
+            if length[u] > length[j]:
+                length[j], before[j] = length[u], u
+        length[j] += 1 + need[j]
+    path = [int(length.argmax())] if n else []
+    while path and before[path[-1]] >= 0:
+        path.append(int(before[path[-1]]))
+    return np.array(path[::-1], dtype=np.int64)
+
+
+def producers(problem: Problem, node: int) -> Ints:
+    """Nodes whose values ``node`` needs."""
+    values = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
+    found: Ints = np.unique(problem.producer[values])
+    return found
+
+
+def ancestors(problem: Problem) -> Flags:
+    """(n, n): [a, j] is true where a must be computed before j."""
+    n = len(problem.node_time)
+    above = np.zeros((n, n), dtype=np.bool_)
+    for j in range(n):
+        for u in producers(problem, j):
+            above[:, j] |= above[:, u]
+            above[u, j] = True
+    return above
+
+
+def relaxation(problem: Problem, instants: Ints, known_energy: float) -> Relaxation:
+    """The MILP for ``problem`` with the given instants.
+
+    Parameters
+    ----------
+    known_energy : float
+        Energy of a known schedule, in joules (may be infinite): what cannot be part of a better one is left out.
+    """
+    n, m, last = len(problem.node_time), len(problem.size), len(instants)
+    plain = float(problem.node_energy.sum())
+    scale = SCALE / max(plain, 1e-300)
+    spare = (known_energy - plain) * (1 + 1e-9)
+    above = ancestors(problem)
+    earliest = np.zeros(n, dtype=np.int64)
+    latest = np.full(n, last, dtype=np.int64)
+    for t in range(last - 1, -1, -1):
+        latest[above[:, instants[t]]] = t
+    for t in range(last):
+        earliest[above[instants[t]]] = t + 1
+    earliest[instants] = latest[instants] = np.arange(last)
+
+    stage = np.arange(last + 1)[:, None]
+    repeatable = problem.recomputable & (problem.node_energy <= spare)
+    pageable = problem.pageable & (problem.in_energy + problem.out_energy <= spare)
+    held = problem.size > 0
+    can_compute = (stage >= earliest) & (repeatable | (stage <= latest))
+    useful = np.array([held[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
+    can_compute &= useful | (stage <= latest)
+    exists = stage >= earliest[problem.producer]
+    can_page = exists & pageable & (stage > earliest[problem.producer])
+    can_keep = (exists & held)[:last]
+
+    just_in_time = not problem.dma or not np.isfinite(problem.deadline)
+    columns = 0
+    compute, columns = _numbered(can_compute, columns)
+    page_in, columns = _numbered(can_page, columns)
+    keep, columns = _numbered(can_keep, columns)
+    page_out, columns = _numbered(pageable, columns)
+    cost = np.zeros(columns)
+    for numbers, energy in ((compute, problem.node_energy), (page_in, problem.in_energy)):
+        cost[numbers[numbers >= 0]] = np.broadcast_to(energy * scale, numbers.shape)[numbers >= 0]
+    cost[page_out[page_out >= 0]] = (problem.out_energy * scale)[page_out >= 0]
+    lower = np.zeros(columns)
+    upper = np.ones(columns)
+    lower[compute[np.arange(last), instants]] = 1.0
+
+    rows = Rows()
+    inputs = [problem.input_value[problem.input_start[j] : problem.input_start[j + 1]] for j in range(n)]
+    need = node_need(problem)
+    inf = np.inf
+
+    def sources(t: int, v: int) -> list[int]:
+        found = [compute[t, problem.producer[v]], page_in[t, v], keep[t - 1, v] if t > 0 else -1]
+        return [int(column) for column in found if column >= 0]
+
+    for t in range(last + 1):
+        for j in range(n):
+            if compute[t, j] < 0:
+                continue
+            for v in inputs[j]:
+                if held[v]:
+                    available = sources(t, v)
+                    rows.add([*available, int(compute[t, j])], [1.0] * len(available) + [-1.0], 0.0, inf)
+        for v in range(m):
+            if page_in[t, v] >= 0:
+                rows.add([int(page_out[v]), int(page_in[t, v])], [1.0, -1.0], 0.0, inf)
+                users = problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]
+                if just_in_time and not (t < last and instants[t] in users):
+                    readers = [int(column) for column in compute[t, users] if column >= 0]
+                    rows.add([*readers, int(page_in[t, v])], [1.0] * len(readers) + [-1.0], 0.0, inf)
+            if t < last and keep[t, v] >= 0:
+                available = sources(t, v)
+                rows.add([*available, int(keep[t, v])], [1.0] * len(available) + [-1.0], 0.0, inf)
+    for t in range(last):
+        node = int(instants[t])
+        own = range(problem.own[node], problem.own[node + 1])
+        for v in inputs[node]:
+            if held[v]:
+                lower[keep[t, v]] = 1.0
+        others = [v for v in range(m) if keep[t, v] >= 0 and v not in own and v not in set(inputs[node])]
+        rows.add(
+            [int(keep[t, v]) for v in others],
+            [problem.size[v] / problem.budget for v in others],
+            -inf,
+            (problem.budget - int(need[node])) / problem.budget,
+        )
+    for j in range(n):
+        if earliest[j] < latest[j]:
+            window = [int(column) for column in compute[earliest[j] : latest[j] + 1, j]]
+            rows.add(window, [1.0] * len(window), 1.0, inf if problem.recomputable[j] else 1.0)
+        elif compute[earliest[j], j] >= 0:
+            lower[compute[earliest[j], j]] = 1.0
+    _deadline(problem, compute, page_in, page_out, rows)
+    integer = np.ones(columns, dtype=np.bool_)
+    model = LinearModel.of(cost, -plain * scale, lower, upper, integer, rows)
+    must = _must(problem, earliest, latest, last)
+    return Relaxation(model, Columns(instants, compute, page_in, keep, page_out, must), scale)
+
+
+def _must(problem: Problem, earliest: Ints, latest: Ints, instants: int) -> Ints:
+    """(instants, m): by the end of which stage v must be in RAM again after instant t; -1 if never for certain."""
+    must = np.full((instants, len(problem.size)), -1, dtype=np.int64)
+    for v in range(len(problem.size)):
+        for j in problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]:
+            before = must[: earliest[j], v]
+            before[(before < 0) | (before > latest[j])] = latest[j]
+    return must
+
+
+def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
+    """Column numbers from ``first`` on where ``wanted``, -1 elsewhere; and the next free number."""
+    numbers = np.full(wanted.shape, -1, dtype=np.int64)
+    count = int(wanted.sum())
+    numbers[wanted] = np.arange(first, first + count)
+    return numbers, first + count
+
+
+def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:
+    """Without DMA all times add up; with it, CPU and bus each have to be done by the deadline."""
+    if not np.isfinite(problem.deadline):
+        return
+    cpu: list[tuple[int, float]] = []
+    bus: list[tuple[int, float]] = []
+    for numbers, times, of in (
+        (compute, problem.node_time, cpu),
+        (page_in, problem.in_time, bus),
+        (page_out, problem.out_time, bus),
+    ):
+        spread = np.broadcast_to(times, numbers.shape)
+        of += [(int(c), float(s)) for c, s in zip(numbers[numbers >= 0], spread[numbers >= 0], strict=True) if s > 0]
+    for terms in [cpu, bus] if problem.dma else [cpu + bus]:
+        if terms:
+            rows.add([c for c, _ in terms], [s / problem.deadline for _, s in terms], -np.inf, 1.0 + 1e-9)
+
+
+def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:
+    """The relaxation's solution as events (see `annealing`), stage by stage; not always a schedule."""
+    columns = relaxation.columns
+    chosen = np.append(x > 0.5, False)
+    n = len(problem.node_time)
+    events: list[int] = []
+    for t in range(len(columns.compute)):
+        waiting = set(np.nonzero(chosen[columns.page_in[t]])[0].tolist())
+        for j in np.nonzero(chosen[columns.compute[t]])[0].tolist():
+            inputs = set(problem.input_value[problem.input_start[j] : problem.input_start[j + 1]].tolist())
+            events += [n + v for v in sorted(waiting & inputs)]
+            waiting -= inputs
+            events.append(j)
+        events += [n + v for v in sorted(waiting)]
+    return np.array(events, dtype=np.int64)
