@@ -52,6 +52,18 @@ def test_a_page_comes_back_and_lies_where_the_format_says(core: c.CDLL, data: by
     assert page_in(core, pager, block, len(data), crc) == (OK, data)
 
 
+@given(data=st.binary(max_size=70), skip=st.integers(0, 7), split=st.integers(0, 70))
+def test_crc32_is_zlibs_at_any_alignment_and_in_pieces(core: c.CDLL, data: bytes, skip: int, split: int) -> None:
+    buffer = (c.c_uint64 * 10)()
+    start = c.addressof(buffer) + skip
+    c.memmove(start, data, len(data))
+    core.poet_crc32.restype = c.c_uint32
+    split = min(split, len(data))
+    first = core.poet_crc32(c.c_uint32(0), c.c_void_p(start), split)
+    whole = core.poet_crc32(c.c_uint32(first), c.c_void_p(start + split), len(data) - split)
+    assert whole == zlib.crc32(data)
+
+
 @pytest.mark.parametrize("dma", [False, True])
 @pytest.mark.parametrize(("flips", "expected", "reads"), [(1, OK, 2), (2, OK, 3), (3, E_CORRUPT, 3), (9, E_CORRUPT, 3)])
 def test_a_damaged_read_is_repeated_twice_and_never_used(
