@@ -12,6 +12,8 @@ from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
 from poet_planner import models
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.training_graph import traced_model
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -19,18 +21,18 @@ INPUT, TARGET, LOSS = "input", "target", "loss"
 
 
 def training_data(model: str, steps: int, seed: int, batch: int | None) -> Arrays:
-    """Parameters and buffers by name, and ``input`` and ``target`` with a leading axis of steps.
+    """Parameters, buffers and constants by name, and ``input`` and ``target`` with a leading axis of steps.
 
-    Numbers are as the firmware stores them: f32, labels i32.
+    Numbers are as the firmware stores them: f32, integers as i32.
 
     Raises
     ------
     UserError
-        If there is no such model, or it has no data.
+        If there is no such model.
     """
     batches = list(models.load_batches(model, steps, seed, batch))
-    module = models.load(model, batch).module
-    arrays = {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
+    state = models.load(model, batch).module.state_dict() | constant_data(traced_model(model, batch))
+    arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
     for name, tensors in zip((INPUT, TARGET), zip(*batches, strict=True), strict=True):
         arrays[name] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays
@@ -63,7 +65,11 @@ def reference_run(model: str, data: Path, learning_rate: float, follow: Path | N
     batch = arrays[INPUT].shape[1]
     loaded = models.load(model, batch)
     module = loaded.module
-    state = {name: torch.from_numpy(arrays[name]) for name in module.state_dict() if name in arrays}
+    state = {
+        name: torch.from_numpy(arrays[name]).to(tensor.dtype)
+        for name, tensor in module.state_dict().items()
+        if name in arrays
+    }
     try:
         module.load_state_dict(state)
     except RuntimeError:
@@ -72,7 +78,7 @@ def reference_run(model: str, data: Path, learning_rate: float, follow: Path | N
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step, (inputs, target) in enumerate(zip(arrays[INPUT], arrays[TARGET], strict=True)):
         module.zero_grad()
-        loss = loaded.loss(module(torch.from_numpy(inputs)), _target(target))
+        loss = loaded.loss(module(_as_given(inputs)), _as_given(target))
         loss.backward()  # type: ignore[no-untyped-call]
         observed[LOSS].append(loss.detach().numpy())
         for name, parameter in module.named_parameters():
@@ -99,7 +105,8 @@ def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
 
-def _target(array: NDArray[Any]) -> Any:
+def _as_given(array: NDArray[Any]) -> Any:
+    """A tensor as PyTorch wants it: labels and tokens are 64-bit integers there."""
     import torch
 
     return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array)

@@ -32,10 +32,9 @@ def training_graph(model: str, batch: int | None, board: Board, resident_gradien
     """
     from poet_planner.lowering import lower_for_firmware, lower_for_linux
 
-    traced = traced_model(model, batch)
     if board.kind == "linux":
-        return lower_for_linux(traced, board.dma_overlap)
-    return lower_for_firmware(traced, board.dma_overlap, resident_gradients)
+        return lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
+    return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients)
 
 
 @cache
@@ -46,3 +45,13 @@ def traced_model(model: str, batch: int | None) -> TracedGraph:
 
     loaded = models.load(model, batch)
     return trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+
+
+@cache
+def _rehearsed(model: str, batch: int | None) -> TracedGraph:
+    """The same with the storages and temporaries that PyTorch's kernels allocate, read off a run of the step here."""
+    from poet_planner import models
+    from poet_planner.tracing.measure import measured
+
+    loaded = models.load(model, batch)
+    return measured(traced_model(model, batch), loaded.module, loaded.inputs, loaded.targets)

@@ -7,7 +7,7 @@ import sys
 import typer
 from poet_profiles.errors import UserError
 
-from poet_planner.cli import data, graph, models, plan, reference, solvers, verify
+from poet_planner.cli import check, data, graph, models, plan, reference, solvers, verify
 
 app = typer.Typer(
     name="poet-plan",
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.callback(invoke_without_command=True)(plan.plan)
 app.command("verify")(verify.verify)
+app.command("check")(check.check)
 app.command("graph")(graph.graph)
 app.command("data")(data.data)
 app.command("reference")(reference.reference)

@@ -9,15 +9,15 @@ import typer
 
 
 def data(
-    model: Annotated[str, typer.Option(help="Built-in model with data (see `poet-plan models`).")],
+    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`).")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
     seed: Annotated[int, typer.Option(help="Decides the order of the samples.")] = 0,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
 ) -> None:
-    """Write parameters and buffers under their names, and `input` and `target` with one batch a step."""
+    """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
     from poet_planner.training_data import training_data, write_arrays
 
     arrays = training_data(model, steps, seed, batch)
     write_arrays(arrays, out)
-    print(f"{out}: {model}, {steps} batches of {arrays['input'].shape[1]}, {len(arrays) - 2} parameters and buffers")
+    print(f"{out}: {model}, {steps} batches of {arrays['input'].shape[1]}, {len(arrays) - 2} other tensors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
+from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator, TracedValue
 
 
 def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:
@@ -16,7 +16,8 @@ def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, 
     """
     outputs = [traced.values[id] for id in operator.values]
     inputs = operator.refs
-    moved = sum(prod(ref.shape) * ref.dtype.itemsize for ref in inputs) + sum(value.bytes for value in outputs)
+    tensors: tuple[Ref | TracedValue, ...] = (*inputs, *outputs)
+    moved = sum(prod(tensor.shape) * tensor.dtype.itemsize for tensor in tensors)
     key = (
         f"flops={_flops(operator, traced)} bytes={moved} "
         f"in={_shapes(ref.shape for ref in inputs)} out={_shapes(value.shape for value in outputs)}"
