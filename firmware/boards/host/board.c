@@ -32,7 +32,7 @@ static uint8_t *ram;
 static uint32_t ram_size = DEFAULT_RAM_BYTES;
 static int card = -1;
 
-static _Noreturn void stop(const char *why, const char *what)
+__attribute__((noreturn)) static void stop(const char *why, const char *what)
 {
     fprintf(stderr, "poet host board: %s %s\n", why, what);
     exit(2);
