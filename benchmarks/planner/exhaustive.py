@@ -1,0 +1,278 @@
+"""The least energy over all schedules of the contract for graphs of a few nodes, by trying them all.
+
+    python benchmarks/planner/exhaustive.py [--graphs 2000] [--seed 0] [--seconds 10] [--jobs 1]
+
+Dijkstra's algorithm over the states of the board (docs/SPEC.md, section 4): which nodes have been computed, which
+values are in RAM, which have a copy on the card, and, where there is a deadline and transfers overlap compute, when
+each transfer ends. It shares no code with the planner, knows nothing of what makes a good schedule, and leaves out
+only what cannot lower the energy: writing to the card what is there already. Costs are whole numbers, so that sums are
+exact.
+
+Addresses in the arena are not part of the search: where the values of the best schedule fit by their bytes but cannot
+be given addresses, the planner's plan may cost more, and must then not call itself optimal. Its bound must not be above
+the least energy in any case.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import typer
+from instances import smallest_ram_bytes
+from joblib import Parallel, delayed
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.plain import plain_schedule
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.verify import verify
+
+WORD = 4
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Small:
+    """A graph of a few nodes with limits."""
+
+    graph: Graph
+    ram_bytes: int
+    deadline_s: float | None
+
+
+def small_instance(seed: int, most_nodes: int = 7) -> Small:
+    """A random instance: any shape, values and workspace of odd sizes, some nodes that cannot be recomputed."""
+    draw = random.Random(seed)
+    nodes: list[Node] = []
+    values: list[str] = []
+    for number in range(draw.randint(2, most_nodes)):
+        inputs = tuple(draw.sample(values, min(len(values), draw.choice((0, 1, 1, 2, 2, 3)))))
+        node = _small_node(draw, f"n{number}", inputs)
+        nodes.append(node)
+        values += [value.id for value in node.values]
+    resident_bytes = draw.choice((0, 0, 8))
+    graph = Graph(f"small {seed}", tuple(nodes), resident_bytes, dma=draw.random() < 0.25)
+    least, plain = smallest_ram_bytes(graph), plain_schedule(graph)
+    ram_bytes = draw.randint(least, max(least, plain.peak_bytes))
+    deadline_s = draw.choice((None, float(int(plain.time_s * draw.uniform(1.0, 2.5)))))
+    return Small(graph, ram_bytes, deadline_s)
+
+
+def _small_node(draw: random.Random, name: str, inputs: tuple[str, ...]) -> Node:
+    ids = [name] if draw.random() < 0.8 else [f"{name}.0", f"{name}.1"]
+    return Node(
+        name,
+        time_s=float(draw.randint(0, 9)),
+        energy_j=float(draw.randint(0, 20)),
+        values=tuple(Value(id, draw.choice((0, *range(1, 60))), _page(draw)) for id in ids),
+        inputs=inputs,
+        workspace_bytes=draw.choice((0, 0, 0, 5, 16)),
+        recomputable=draw.random() < 0.85,
+    )
+
+
+def _page(draw: random.Random) -> PageCost | None:
+    if draw.random() < 0.4:
+        return None
+    return PageCost(*(float(draw.randint(1, 9)) for _ in range(4)))
+
+
+class _State(NamedTuple):
+    """The board; sets are bits.
+
+    ``bus``, ``arrives`` and ``let_go`` are how much later than the CPU's clock the bus is free, and each value may be
+    read and freed.
+    """
+
+    computed: int
+    ram: int
+    card: int
+    bus: float
+    arrives: tuple[float, ...]
+    let_go: tuple[float, ...]
+
+
+class _Move(NamedTuple):
+    state: _State
+    energy_j: float
+    time_s: float
+
+
+def least_energy_j(small: Small) -> float | None:
+    """Energy of the best schedule; None where there is none."""
+    board = _Board(small)
+    start = _State(0, 0, 0, 0.0, board.idle, board.idle)
+    quickest: dict[_State, float] = {}
+    queue: list[tuple[float, float, _State]] = [(0.0, 0.0, start)]
+    while queue:
+        energy_j, time_s, state = heapq.heappop(queue)
+        if quickest.get(state, float("inf")) <= time_s:
+            continue
+        quickest[state] = time_s
+        if state.computed == board.all_nodes:
+            return energy_j
+        for move in board.moves(state):
+            later_s = time_s + move.time_s
+            if later_s + move.state.bus <= board.deadline_s:
+                heapq.heappush(queue, (energy_j + move.energy_j, later_s, move.state))
+    return None
+
+
+class _Board:
+    """What may happen next, and at what cost."""
+
+    def __init__(self, small: Small) -> None:
+        graph = small.graph
+        values = [value for node in graph.nodes for value in node.values]
+        index = {value.id: bit for bit, value in enumerate(values)}
+        self._nodes = graph.nodes
+        self._values = values
+        self._inputs = [_bits(index[id] for id in node.inputs) for node in graph.nodes]
+        self._own = [_bits(index[value.id] for value in node.values) for node in graph.nodes]
+        self._bytes = [_whole(value.bytes) for value in values]
+        self._room = small.ram_bytes - graph.resident_bytes
+        self._clocks = graph.dma and small.deadline_s is not None
+        self._counts_time = small.deadline_s is not None
+        self.deadline_s = float("inf") if small.deadline_s is None else small.deadline_s
+        self.all_nodes = (1 << len(graph.nodes)) - 1
+        self.idle = (0.0,) * len(values) if self._clocks else ()
+
+    def moves(self, state: _State) -> Iterator[_Move]:
+        held = sum(size for bit, size in enumerate(self._bytes) if state.ram >> bit & 1)
+        yield from self._computes(state, held)
+        for bit, value in enumerate(self._values):
+            in_ram = state.ram >> bit & 1
+            if in_ram:
+                yield self._free(state, bit)
+            if value.page is None:
+                continue
+            if in_ram and not state.card >> bit & 1:
+                written = state._replace(card=state.card | 1 << bit)
+                yield self._transfer(written, bit, value.page.out_energy_j, value.page.out_time_s, arrives=False)
+            if not in_ram and state.card >> bit & 1 and held + self._bytes[bit] <= self._room:
+                read = state._replace(ram=state.ram | 1 << bit)
+                yield self._transfer(read, bit, value.page.in_energy_j, value.page.in_time_s, arrives=True)
+
+    def _computes(self, state: _State, held: int) -> Iterator[_Move]:
+        for number, node in enumerate(self._nodes):
+            if self._inputs[number] & ~state.ram or self._own[number] & state.ram:
+                continue
+            if state.computed >> number & 1 and not node.recomputable:
+                continue
+            own = sum(size for bit, size in enumerate(self._bytes) if self._own[number] >> bit & 1)
+            if held + own + _whole(node.workspace_bytes) > self._room:
+                continue
+            after = state._replace(computed=state.computed | 1 << number, ram=state.ram | self._own[number])
+            wait_s = max(
+                (late for bit, late in enumerate(state.arrives) if self._inputs[number] >> bit & 1), default=0.0
+            )
+            yield self._later(after, node.energy_j, wait_s + node.time_s)
+
+    def _free(self, state: _State, bit: int) -> _Move:
+        after = state._replace(ram=state.ram & ~(1 << bit))
+        return self._later(after, 0.0, state.let_go[bit] if self._clocks else 0.0)
+
+    def _transfer(self, after: _State, bit: int, energy_j: float, time_s: float, arrives: bool) -> _Move:
+        """Waits for the bus; with DMA the CPU goes on at once."""
+        if not self._clocks:
+            return self._later(after, energy_j, time_s)
+        free = self._later(after, energy_j, after.bus)
+        state = free.state._replace(bus=time_s, let_go=_with(free.state.let_go, bit, time_s))
+        if arrives:
+            state = state._replace(arrives=_with(state.arrives, bit, time_s))
+        return free._replace(state=state)
+
+    def _later(self, state: _State, energy_j: float, time_s: float) -> _Move:
+        """The state once the CPU's clock has moved on."""
+        if not self._counts_time:
+            return _Move(state, energy_j, 0.0)
+        arrives = tuple(max(0.0, late - time_s) for late in state.arrives)
+        let_go = tuple(max(0.0, late - time_s) for late in state.let_go)
+        after = state._replace(bus=max(0.0, state.bus - time_s), arrives=arrives, let_go=let_go)
+        return _Move(after, energy_j, time_s)
+
+
+def _with(times: tuple[float, ...], place: int, time_s: float) -> tuple[float, ...]:
+    return (*times[:place], time_s, *times[place + 1 :])
+
+
+def _bits(places: Iterator[int]) -> int:
+    return sum(1 << place for place in set(places))
+
+
+def _whole(size: int) -> int:
+    return -(-size // WORD) * WORD
+
+
+class Outcome(NamedTuple):
+    """``verdict`` is what the table counts; ``wrong`` says what must not be."""
+
+    verdict: str
+    wrong: str
+
+
+def compare(small: Small, seconds: float, seed: int = 0) -> Outcome:
+    """The planner's answer beside the least energy."""
+    least_j = least_energy_j(small)
+    try:
+        schedule = optimise(small.graph, small.ram_bytes, small.deadline_s, OptimiseOptions(seconds, seed))
+    except NoScheduleError as refusal:
+        if least_j is None:
+            return Outcome("none exists, none found", "")
+        return Outcome("one exists, none found", f"least energy is {least_j}; {refusal}")
+    if least_j is None:
+        return Outcome("none exists, one found", "the verifier passes it" * verify(small.graph, schedule).sound)
+    room = TOLERANCE * max(1.0, least_j)
+    faults = verify(small.graph, schedule).faults
+    if faults:
+        return Outcome("not sound", faults[0])
+    if schedule.bound_j > least_j + room:
+        return Outcome("bound too high", f"bound {schedule.bound_j}, least energy {least_j}")
+    if schedule.energy_j < least_j - room:
+        return Outcome("below the least energy", f"{schedule.energy_j} < {least_j}")
+    equal = schedule.energy_j <= least_j + room
+    if schedule.status.value == "optimal":
+        return (
+            Outcome("proven, equal", "") if equal else Outcome("proven, but above", f"{schedule.energy_j}, {least_j}")
+        )
+    return Outcome("equal, not proven" if equal else "above, not proven", "")
+
+
+def _outcome(seed: int, most_nodes: int, seconds: float) -> Outcome:
+    try:
+        return compare(small_instance(seed, most_nodes), seconds)
+    except Exception as fault:
+        return Outcome("error", f"{type(fault).__name__}: {fault}")
+
+
+def main(
+    graphs: Annotated[int, typer.Option(min=1, help="How many.")] = 2000,
+    most_nodes: Annotated[int, typer.Option(min=2, max=9)] = 7,
+    seed: Annotated[int, typer.Option(help="Of the first graph; the others count on.")] = 0,
+    seconds: Annotated[float, typer.Option(help="The planner's time limit for a graph.")] = 10.0,
+    jobs: Annotated[int, typer.Option(min=1)] = 1,
+) -> None:
+    """Hold the planner against all schedules of small random graphs; exit 1 if it is wrong anywhere."""
+    seeds = range(seed, seed + graphs)
+    outcomes = Parallel(n_jobs=jobs, return_as="generator", batch_size=20)(
+        delayed(_outcome)(each, most_nodes, seconds) for each in seeds
+    )
+    counts: Counter[str] = Counter()
+    for each, outcome in zip(seeds, outcomes, strict=True):
+        counts[outcome.verdict] += 1
+        if outcome.wrong:
+            print(f"graph {each}: {outcome.verdict}: {outcome.wrong}")
+        elif (each - seed + 1) % 100 == 0:
+            print(f"{each - seed + 1} of {graphs}", file=sys.stderr)
+    for verdict, count in counts.most_common():
+        print(f"{count:6} {verdict}")
+    right = {"proven, equal", "none exists, none found", "equal, not proven", "above, not proven"}
+    raise SystemExit(0 if set(counts) <= right else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

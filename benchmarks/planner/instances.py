@@ -1,0 +1,146 @@
+"""What is planned: suites of instances, each a graph, a RAM budget, a deadline, and whether there is storage."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from layered import layered_graph
+from poet_planner.graph import Graph
+from poet_planner.graph_file import read_graph
+from poet_planner.plain import aligned, plain_schedule
+
+PAPER_GRAPHS = Path(__file__).parent / "paper-graphs"
+PROTOTYPES = Path(__file__).parent / "prototypes.csv"
+NETWORKS = ("linear", "transformer", "vgg16_cifar", "vgg16", "resnet18", "resnet18_cifar", "bert", "resnet50")
+BOARDS = ("m0", "m4", "a72")
+SHARES = ("90%", "75%", "60%", "50%", "40%", "30%", "20%", "smallest")
+
+LAYERED_NODES = (500, 1000, 2000)
+LAYERED_WIDTHS = {"narrow": 4, "wide": 50}
+
+# Which built-in models are traced for which shipped profile.
+TRACED = {
+    "m0": ("digits_cnn_small", "mlperf_autoencoder", "mlperf_ds_cnn", "mlperf_resnet8"),
+    "m4": (
+        *("digits_cnn", "mlperf_autoencoder", "mlperf_ds_cnn", "mlperf_mobilenet_v1", "mlperf_resnet8"),
+        *("resnet18_cifar", "vgg16_cifar"),
+    ),
+    "a72": ("resnet18", "vgg16", "mobilenet_v2", "unet", "gpt_small", "bert_base", "resnet50"),
+    "tx2": ("resnet18", "vgg16", "mobilenet_v2", "unet", "gpt_small", "bert_base", "resnet50"),
+}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One problem to plan.
+
+    Attributes
+    ----------
+    suite : str
+        Which also says how ``graph`` is to be had.
+    ram : str
+        A share of the plain peak, "smallest" for what the hungriest node needs by itself, "board", or bytes ("100B").
+    deadline : str
+        A multiple of plain training's time ("2x"), or "none".
+    """
+
+    suite: str
+    graph: str
+    ram: str
+    deadline: str
+    paging: bool
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An instance in figures."""
+
+    graph: Graph
+    ram_bytes: int
+    deadline_s: float | None
+
+
+def suite(name: str) -> list[Instance]:
+    """The instances of a suite, in an order that does not change."""
+    return list(SUITES[name]())
+
+
+def load(instance: Instance) -> Loaded:
+    """The instance's graph, bytes and seconds."""
+    graph, board_bytes = _graph(instance.suite, instance.graph)
+    plain = plain_schedule(graph)
+    if instance.ram == "board":
+        ram_bytes = board_bytes
+    elif instance.ram == "smallest":
+        ram_bytes = smallest_ram_bytes(graph)
+    elif instance.ram.endswith("%"):
+        ram_bytes = int(plain.peak_bytes * float(instance.ram[:-1]) / 100)
+    else:
+        ram_bytes = int(instance.ram[:-1])
+    deadline_s = None if instance.deadline == "none" else plain.time_s * float(instance.deadline[:-1])
+    return Loaded(graph, ram_bytes, deadline_s)
+
+
+def smallest_ram_bytes(graph: Graph) -> int:
+    """What the hungriest node needs by itself: no schedule does with less."""
+    size = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+    return graph.resident_bytes + max(
+        sum(size[value.id] for value in node.values)
+        + sum(size[value] for value in set(node.inputs))
+        + aligned(node.workspace_bytes)
+        for node in graph.nodes
+    )
+
+
+@cache
+def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
+    """The graph, and the RAM of the board it is for (0 where it is for none)."""
+    if suite_name == "layered":
+        nodes, shape = graph.split("-")
+        return layered_graph(int(nodes), LAYERED_WIDTHS[shape], seed=0), 0
+    if suite_name == "traced":
+        model, profile = graph.split(".")
+        return _traced(model, profile)
+    return read_graph(PAPER_GRAPHS / f"{graph}.json"), 0
+
+
+def _traced(model: str, profile: str) -> tuple[Graph, int]:
+    """As `poet-plan --model MODEL --profile PROFILE` plans it."""
+    from poet_planner.problem import problem_from_model, without_parameters
+
+    problem = problem_from_model(model, None, profile, None)
+    assert problem.board is not None
+    ram_bytes = problem.board.usable_ram_bytes
+    fits = problem.graph.resident_bytes <= ram_bytes
+    return problem.graph if fits else without_parameters(problem.graph), ram_bytes
+
+
+def _paper() -> Iterator[Instance]:
+    names = [f"{network}.{board}" for network, board in product(NETWORKS, BOARDS)]
+    for name, ram, deadline, paging in product(names, SHARES, ("2x", "1.2x"), (True, False)):
+        yield Instance("paper", name, ram, deadline, paging)
+
+
+def _prototypes() -> Iterator[Instance]:
+    with PROTOTYPES.open(newline="") as file:
+        for row in csv.DictReader(file):
+            yield Instance("prototypes", row["graph"], row["ram"], "1.5x", True)
+
+
+def _layered() -> Iterator[Instance]:
+    for nodes, shape, ram, paging in product(LAYERED_NODES, LAYERED_WIDTHS, ("90%", "80%", "60%"), (True, False)):
+        yield Instance("layered", f"{nodes}-{shape}", ram, "none", paging)
+
+
+def _traced_models() -> Iterator[Instance]:
+    for profile, models in TRACED.items():
+        for model, paging in product(models, (True, False)):
+            yield Instance("traced", f"{model}.{profile}", "board", "none", paging)
+
+
+SUITES = {"paper": _paper, "prototypes": _prototypes, "layered": _layered, "traced": _traced_models}

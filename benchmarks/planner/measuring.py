@@ -1,0 +1,180 @@
+"""One instance planned against the clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass, field, fields, replace
+
+from instances import Instance, Loaded, load
+from poet_planner.graph import Graph, Node, Value
+from poet_planner.schedule import Schedule, Status
+from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
+from poet_planner.verify import verify
+
+MOMENTS_S = (2.0, 10.0, 60.0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How an instance is planned."""
+
+    seconds: float
+    formulation: str
+    solver: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A row of the results. Energies in joules, times in seconds from the call of `optimise` on.
+
+    Attributes
+    ----------
+    load : float
+        The machine's load average (of one minute) when the run began; beyond its cores, times are longer than they
+        would be on a quiet machine.
+    status : str
+        "optimal", "feasible"; "none" where the planner says that no schedule exists; "error".
+    note : str
+        What the planner said about a missing schedule, or what the verifier found.
+    """
+
+    suite: str
+    graph: str
+    ram: str
+    deadline: str
+    paging: bool
+    formulation: str
+    solver: str
+    seconds: float
+    seed: int
+    nodes: int
+    ram_bytes: int
+    deadline_s: float | None
+    plain_energy_j: float
+    status: str
+    verified: bool
+    first_feasible_s: float | None = None
+    first_feasible_cpu_s: float | None = None
+    energy_2s_j: float | None = None
+    energy_10s_j: float | None = None
+    energy_60s_j: float | None = None
+    energy_j: float | None = None
+    bound_j: float | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    load: float = 0.0
+    note: str = ""
+
+
+COLUMNS = [column.name for column in fields(Measurement)]
+
+
+@dataclass
+class _Clock:
+    """Listens to the planner."""
+
+    started_s: float = field(default_factory=time.perf_counter)
+    started_cpu_s: float = field(default_factory=time.process_time)
+    heard: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def listen(self, progress: Progress) -> None:
+        if progress.incumbent_j is not None:
+            self.heard.append((*self.now(), progress.incumbent_j))
+
+    def now(self) -> tuple[float, float]:
+        return time.perf_counter() - self.started_s, time.process_time() - self.started_cpu_s
+
+    def first(self) -> tuple[float, float] | None:
+        """Wall and CPU seconds at which the first schedule was there."""
+        return self.heard[0][:2] if self.heard else None
+
+
+def measure(instance: Instance, run: Run) -> Measurement:
+    """Plan one instance once. A fault of the planner's is a row like any other."""
+    warm_up()
+    loaded = load(instance)
+    try:
+        return _measured(instance, run, loaded)
+    except NoScheduleError as refusal:
+        if instance.ram == "smallest" and refusal.smallest_ram_bytes > loaded.ram_bytes:
+            return _within_what_does(instance, run, replace(loaded, ram_bytes=refusal.smallest_ram_bytes))
+        return replace(_unanswered(instance, run, loaded), note=str(refusal))
+    except Exception as fault:
+        return replace(_unanswered(instance, run, loaded), status="error", note=f"{type(fault).__name__}: {fault}")
+
+
+def _within_what_does(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
+    """The smallest RAM is larger than one node's need: plan within what the planner says would do."""
+    try:
+        return _measured(instance, run, loaded)
+    except NoScheduleError as refusal:
+        return replace(_unanswered(instance, run, loaded), note=str(refusal))
+
+
+def warm_up() -> None:
+    """Bring in everything that is compiled or imported once a process."""
+    nodes = [Node(f"n{i}", 1.0, 1.0, (Value(f"n{i}", 4),), (f"n{i - 1}",) if i else ()) for i in range(4)]
+    optimise(Graph("warm-up", tuple(nodes)), 8, None, OptimiseOptions(time_limit_s=1.0))
+
+
+def _unanswered(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
+    """The row of an instance for which there is no schedule."""
+    return Measurement(
+        **asdict(instance),
+        **asdict(run),
+        nodes=len(loaded.graph.nodes),
+        ram_bytes=loaded.ram_bytes,
+        deadline_s=loaded.deadline_s,
+        plain_energy_j=sum(node.energy_j for node in loaded.graph.nodes),
+        status="none",
+        verified=False,
+        load=os.getloadavg()[0],
+    )
+
+
+def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
+    row = _unanswered(instance, run, loaded)
+    clock = _Clock()
+    options = OptimiseOptions(
+        time_limit_s=run.seconds,
+        seed=run.seed,
+        solver=run.solver,
+        formulation=run.formulation,
+        paging=instance.paging,
+        progress=clock.listen,
+    )
+    schedule = optimise(loaded.graph, loaded.ram_bytes, loaded.deadline_s, options)
+    wall_s, cpu_s = clock.now()
+    report = verify(loaded.graph, schedule)
+    first_s, first_cpu_s = clock.first() or (wall_s, cpu_s)
+    energies = [_energy_at(moment_s, clock, schedule, wall_s, run.seconds) for moment_s in MOMENTS_S]
+    return replace(
+        row,
+        status=schedule.status.value,
+        verified=report.sound,
+        first_feasible_s=first_s,
+        first_feasible_cpu_s=first_cpu_s,
+        energy_2s_j=energies[0],
+        energy_10s_j=energies[1],
+        energy_60s_j=energies[2],
+        energy_j=schedule.energy_j,
+        bound_j=schedule.bound_j,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        note="; ".join(report.faults[:1]),
+    )
+
+
+def _energy_at(moment_s: float, clock: _Clock, schedule: Schedule, wall_s: float, limit_s: float) -> float | None:
+    """Energy of the best schedule ``moment_s`` after the start; None if there was none, or the run was not that long.
+
+    A schedule that the search held but whose addresses did not fit is not counted: no energy is below the final one.
+    """
+    if wall_s <= moment_s and (schedule.status is Status.OPTIMAL or limit_s >= moment_s):
+        return schedule.energy_j
+    if limit_s < moment_s:
+        return None
+    until = [energy_j for at_s, _, energy_j in clock.heard if at_s <= moment_s]
+    return max(min(until), schedule.energy_j) if until else None

@@ -1,0 +1,111 @@
+"""Measures the planner: `python benchmarks/planner/run.py measure paper`, then `... table`. See README.md."""
+
+from __future__ import annotations
+
+import csv
+import random
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, astuple
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from best_known import add_to_best
+from figures import report
+from instances import SUITES, Instance, suite
+from joblib import Parallel, delayed
+from measuring import COLUMNS, Measurement, Run, measure
+from poet_profiles.whole_file import write_whole
+
+HERE = Path(__file__).parent
+Suite = StrEnum("Suite", {name: name for name in SUITES})
+app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
+Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
+
+
+@app.command("measure")
+def measure_suites(
+    suites: Annotated[list[Suite], typer.Argument(help="What to plan.")],
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one instance.")] = 60.0,
+    formulation: Annotated[str, typer.Option(help="best, or paper for Algorithm 1 as printed.")] = "best",
+    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    seed: Annotated[int, typer.Option(help="Of the planner.")] = 0,
+    subset: Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")] = 0,
+    only: Annotated[str, typer.Option(help="Only instances whose line holds this text.")] = "",
+    jobs: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 1,
+    results: Results = HERE / "results.csv",
+) -> None:
+    """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
+    run = Run(seconds, formulation, solver, seed)
+    wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
+    if subset:
+        wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)
+    wanted = _missing(wanted, run, results)
+    typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
+    planned = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(measure)(each, run) for each in wanted)
+    rows = _append(planned, results, len(wanted))
+    if rows and formulation == "best":
+        typer.echo(f"{add_to_best(pd.DataFrame(rows), f'poet, {seconds:g} s')} best values new or better", err=True)
+
+
+@app.command("table")
+def table(
+    results: Results = HERE / "results.csv",
+    out: Annotated[Path | None, typer.Option(help="Write the report here instead of printing it.")] = None,
+) -> None:
+    """The figures, from the results so far and the best values known."""
+    text = report(pd.read_csv(results))
+    if out is None:
+        print(text)
+    else:
+        write_whole(out, text)
+
+
+def _line(instance: Instance) -> str:
+    storage = "paging" if instance.paging else "no-paging"
+    return f"{instance.suite} {instance.graph} {instance.ram} {instance.deadline} {storage}"
+
+
+def _missing(wanted: list[Instance], run: Run, results: Path) -> list[Instance]:
+    """Those of which there is no row of such a run yet."""
+    if not results.exists():
+        return wanted
+    found = pd.read_csv(results)
+    for column, value in asdict(run).items():
+        found = found[found[column] == value]
+    done = set(found[["suite", "graph", "ram", "deadline", "paging"]].itertuples(index=False, name=None))
+    return [instance for instance in wanted if astuple(instance) not in done]
+
+
+def _append(planned: Iterable[Measurement], results: Path, total: int) -> list[dict[str, object]]:
+    """Write each row as it comes, and say it on standard error."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    new = not results.exists()
+    with results.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if new:
+            writer.writeheader()
+        for number, measurement in enumerate(planned, 1):
+            rows.append(asdict(measurement))
+            writer.writerow(rows[-1])
+            file.flush()
+            print(f"{number}/{total} {_told(measurement)}", file=sys.stderr)
+    return rows
+
+
+def _told(row: Measurement) -> str:
+    what = _line(Instance(row.suite, row.graph, row.ram, row.deadline, row.paging))
+    if row.energy_j is None or row.bound_j is None:
+        return f"{what}: {row.status}, {row.note}"
+    overhead = 100 * (row.energy_j / row.plain_energy_j - 1)
+    gap = 100 * (row.energy_j - row.bound_j) / row.energy_j
+    faults = "" if row.verified else f" NOT SOUND: {row.note}"
+    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s{faults}"
+
+
+if __name__ == "__main__":
+    app()
