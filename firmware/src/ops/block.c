@@ -7,7 +7,7 @@
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
 #include "block_m4f.h"
 #else
-#include "block_plain.h"
+#include "block_steps.h"
 #endif
 
 static poet_walk walk_of(const poet_block *block)

@@ -1,0 +1,95 @@
+/* 4 x 4 blocks in C, step by step: each step multiplies one element of each row with one of each column. */
+#ifndef POET_OPS_BLOCK_STEPS_H
+#define POET_OPS_BLOCK_STEPS_H
+
+#include <stddef.h>
+
+#include "block_walk.h"
+
+#if defined(__ARM_ARCH_6M__) || defined(POET_SOFT_BLOCKS)
+#include "block_soft.h"
+#else
+#include "block_plain.h"
+#endif
+
+typedef int walk_kind; /* all walks are alike here */
+
+static inline walk_kind kind_of(const poet_block *block)
+{
+    (void)block;
+    return 0;
+}
+
+static void multiply_4x4(const poet_walk *walk)
+{
+    float sums[POET_BLOCK * POET_BLOCK];
+    const float *columns[POET_BLOCK];
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        columns[i] = walk->b + i * walk->b_column;
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            sums[i * POET_BLOCK + j] = walk->start[i];
+        }
+    }
+    ptrdiff_t a = 0;
+    ptrdiff_t b = 0;
+    for (int32_t channel = 0; channel < walk->channels; channel++) {
+        for (int32_t line = 0; line < walk->lines; line++) {
+            for (int32_t tap = 0; tap < walk->taps; tap++) {
+                multiply_add_4x4(sums, walk->a, a + tap * walk->a_tap, columns, b + tap * walk->b_tap);
+            }
+            a += walk->a_line;
+            b += walk->b_line;
+        }
+        a += walk->a_channel;
+        b += walk->b_channel;
+    }
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            walk->out[i * walk->out_row + j] = sums[i * POET_BLOCK + j];
+        }
+    }
+}
+
+static void multiply_blocks(poet_walk *walk, walk_kind kind)
+{
+    (void)kind;
+    for (; walk->blocks > 0; walk->blocks--) {
+        multiply_4x4(walk);
+        walk->b += POET_BLOCK * walk->b_column;
+        walk->out += POET_BLOCK;
+    }
+}
+
+static void add_dot_4x4(const poet_dot_walk *walk)
+{
+    float sums[POET_BLOCK * POET_BLOCK];
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            sums[i * POET_BLOCK + j] = walk->out[i * walk->out_row + j];
+        }
+    }
+    ptrdiff_t a = 0;
+    for (int32_t line = 0; line < walk->lines; line++) {
+        for (int32_t tap = 0; tap < walk->taps; tap++) {
+            multiply_add_4x4(sums, walk->a, a++, walk->b, line * walk->b_line + tap * walk->b_tap);
+        }
+    }
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            walk->out[i * walk->out_row + j] = sums[i * POET_BLOCK + j];
+        }
+    }
+}
+
+static void add_dot_blocks(poet_dot_walk *walk)
+{
+    for (; walk->blocks > 0; walk->blocks--) {
+        add_dot_4x4(walk);
+        for (int32_t i = 0; i < POET_BLOCK; i++) {
+            walk->a[i] += walk->a_block_bytes / (int32_t)sizeof(float);
+        }
+        walk->out += POET_BLOCK * walk->out_row;
+    }
+}
+
+#endif
