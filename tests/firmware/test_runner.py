@@ -174,12 +174,33 @@ def test_transfers_overlap_only_what_does_not_need_them(core: c.CDLL) -> None:
     ]  # fmt: skip
 
 
-def test_a_transfer_is_left_running_during_compute(core: c.CDLL) -> None:
-    steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES]), (COMPUTE, 2, [2 * BYTES])]
-    card = Card(PAGE_AREA + 64, dma=True)
-    bench = Bench(core, net(steps), card)
-    assert bench.run() == OK
-    assert card.log[-2:] == [("start_write", PAGE_AREA, BYTES), ("wait", 0, 0)]
+class WatchedCard(Card):
+    """Notes which values were there when each transfer was waited for."""
+
+    def __init__(self, net: Net) -> None:
+        super().__init__(PAGE_AREA + 64, dma=True)
+        self.net = net
+        self.seen: list[tuple[bool, ...]] = []
+
+    def _wait(self, context: int) -> int:
+        self.seen.append(tuple(state.in_ram for state in self.net.states))
+        return super()._wait(context)
+
+
+def test_a_value_on_its_way_out_can_be_read_meanwhile(core: c.CDLL) -> None:
+    steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 3, [])]
+    watched = net(steps)
+    card = WatchedCard(watched)
+    assert Bench(core, watched, card).run() == OK
+    assert card.seen == [(True, True)]  # waited for at `free`, when value 1 had been computed
+
+
+def test_a_value_on_its_way_in_is_waited_for(core: c.CDLL) -> None:
+    steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES])]
+    watched = net(steps)
+    card = WatchedCard(watched)
+    assert Bench(core, watched, card).run() == OK
+    assert card.seen == [(True, False), (True, False)]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ bool poet_schedule_pages(const poet_schedule *schedule)
 
 /* ---- one step of the schedule ---- */
 
-/* Completes the transfer under way if it moves this value: its bytes are needed now. */
+/* Completes the transfer under way if it moves this value. */
 static int settle(poet_runner *runner, const poet_run *run, uint32_t value)
 {
     if (runner->moving != value)
@@ -137,6 +137,12 @@ static void *address(const poet_runner *runner, uint16_t reference)
     uint32_t values = runner->model->value_count;
     return reference < values ? runner->arena.memory + runner->values[reference].offset
                               : runner->residents + runner->model->residents[reference - values].offset;
+}
+
+/* A value on its way in is complete only when it has arrived; one on its way out can be read meanwhile. */
+static int await_arrival(poet_runner *runner, const poet_run *run, uint32_t value)
+{
+    return runner->moving == value && run->pager->reading ? settle(runner, run, value) : POET_OK;
 }
 
 static bool outlives_the_step(const poet_model *model, uint16_t reference)
@@ -161,7 +167,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram)
             return POET_E_ORDER;
-        int status = settle(runner, run, operands[i]);
+        int status = await_arrival(runner, run, operands[i]);
         if (status != POET_OK)
             return status;
         inputs[i] = address(runner, operands[i]);
