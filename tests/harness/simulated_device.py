@@ -7,10 +7,12 @@ It shares no code with the harness, so that the two check each other. `serve` pu
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import struct
 import threading
+import tty
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -192,6 +194,29 @@ def serve(device: SimulatedDevice, to_device: Line = clean, to_host: Line = clea
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
     thread.join(timeout=1)
+
+
+@contextlib.contextmanager
+def serve_terminal(device: SimulatedDevice) -> Iterator[str]:
+    """Name of a pseudo-terminal at which the device answers."""
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    thread = threading.Thread(target=_talk_on_terminal, args=(ours, device), daemon=True)
+    thread.start()
+    yield os.ttyname(theirs)
+    os.close(theirs)
+    thread.join(timeout=1)
+    os.close(ours)
+
+
+def _talk_on_terminal(terminal: int, device: SimulatedDevice) -> None:
+    pending = b""
+    with contextlib.suppress(OSError):
+        while data := os.read(terminal, 4096):
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                for reply in device.receive(line):
+                    os.write(terminal, reply)
 
 
 def _talk(

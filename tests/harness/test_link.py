@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from poet_harness.connection.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience
 from poet_profiles.errors import NO_DEVICE, UserError
-from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
+from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve, serve_terminal
 
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 
@@ -44,6 +46,23 @@ def test_noise_changes_neither_answers_nor_how_often_work_is_done() -> None:
     assert to_device.damaged > 5
     assert to_host.damaged > 5
     assert device.link.repeated > 5
+
+
+def test_residents_come_back_over_a_noisy_line_too() -> None:
+    data = bytes(range(256)) * 2
+    with serve(SimulatedDevice(resident_bytes=(len(data),)), Noise(0.01, seed=5), Noise(0.01, seed=6)) as url:
+        device = connect(url)
+        device.put(0, data)
+        assert device.get(0, len(data)) == data
+    assert device.link.repeated > 5
+
+
+def test_any_url_of_pyserial_will_do(tmp_path: Path) -> None:
+    with serve_terminal(SimulatedDevice()) as terminal:
+        device = connect(f"spy://{terminal}?file={tmp_path / 'spy.txt'}")
+        assert device.stack() == 512
+        device.link.close()
+    assert "hello" in (tmp_path / "spy.txt").read_text()
 
 
 def test_a_reset_is_noticed_and_greeted() -> None:

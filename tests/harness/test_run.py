@@ -199,7 +199,8 @@ def test_a_damaged_plan_is_one_line(plan_folder: Path, name: str, content: str, 
         read_plan(plan_folder)
 
 
-def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path) -> None:
-    (plan_folder / "data.npz").write_text("hello")
+@pytest.mark.parametrize("content", [b"hello", b"PK\x03\x04torn"])
+def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path, content: bytes) -> None:
+    (plan_folder / "data.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"not an \.npz"):
         read_training_data(plan_folder / "data.npz", read_plan(plan_folder), STEPS)

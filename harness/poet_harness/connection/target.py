@@ -26,12 +26,12 @@ SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
 class Target:
     """An open device and its meter. Closes both.
 
-    ``scratch_card`` says that the card is a file made for this session, which may be labelled without asking.
+    ``fresh_card`` says that the card is a file made just now, which may be labelled without asking.
     """
 
     device: Device
     meter: Meter
-    scratch_card: bool
+    fresh_card: bool
     _resources: ExitStack
 
     def __enter__(self) -> Self:
@@ -43,7 +43,15 @@ class Target:
         self._resources.close()
 
 
-def connect(board: Board, port: str | None, image: Path | None, emulate: bool, meter: str | None) -> Target:
+def connect(
+    board: Board,
+    port: str | None = None,
+    *,
+    image: Path | None = None,
+    emulate: bool = False,
+    meter: str | None = None,
+    card: Path | None = None,
+) -> Target:
     """Open a board.
 
     Parameters
@@ -54,6 +62,8 @@ def connect(board: Board, port: str | None, image: Path | None, emulate: bool, m
         Firmware that the emulated board runs, or the host's program; not used for a real board.
     emulate : bool
         Run the image on the emulated board instead of looking for a real one.
+    card : Path, optional
+        Card image of the emulated board or the host's program, kept for later; a fresh one if not given.
     meter : str, optional
         See :func:`poet_harness.meters.registry.open_meter`.
 
@@ -64,35 +74,41 @@ def connect(board: Board, port: str | None, image: Path | None, emulate: bool, m
     """
     with ExitStack() as opening:
         if emulate and board.kind == "microcontroller":
-            target = _emulated(board, image, meter, opening)
+            target = _emulated(board, image, meter, card, opening)
         elif board.kind == "host" and port is None:
-            target = _host(board, image, meter, opening)
+            target = _host(board, image, meter, card, opening)
         else:
             target = _real(board, port, meter, opening)
         target._resources = opening.pop_all()
         return target
 
 
-def _emulated(board: Board, image: Path | None, meter: str | None, opening: ExitStack) -> Target:
+def _emulated(board: Board, image: Path | None, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
     from ..emulation import open_twin
     from ..meters.emulated import EmulatedMeter
 
     assert image is not None
-    folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-")))
-    twin = opening.enter_context(open_twin(board, image, folder / "card.img"))
+    card, fresh = _card(card, opening)
+    twin = opening.enter_context(open_twin(board, image, card))
     device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
     power = open_meter(meter, board) if meter else EmulatedMeter(twin, board.voltage_v)
-    return Target(device, power, True, opening)
+    return Target(device, power, fresh, opening)
 
 
-def _host(board: Board, image: Path | None, meter: str | None, opening: ExitStack) -> Target:
+def _host(board: Board, image: Path | None, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
     assert image is not None
-    folder = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-")))
-    card = folder / "card.img"
+    card, fresh = _card(card, opening)
     stream = ProcessStream([str(image.resolve()), "--card", str(card), "--ram", str(board.ram_bytes)])
     opening.callback(stream.close)
     device = Device(Link(stream, str(image), SURE_LINE))
-    return Target(device, open_meter(meter or "nominal", board), True, opening)
+    return Target(device, open_meter(meter or "nominal", board), fresh, opening)
+
+
+def _card(card: Path | None, opening: ExitStack) -> tuple[Path, bool]:
+    """The card image to use, and whether it is made just now."""
+    if card is None:
+        card = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-"))) / "card.img"
+    return card, not card.exists()
 
 
 def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack) -> Target:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from .link import Answer, DeviceResetError, Link
+from .link import Answer, DeviceResetError, Link, SilentDeviceError
 
 PROTOCOL = "1"
-CHUNK_BYTES = 224
+LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
+LONG_LINE_ATTEMPTS = 4
 TIMES_PER_LINE = 24
 HELLO_ATTEMPTS = 6
 
@@ -67,6 +68,7 @@ class Device:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.hello = self.greet()
+        self._chunk_bytes = LONGEST_CHUNK_BYTES
 
     def greet(self) -> Hello:
         """Say ``hello``: after that the device serves the other verbs."""
@@ -107,15 +109,20 @@ class Device:
 
     def put(self, index: int, data: bytes) -> None:
         """Write a whole resident tensor."""
-        for offset in range(0, len(data), CHUNK_BYTES):
-            self._ask(f"put {index} {offset} {data[offset : offset + CHUNK_BYTES].hex()}")
+        offset = 0
+        while offset < len(data):
+            part = data[offset : offset + self._chunk_bytes]
+            if self._transfer(f"put {index} {offset} {part.hex()}"):
+                offset += len(part)
 
     def get(self, index: int, count: int) -> bytes:
         """Read a whole resident tensor of ``count`` bytes."""
-        return b"".join(
-            bytes.fromhex(self._ask(f"get {index} {offset} {min(CHUNK_BYTES, count - offset)}").values["data"])
-            for offset in range(0, count, CHUNK_BYTES)
-        )
+        data = b""
+        while len(data) < count:
+            part = min(self._chunk_bytes, count - len(data))
+            if answer := self._transfer(f"get {index} {len(data)} {part}"):
+                data += bytes.fromhex(answer.values["data"])
+        return data
 
     def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
         """Run one training step; with ``trace``, one window around each compute and page step."""
@@ -156,9 +163,20 @@ class Device:
         """Label the card for paging, and return how many blocks it has."""
         return int(self._ask("format").values["blocks"])
 
-    def _ask(self, text: str, expected_s: float = 0.0) -> Answer:
+    def _transfer(self, text: str) -> Answer | None:
+        """A request with a long line in it. Where none arrives whole, None: the next ones are half as long."""
+        shortest = self._chunk_bytes == SHORTEST_CHUNK_BYTES
         try:
-            return self.link.request(text, expected_s)
+            return self._ask(text, attempts=None if shortest else LONG_LINE_ATTEMPTS)
+        except SilentDeviceError:
+            if shortest:
+                raise
+            self._chunk_bytes = max(SHORTEST_CHUNK_BYTES, self._chunk_bytes // 2)
+            return None
+
+    def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
+        try:
+            return self.link.request(text, expected_s, attempts)
         except DeviceResetError:
             self.greet()
             raise

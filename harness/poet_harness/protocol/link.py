@@ -57,6 +57,10 @@ class DeviceError(Exception):
         self.text = text
 
 
+class SilentDeviceError(UserError):
+    """Nothing answers at the port."""
+
+
 class DeviceResetError(Exception):
     """The device has started anew since the last ``hello``; what it held in RAM is lost."""
 
@@ -130,8 +134,10 @@ class Link:
             If the device answers ``err``.
         DeviceResetError
             If it says that it was reset.
-        UserError
+        SilentDeviceError
             With exit code 4, if it does not answer.
+        UserError
+            With exit code 4, if the port is gone.
         """
         sequence, self.next_sequence = self.next_sequence, (self.next_sequence + 1) % SEQUENCE_MODULUS
         line = encode(">", sequence, text)
@@ -157,7 +163,7 @@ class Link:
             silent = 0 if self._heard else silent + 1
             if silent == most_silent:
                 break
-        raise UserError(
+        raise SilentDeviceError(
             f"{self.name}: no answer to {text.split()[0]!r}; is the board powered, flashed and at this port?", NO_DEVICE
         )
 

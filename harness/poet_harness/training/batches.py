@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     try:
         with np.load(path) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, BadZipFile) as error:
         raise UserError(f"{path}: not an .npz: {error}") from None
     initial: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]

@@ -35,7 +35,7 @@ def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = 
         shutil.copy2(build(description, plan), image)
     else:
         upload(description, plan, port)
-    with connect(description, port, image, emulate, "nominal") as target:
+    with connect(description, port, image=image, emulate=emulate, meter="nominal") as target:
         check_flashed(target.device, schedule)
         hello = target.device.hello
         where = target.device.link.name

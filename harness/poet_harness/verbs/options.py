@@ -17,4 +17,8 @@ MeterName = Annotated[
     str | None,
     typer.Option("--meter", help="NAME or NAME:ADDRESS (poet-harness meters); the connected one if not given."),
 ]
+Card = Annotated[
+    Path | None,
+    typer.Option(help="Card image for --emulate and --board host, kept for later; a fresh one if not given."),
+]
 Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]

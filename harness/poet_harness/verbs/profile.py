@@ -69,8 +69,8 @@ def command(
     if image is None and (emulate or (description.kind == "host" and port is None)):
         image = build(description)
     effort = Effort(fewest=1, most=1) if quick else Effort()
-    with connect(description, port, image, emulate, meter) as target:
-        if any(item.is_page for item in wanted) and (format_card or target.scratch_card):
+    with connect(description, port, image=image, emulate=emulate, meter=meter) as target:
+        if any(item.is_page for item in wanted) and (format_card or target.fresh_card):
             target.device.format()
         with ProfileWriter(target_path) as profile:
             outcome = _with_progress(Profiler(target.device, target.meter, description, effort), wanted, profile)

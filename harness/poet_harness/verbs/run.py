@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .flash import image_path
-from .options import BoardName, Emulate, MeterName, Plan, Port
+from .options import BoardName, Card, Emulate, MeterName, Plan, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,7 @@ def command(
     port: Port = None,
     emulate: Emulate = False,
     meter: MeterName = None,
+    card: Card = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None,
     commit_every: Annotated[int, typer.Option(min=0, help="Keep the weights on the card every N steps.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
@@ -62,9 +63,9 @@ def command(
         image = image_path(plan, description)
         if not image.is_file():
             raise UserError(f"{image}: is missing; run poet-harness flash --board {board} --plan {plan} first")
-    with connect(description, port, image, emulate, meter) as target:
+    with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
         trainer = Trainer(target.device, target.meter, schedule)
-        if target.scratch_card:
+        if target.fresh_card:
             target.device.format()
         observed = _with_progress(trainer, batches, learning_rate, commit_every, resume)
         source, stack_bytes = target.meter.source, target.device.stack()
