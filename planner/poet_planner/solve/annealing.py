@@ -176,7 +176,7 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
         w.memory[here] = memory
         if memory > p.budget:
             overflow += memory - p.budget
-    if waiting > 0:
+    if waiting > 0 or (w.seen == 0).any():
         return Evaluation(-1, 0.0, 0.0, 0.0)
     kept = w.kept.size - here
     for k in range(kept):

@@ -67,7 +67,8 @@ class Proof:
                 lambda end_s=end_s: seconds_left() - end_s if tell() else 0.0,  # type: ignore[misc]
                 lambda root=root, relaxed=relaxed: self._raise(root.bound, relaxed),  # type: ignore[misc]
             )
-            self._follow(relaxed, root.point)
+            if np.isfinite(root.bound) and not self.complete:
+                self._follow(relaxed, root.point)
         relaxed, root = max(roots, key=lambda pair: pair[1].bound)
         while not self.complete and seconds_left() > 0 and tell():
             before_j = self._best_j()
