@@ -66,13 +66,21 @@ class EmulatedCore:
         Directory for the objects and the image.
     includes : iterable of Path
         Include directories besides the firmware's.
+    defines : iterable of str
+        Macros.
     """
 
     def __init__(
-        self, core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, includes: Iterable[Path] = ()
+        self,
+        core: str,
+        sources: Iterable[Path],
+        keep: Iterable[str],
+        build: Path,
+        includes: Iterable[Path] = (),
+        defines: Iterable[str] = (),
     ) -> None:
         self.core = core
-        elf = _link(core, sources, keep, build, includes)
+        elf = _link(core, sources, keep, build, includes, defines)
         with elf.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".symtab")
             self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
@@ -116,9 +124,16 @@ class EmulatedCore:
         return result, self.machine.clock.now - before
 
 
-def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, includes: Iterable[Path]) -> Path:
+def _link(
+    core: str,
+    sources: Iterable[Path],
+    keep: Iterable[str],
+    build: Path,
+    includes: Iterable[Path],
+    defines: Iterable[str],
+) -> Path:
     build.mkdir(parents=True, exist_ok=True)
-    flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}", *(f"-I{path}" for path in includes)]
+    flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}", *options]
     elf = build / f"{core}.elf"
     link = ["-nostartfiles", "-Wl,--gc-sections", "-Wl,--entry=0", f"-Wl,-T{HERE / 'bare.ld'}"]
     link += [f"-Wl,--undefined={name}" for name in keep]
