@@ -72,7 +72,7 @@ class Bench:
 
     def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
         sent = ctypes.string_at(send, count) if send else b"\xff" * count
-        received, end = self.bus.poll(sent, self.hz)
+        received, end = self.bus.poll(sent, self.clock.now, self.hz)
         self.clock.advance_to(end)
         ctypes.c_uint32.in_dll(self.library, "test_ticks").value = self.clock.now & 0xFFFFFFFF
         if receive:
@@ -268,11 +268,11 @@ def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
     bench.init()
     poll, damaged = bench.bus.poll, []
 
-    def noisy(sent: bytes, hz: float) -> tuple[bytes, int]:
+    def noisy(sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
         if len(sent) == BLOCK and len(damaged) < 2 and sent != b"\xff" * BLOCK:
             damaged.append(sent)
             sent = sent[:7] + bytes([sent[7] ^ 4]) + sent[8:]
-        return poll(sent, hz)
+        return poll(sent, begin, hz)
 
     monkeypatch.setattr(bench.bus, "poll", noisy)
     assert bench.write(40, pattern(5 * BLOCK)) == OK

@@ -25,8 +25,7 @@ def answers(image: Path, name: str, card: Path, noise: NoisyLine | None) -> tupl
 @pytest.mark.parametrize("kind", ["lose", "double", "flip"])
 @pytest.mark.parametrize("name", BOARDS)
 def test_noise_costs_time_but_no_answer(images: dict[str, Path], tmp_path: Path, name: str, kind: str) -> None:
-    clean, none_repeated = answers(images[name], name, tmp_path / "clean.img", None)
-    assert none_repeated == 0
+    clean, _ = answers(images[name], name, tmp_path / "clean.img", None)
     noisy, repeated = answers(images[name], name, tmp_path / "noisy.img", NoisyLine(**{kind: 0.005}, seed=4))
     assert noisy == clean
     assert repeated > 0

@@ -15,8 +15,10 @@ static poet_sdcard card;
 void poet_board_init(void)
 {
     clocks_init();
-    PORT_OUTCLR0 = 1u << PIN_WINDOW;
-    PORT_DIRSET0 = 1u << PIN_WINDOW;
+    /* The WiFi module draws on the same supply: off. */
+    const uint32_t low = 1u << PIN_WINDOW | 1u << PIN_WIFI_RESET | 1u << PIN_WIFI_ENABLE;
+    PORT_OUTCLR0 = low;
+    PORT_DIRSET0 = low;
     timer_init();
     serial_init();
     card_spi_init();

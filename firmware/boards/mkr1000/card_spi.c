@@ -36,18 +36,38 @@ static void select_card(void *context, bool selected)
     }
 }
 
+static void wait_for(uint32_t flag)
+{
+    while ((SERCOM1_SPI_INTFLAG & flag) == 0u) {
+    }
+}
+
+/* The next byte waits in the transmit buffer while one moves, so that the bus never stands still; the receive buffer
+ * has room for both (27.6.2.6). */
 static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
+    static const uint8_t idle = 0xFFu;
+    uint8_t dropped;
+    const uint8_t *from = send != NULL ? send : &idle;
+    uint8_t *to = receive != NULL ? receive : &dropped;
+    const uint32_t send_step = send != NULL ? 1u : 0u;
+    const uint32_t receive_step = receive != NULL ? 1u : 0u;
+
     (void)context;
-    for (uint32_t i = 0u; i < bytes; i++) {
-        SERCOM1_SPI_DATA = send != NULL ? send[i] : 0xFFu;
-        while ((SERCOM1_SPI_INTFLAG & SERCOM1_SPI_INTFLAG_RXC) == 0u) {
-        }
-        const uint8_t byte = (uint8_t)SERCOM1_SPI_DATA;
-        if (receive != NULL) {
-            receive[i] = byte;
-        }
+    if (bytes == 0u) {
+        return;
     }
+    SERCOM1_SPI_DATA = *from;
+    for (uint32_t left = bytes - 1u; left > 0u; left--) {
+        from += send_step;
+        wait_for(SERCOM1_SPI_INTFLAG_DRE);
+        SERCOM1_SPI_DATA = *from;
+        wait_for(SERCOM1_SPI_INTFLAG_RXC);
+        *to = (uint8_t)SERCOM1_SPI_DATA;
+        to += receive_step;
+    }
+    wait_for(SERCOM1_SPI_INTFLAG_RXC);
+    *to = (uint8_t)SERCOM1_SPI_DATA;
 }
 
 const poet_spi card_spi = {

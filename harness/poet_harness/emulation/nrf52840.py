@@ -407,7 +407,7 @@ class SpiMaster(Peripheral):
 
     def _finish_polled(self, transfer: SpiTransfer) -> None:
         """The CPU asks over and over: skip to the end."""
-        received, end = self._bus.poll(self._sent(transfer), transfer.hz)
+        received, end = self._bus.poll(self._sent(transfer), transfer.begin, transfer.hz)
         self._clock.advance_to(end)
         self._store(transfer, received)
 

@@ -6,6 +6,7 @@ Synchronisation between clock domains is taken to be over at the next access.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import ClassVar
 
 from .bus import Bus, EmulationError, Peripheral, Register
@@ -428,8 +429,8 @@ class SpiMaster(Peripheral):
 
     def power_on(self) -> None:
         super().power_on()
-        self._received: int | None = None
-        self._ends_at = 0
+        self._moving: deque[tuple[int, int]] = deque()  # byte received, and when it is there
+        self._begins_at = self._ends_at = 0  # of the byte written last
 
     def write_spi_ctrla(self, value: int) -> None:
         self._gates.require(SERCOM1_GATE, "SERCOM1")
@@ -449,23 +450,31 @@ class SpiMaster(Peripheral):
         self._clocks.require_full_speed(GCLK_SERCOM1, self._clock, "SERCOM1")
         if self.values["SPI.CTRLA"] != self.CTRLA or self.values["SPI.CTRLB"] != 1 << 17:
             raise EmulationError("SERCOM1 is used in a mode that is not modelled, or before it is enabled")
-        if self._received is not None:
-            raise EmulationError("SERCOM1: a byte is written before the last one received is read")
+        if self._clock.now < self._begins_at:
+            raise EmulationError("SERCOM1: a byte is written before DRE is set")
+        if len(self._moving) >= 3:
+            raise EmulationError("SERCOM1: the receive buffer overflows")
         rate = self._clock.hz / (2 * (self.values["SPI.BAUD"] + 1))
-        received, self._ends_at = self._bus.poll(bytes([value & 0xFF]), rate)
-        self._received = received[0]
+        begin = max(self._clock.now, self._ends_at)
+        received, self._ends_at = self._bus.poll(bytes([value & 0xFF]), begin, rate)
+        self._begins_at = begin
+        self._moving.append((received[0], self._ends_at))
 
     def read_spi_intflag(self) -> int:
-        if self._received is None:
-            return self.DRE
-        self._clock.advance_to(self._ends_at)
-        return self.DRE | self.TXC | self.RXC
+        coming = [when for when in (self._begins_at, *(end for _, end in self._moving)) if when > self._clock.now]
+        arrived = bool(self._moving) and self._moving[0][1] <= self._clock.now
+        if coming and not arrived:
+            self._clock.advance_to(min(coming))
+        now = self._clock.now
+        flags = self.DRE if now >= self._begins_at else 0
+        if self._moving and now >= self._moving[0][1]:
+            flags |= self.RXC
+        return flags | (self.TXC if now >= self._ends_at else 0)
 
     def read_spi_data(self) -> int:
-        if self._received is None or self._clock.now < self._ends_at:
+        if not self._moving or self._clock.now < self._moving[0][1]:
             raise EmulationError("SERCOM1: DATA is read before a byte has come")
-        byte, self._received = self._received, None
-        return byte
+        return self._moving.popleft()[0]
 
 
 class Samd21:

@@ -21,8 +21,17 @@ class SpiBus:
         self._clock = clock
         self._polls = 0
 
-    def poll(self, sent: bytes, hz: float) -> tuple[bytes, int]:
+    def poll(self, sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
         """Move bytes while the CPU does nothing but wait for them.
+
+        Parameters
+        ----------
+        sent : bytes
+            What goes to the card.
+        begin : int
+            When the bus is free for them, in cycles.
+        hz : float
+            Rate of the bus.
 
         Returns
         -------
@@ -30,10 +39,9 @@ class SpiBus:
             What the card sent, and when the last bit has moved, in cycles.
         """
         if sent == b"\xff":
-            self._skip_waiting()
+            begin = self._skip_waiting(begin)
         else:
             self._polls = 0
-        begin = self._clock.now
         return self.move(sent, begin, hz), begin + self.duration(len(sent), hz)
 
     def move(self, sent: bytes, begin: int, hz: float) -> bytes:
@@ -44,9 +52,11 @@ class SpiBus:
         """Cycles that bytes take on the bus."""
         return count * self._clock.cycles(8 / hz)
 
-    def _skip_waiting(self) -> None:
-        pending = self._card.pending_until(self._clock.now)
+    def _skip_waiting(self, begin: int) -> int:
+        pending = self._card.pending_until(begin)
         self._polls = self._polls + 1 if pending is not None else 0
-        if pending is not None and self._polls > self.POLLS:
-            self._clock.advance_to(pending)
-            self._polls = 0
+        if pending is None or self._polls <= self.POLLS:
+            return begin
+        self._polls = 0
+        self._clock.advance_to(pending)
+        return pending
