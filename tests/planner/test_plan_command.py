@@ -173,6 +173,76 @@ def test_gradients_become_values_where_they_do_not_fit(
     assert run(monkeypatch, *arguments, "--gradients", "resident") == NO_SCHEDULE
 
 
+def test_without_paging_nothing_is_paged(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (
+        "--graph",
+        graph,
+        "--ram",
+        "75%",
+        "--no-paging",
+        "--time-limit",
+        3,
+        "--out",
+        tmp_path / "plan",
+        "--json",
+    )
+    assert run(monkeypatch, *arguments) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["page_ins"] == summary["page_outs"] == 0 < summary["recomputes"]
+
+
+def test_deadline_is_kept(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--graph", graph, "--ram", "75%", "--time-limit", 3, "--out", tmp_path / "plan", "--json")
+    assert run(monkeypatch, *arguments, "--deadline", "1.4x") == 0
+    assert json.loads(capsys.readouterr().out)["time_s"] <= 1.4 * 8
+    assert run(monkeypatch, *arguments, "--deadline", "1x") == NO_SCHEDULE
+
+
+def test_folder_that_cannot_be_written_ends_in_one_line(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ("--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", tmp_path / "file" / "plan")
+    assert run(monkeypatch, *arguments) == BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_model_of_ones_own_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_model.py").write_text(
+        "import torch\n"
+        "from poet_planner.models import Model\n"
+        "def tiny(batch):\n"
+        "    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))\n"
+        "    inputs = (torch.randn(batch or 2, 6),)\n"
+        "    targets = (torch.zeros(batch or 2, dtype=torch.int64),)\n"
+        "    return Model('tiny', module, inputs, targets, torch.nn.functional.cross_entropy)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "plan"
+    arguments = (
+        "--profile",
+        "m0",
+        "--model",
+        "own_model:tiny",
+        "--batch",
+        3,
+        "--time-limit",
+        1,
+        "--out",
+        out,
+        "--json",
+    )
+    assert run(monkeypatch, *arguments) == 0
+    assert json.loads(capsys.readouterr().out)["graph"] == "tiny"
+    assert "linear m=3 k=6 n=5 bias=1" in (out / "poet_model.h").read_text()
+
+
 def test_help_does_not_import_what_only_planning_needs() -> None:
     program = "import sys, poet_planner.cli; print([m for m in ('torch', 'pandas', 'numba', 'pyomo', 'matplotlib', 'numpy') if m in sys.modules])"  # noqa: E501
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

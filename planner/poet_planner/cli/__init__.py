@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import typer
-from poet_profiles.errors import UserError
+from poet_profiles.errors import BAD_INPUT, UserError
 
 from poet_planner.cli import check, data, graph, models, plan, reference, solvers, verify
 
@@ -33,3 +33,6 @@ def main() -> None:
     except UserError as error:
         print(f"poet-plan: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(f"poet-plan: {error.filename or 'input or output'}: {error.strerror}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
