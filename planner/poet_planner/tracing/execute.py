@@ -125,6 +125,7 @@ class Execution:
             raise UserError(f"{graph.name}: no tensor for {', '.join(missing)}; give every resident one")
         self._pages = pages
         self._values: dict[str, Tensor] = {}
+        self._results: dict[str, Tensor] = {}
         self._computed: set[str] = set()
         self._generator_states: dict[str, Tensor] = {}
         self._updates: dict[str, Tensor] = {}
@@ -147,9 +148,10 @@ class Execution:
             raise UserError(f"the schedule never computes {left[0]} ({len(left)} operators left out)")
         for operator in self._graph.bookkeeping:
             self._run(operator)
+        results = {**self._results, **self._values}
         return StepResult(
-            loss=self._seen(self._graph.loss),
-            gradients={name: self._seen(ref) for name, ref in self._graph.gradients.items()},
+            loss=_viewed(results[self._graph.loss.source], self._graph.loss),
+            gradients={name: _viewed(results[ref.source], ref) for name, ref in self._graph.gradients.items()},
             buffers=self._updates,
             peak_bytes=self._peak_bytes,
         )
@@ -170,7 +172,9 @@ class Execution:
         self._computed.add(id)
 
     def _free(self, id: str) -> None:
-        self._held(id, "free")
+        tensor = self._held(id, "free")
+        if self._graph.values[id].resident is not None:
+            self._results[id] = tensor  # A plan may free a gradient once the optimiser has used it.
         del self._values[id]
         self._held_bytes -= self._arena_bytes(id)
 
