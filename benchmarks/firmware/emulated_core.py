@@ -80,7 +80,8 @@ class EmulatedCore:
         defines: Iterable[str] = (),
     ) -> None:
         self.core = core
-        elf = _link(core, sources, keep, build, includes, defines)
+        options = [*(f"-I{path}" for path in includes), *(f"-D{macro}" for macro in defines)]
+        elf = _link(core, sources, keep, build, options)
         with elf.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".symtab")
             self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
@@ -124,14 +125,7 @@ class EmulatedCore:
         return result, self.machine.clock.now - before
 
 
-def _link(
-    core: str,
-    sources: Iterable[Path],
-    keep: Iterable[str],
-    build: Path,
-    includes: Iterable[Path],
-    defines: Iterable[str],
-) -> Path:
+def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, options: Iterable[str]) -> Path:
     build.mkdir(parents=True, exist_ok=True)
     flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}", *options]
     elf = build / f"{core}.elf"
