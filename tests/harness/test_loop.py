@@ -1,0 +1,86 @@
+"""Profile, plan, flash, train, and go on another day: the command lines together, on the emulated nRF52840."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+
+HARNESS = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
+PLANNER = [sys.executable, "-c", "from poet_planner.cli import main; main()"]
+MODEL = "digits_cnn_small"
+BOARD = ["--board", "nrf52840", "--emulate"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a profile, a plan flashed on the emulated board, and data for three steps."""
+    root = tmp_path_factory.mktemp("loop")
+    call(root, PLANNER, "graph", "--model", MODEL, "--board", "nrf52840", "--out", "graph.json")
+    call(root, HARNESS, "profile", *BOARD, "--graph", "graph.json", "--out", "board.csv", "--quick")
+    call(
+        root, PLANNER, "--profile", "board.csv", "--model", MODEL, "--ram", "80%", "--time-limit", "5", "--out", "plan"
+    )
+    call(root, PLANNER, "data", "--model", MODEL, "--steps", "3", "--out", "data.npz")
+    call(root, HARNESS, "flash", *BOARD, "--plan", "plan")
+    return root
+
+
+def call(root: Path, program: list[str], *arguments: str, code: int = 0) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PLATFORMIO_BUILD_DIR": str(root / "build")}
+    done = subprocess.run(
+        [*program, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
+    files = ["--data", "data.npz", "--out", f"{name}.csv", "--save", f"{name}.npz"]
+    call(root, HARNESS, "run", *BOARD, "--plan", "plan", *files, *options)
+    return pd.read_csv(root / f"{name}.csv"), dict(np.load(root / f"{name}.npz"))
+
+
+def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
+    table, _ = train(folder, "whole", "--steps", "2")
+    whole = table[table["do"] == "step"]
+    assert (whole["observed_peak_bytes"] == whole["predicted_peak_bytes"]).all()
+    traced, free = (whole[whole["training_step"] == number].iloc[0] for number in (0, 1))
+    for quantity in ("energy_j", "time_s"):
+        expected = traced[f"predicted_{quantity}"]
+        assert traced[f"observed_{quantity}"] == pytest.approx(expected, rel=0.05)
+        # Where it is not traced, a board whose transfers overlap compute is quicker than a serial plan says.
+        assert 0.5 * expected < free[f"observed_{quantity}"] < 1.05 * expected
+    assert set(table["source"]) == {"emulated"}
+    computes = table[(table["training_step"] == 0) & (table["do"] == "compute")]
+    assert computes["observed_time_s"].sum() == pytest.approx(computes["predicted_time_s"].sum(), rel=0.05)
+
+
+def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
+    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1")
+    train(folder, "first", "--steps", "2", "--lr", "0.1", "--card", "card.img", "--commit-every", "1")
+    table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", "--card", "card.img", "--resume")
+    assert set(table["training_step"]) == {2}
+    for name, values in rest.items():
+        assert np.array_equal(values.view(np.uint32), whole[name][2:].view(np.uint32)), name
+
+
+def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:
+    (folder / "other").mkdir()
+    for name in ("graph.json", "schedule.json"):
+        shutil.copy(folder / "plan" / name, folder / "other" / name)
+    words = call(folder, HARNESS, "run", *BOARD, "--plan", "other", "--data", "data.npz", code=2)
+    assert "run poet-harness flash" in words
+    call(folder, HARNESS, "flash", *BOARD, "--plan", "other", code=2)
