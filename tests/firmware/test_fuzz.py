@@ -10,10 +10,15 @@ import pytest
 from firmware_core import FIRMWARE
 
 
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed: no libFuzzer")
 @pytest.mark.parametrize("target", ["frames", "schedule", "pages"])
-def test_no_crash(target: str, tmp_path: Path) -> None:
-    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={tmp_path}", "LIMIT=-runs=60000 -seed=1", target]
+def test_no_crash(target: str, build: Path) -> None:
+    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={build}", "LIMIT=-runs=60000 -seed=1", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Done 60000 runs" in done.stderr
