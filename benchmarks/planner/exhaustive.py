@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import typer
-from instances import smallest_ram_bytes
 from joblib import Parallel, delayed
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
+from poet_planner.residency import smallest_ram_bytes
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.verify import verify
 

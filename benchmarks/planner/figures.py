@@ -44,6 +44,8 @@ def _with_best(results: pd.DataFrame) -> pd.DataFrame:
     answers = results[results["verified"].astype(bool) & (results["formulation"] == "best")]
     best = pd.concat([best, answers.assign(deadline_s=answers["deadline_s"].fillna(np.inf))], ignore_index=True)
     rows = results.assign(deadline_s=results["deadline_s"].fillna(np.inf))
+    unsound = ~rows["verified"].astype(bool)
+    rows.loc[unsound, [column for column in rows.columns if column.startswith(("energy_", "bound_"))]] = np.nan
     rows["best_j"] = [best_energy_j(best, *key) for key in rows[KEY].itertuples(index=False)]
     for moment in ("2s_", "10s_", "60s_", ""):
         rows[f"overhead_{moment}percent"] = _percent_above(rows[f"energy_{moment}j"], rows["plain_energy_j"])

@@ -12,7 +12,8 @@ from pathlib import Path
 from layered import layered_graph
 from poet_planner.graph import Graph
 from poet_planner.graph_file import read_graph
-from poet_planner.plain import aligned, plain_schedule
+from poet_planner.plain import plain_schedule
+from poet_planner.residency import smallest_ram_bytes
 
 PAPER_GRAPHS = Path(__file__).parent / "paper-graphs"
 PROTOTYPES = Path(__file__).parent / "prototypes.csv"
@@ -86,17 +87,6 @@ def load(instance: Instance) -> Loaded:
     return Loaded(graph, ram_bytes, deadline_s)
 
 
-def smallest_ram_bytes(graph: Graph) -> int:
-    """What the hungriest node needs by itself: no schedule does with less."""
-    size = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    return graph.resident_bytes + max(
-        sum(size[value.id] for value in node.values)
-        + sum(size[value] for value in set(node.inputs))
-        + aligned(node.workspace_bytes)
-        for node in graph.nodes
-    )
-
-
 @cache
 def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
     """The graph, and the RAM of the board it is for (0 where it is for none)."""
@@ -111,13 +101,18 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
 
 def _traced(model: str, profile: str) -> tuple[Graph, int]:
     """As `poet-plan --model MODEL --profile PROFILE` plans it."""
-    from poet_planner.problem import problem_from_model, without_parameters
+    from poet_planner.problem import Problem, problem_from_model
+    from poet_planner.residency import Gradients, Parameters, settle
 
-    problem = problem_from_model(model, None, profile, None)
-    assert problem.board is not None
-    ram_bytes = problem.board.usable_ram_bytes
-    fits = problem.graph.resident_bytes <= ram_bytes
-    return problem.graph if fits else without_parameters(problem.graph), ram_bytes
+    def board_bytes(problem: Problem) -> int:
+        assert problem.board is not None
+        return problem.board.usable_ram_bytes
+
+    def build(resident_gradients: bool) -> Problem:
+        return problem_from_model(model, None, profile, None, resident_gradients)
+
+    problem = settle(build, Parameters.AUTO, Gradients.AUTO, board_bytes).problem
+    return problem.graph, board_bytes(problem)
 
 
 def _paper() -> Iterator[Instance]:

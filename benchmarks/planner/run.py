@@ -101,10 +101,11 @@ def _told(row: Measurement) -> str:
     what = _line(Instance(row.suite, row.graph, row.ram, row.deadline, row.paging))
     if row.energy_j is None or row.bound_j is None:
         return f"{what}: {row.status}, {row.note}"
+    if not row.verified:
+        return f"{what}: NOT SOUND: {row.note}"
     overhead = 100 * (row.energy_j / row.plain_energy_j - 1)
     gap = 100 * (row.energy_j - row.bound_j) / row.energy_j
-    faults = "" if row.verified else f" NOT SOUND: {row.note}"
-    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s{faults}"
+    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.graph_file import graph_hash, read_graph, write_graph
 from poet_planner.plain import plain_schedule
+from poet_planner.residency import smallest_ram_bytes
 from poet_planner.verify import verify
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner"
@@ -17,7 +18,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 from best_known import add_to_best, best_energy_j, read_best  # noqa: E402
 from exhaustive import Small, compare, least_energy_j, small_instance  # noqa: E402
-from instances import SUITES, load, smallest_ram_bytes, suite  # noqa: E402
+from instances import SUITES, load, suite  # noqa: E402
 from layered import layered_graph  # noqa: E402
 
 
