@@ -103,7 +103,7 @@ def main() -> None:
         table.add_row(part, f"{flash:,}", f"{ram:,}")
     table.add_section()
     table.add_row("all", *(f"{sum(column):,}" for column in zip(*parts.values(), strict=True)))
-    with connect(board, None, image, emulate=True, meter=None) as target:
+    with connect(board, image=image, emulate=True) as target:
         exercise(target.device, arguments.plan is not None)
         table.add_row("most stack used (emulated)", "", f"{target.device.stack():,}")
         table.add_row("RAM for tensors", "", f"{target.device.hello.ram_bytes:,}")
