@@ -131,12 +131,12 @@ def test_bench_gives_labels_in_range_and_updates_in_place(device: Device) -> Non
         ("format", -9),
         ("format all", -1),
         ("step 1 0", -9),
-        ("step 1 2", -1),
+        ("step 1 2", -9),
         ("times 0 1", -9),
-        ("times 0 25", -1),
+        ("times 0 25", -9),
         ("put 0 0 00", -9),
         ("get 0 0 4", -9),
-        ("get 0 0 225", -1),
+        ("get 0 0 225", -9),
         ("hello there", -1),
         ("stacks", -8),
         ("", -8),
@@ -200,6 +200,23 @@ def test_put_and_get(trained: Device) -> None:
     assert trained.ok("get 0 98 204")["data"] == (b"\0\0" + data + b"\0\0").hex()
 
 
+@pytest.mark.parametrize(
+    "request_", ["step 1", "step 1 2", "times 0 25", "get 0 0 225", "put 0", "commit", "restore 1"]
+)
+def test_requests_that_make_no_sense_to_a_model(trained: Device, request_: str) -> None:
+    assert trained.ask(request_).startswith("err -1")
+
+
+@pytest.mark.parametrize("request_", ["step 0 0", "times 0 1", "get 0 0 4", "put 0 0 00", "commit 1", "restore"])
+def test_a_plan_that_does_not_fit_the_firmware_is_named(core: c.CDLL, request_: str) -> None:
+    net = Net([(ADD, [4], [0, 0], [1], 0)], [], [(0, 16, INPUT), (16, 16, GRADIENT)], [], 0)  # no workspace
+    device = boot(core, net)
+    device.ok("hello")
+    assert (
+        device.ask(request_) == "err -7 the built plan is damaged or does not fit this firmware's operators: plan again"
+    )
+
+
 def test_step_and_times(trained: Device) -> None:
     trained.insert(Card(PAGE_AREA + 64))
     trained.ok(f"put 1 0 {struct.pack('<4i', 0, 31, 5, 32).hex()}")
@@ -217,7 +234,7 @@ def test_step_and_times(trained: Device) -> None:
 
 
 def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
-    assert trained.ask("step 0 0") == "err -9 no card, no label on it, or no model in this build"
+    assert trained.ask("step 0 0") == "err -9 no card, or no label on it"
     card = Card(PAGE_AREA + 64)
     trained.insert(card)
     card.fail_writes = 0
@@ -255,4 +272,4 @@ def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
     device = boot(core, net)
     assert device.ok("hello")["schedule"] == f"{5:016x}"
     for request in ("step 0 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
-        assert device.ask(request) == "err -3 schedule was made for another graph than the model"
+        assert device.ask(request) == "err -3 the built schedule was made for another graph than the built model"

@@ -47,8 +47,6 @@ static const char *explain(int status)
         return "arguments make no sense";
     case POET_E_MEMORY:
         return "does not fit the RAM, or overlaps a live block";
-    case POET_E_HASH:
-        return "schedule was made for another graph than the model";
     case POET_E_ORDER:
         return "schedule needs a value that is not there";
     case POET_E_IO:
@@ -60,7 +58,24 @@ static const char *explain(int status)
     case POET_E_UNSUPPORTED:
         return "not in this build";
     default:
-        return "no card, no label on it, or no model in this build";
+        return "no card, or no label on it";
+    }
+}
+
+/* Why the built plan cannot be run, where that is known since the start. */
+static const char *explain_plan(int status)
+{
+    switch (status) {
+    case POET_E_MEMORY:
+        return "the built plan needs more RAM than this board has for tensors";
+    case POET_E_HASH:
+        return "the built schedule was made for another graph than the built model";
+    case POET_E_CORRUPT:
+        return "the built plan is damaged or does not fit this firmware's operators: plan again";
+    case POET_E_UNSUPPORTED:
+        return "the built model uses an operator that is not in this build";
+    default:
+        return "no model in this build";
     }
 }
 
@@ -212,8 +227,6 @@ static int idle(poet_server *server, const char *arguments, poet_text *answer)
 /* Finds `count` bytes of a resident tensor. */
 static int locate(poet_server *server, uint32_t index, uint32_t offset, uint32_t count, uint8_t **bytes)
 {
-    if (server->runner_status != POET_OK)
-        return server->runner_status;
     const poet_model *model = server->built->model;
     if (index >= model->resident_count)
         return POET_E_ARGUMENT;
@@ -296,9 +309,6 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     if (!read_unsigned(&arguments, &rate_nano) || !read_unsigned(&arguments, &trace) || trace > 1u ||
         !at_end(arguments))
         return fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
-    if (server->runner_status != POET_OK)
-        return finish(answer, server->runner_status);
-
     poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
     if (poet_schedule_pages(server->built->schedule)) {
         int status = open_pager(server);
@@ -326,8 +336,6 @@ static int times(poet_server *server, const char *arguments, poet_text *answer)
     if (!read_unsigned(&arguments, &first) || !read_unsigned(&arguments, &count) || !at_end(arguments) ||
         count > MOST_TIMES)
         return fail(answer, POET_E_ARGUMENT, "expected: times FIRST count, count at most 24");
-    if (server->runner_status != POET_OK)
-        return finish(answer, server->runner_status);
     uint32_t steps = server->built->schedule->step_count;
     if (first > steps || count > steps - first)
         return fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
@@ -340,18 +348,12 @@ static int times(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* Whether resident tensors can be kept on the card: a model that runs, and a labelled card. */
-static int open_checkpoint(poet_server *server)
-{
-    return server->runner_status != POET_OK ? server->runner_status : open_pager(server);
-}
-
 static int commit(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t step_number;
     if (!read_unsigned(&arguments, &step_number) || !at_end(arguments))
         return fail(answer, POET_E_ARGUMENT, "expected: commit STEP");
-    int status = open_checkpoint(server);
+    int status = open_pager(server);
     if (status != POET_OK)
         return finish(answer, status);
     uint32_t bytes;
@@ -374,7 +376,7 @@ static int restore(poet_server *server, const char *arguments, poet_text *answer
         return fail(answer, POET_E_ARGUMENT, "restore takes no arguments");
     uint32_t step_number;
     uint32_t bytes;
-    int status = open_checkpoint(server);
+    int status = open_pager(server);
     if (status != POET_OK)
         return finish(answer, status);
     status = poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
@@ -416,15 +418,21 @@ static int format(poet_server *server, const char *arguments, poet_text *answer)
 static const struct {
     const char *name;
     int (*run)(poet_server *server, const char *arguments, poet_text *answer);
+    bool needs_plan;
 } verbs[] = {
-    {"hello", hello}, {"bench", bench}, {"page", page},     {"idle", idle},       {"put", put},     {"get", get},
-    {"step", step},   {"times", times}, {"commit", commit}, {"restore", restore}, {"stack", stack}, {"format", format},
+    {"hello", hello, false},  {"bench", bench, false},    {"page", page, false},   {"idle", idle, false},
+    {"put", put, true},       {"get", get, true},         {"step", step, true},    {"times", times, true},
+    {"commit", commit, true}, {"restore", restore, true}, {"stack", stack, false}, {"format", format, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)
 {
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        if (poet_read_word(&body, verbs[i].name))
-            return verbs[i].run(server, body, answer);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (!poet_read_word(&body, verbs[i].name))
+            continue;
+        if (verbs[i].needs_plan && server->runner_status != POET_OK)
+            return fail(answer, server->runner_status, explain_plan(server->runner_status));
+        return verbs[i].run(server, body, answer);
+    }
     return fail(answer, POET_E_UNSUPPORTED, "unknown verb");
 }
