@@ -11,6 +11,7 @@ import os
 import random
 import socket
 import struct
+import sys
 import threading
 import tty
 import zlib
@@ -219,6 +220,14 @@ def _talk_on_terminal(terminal: int, device: SimulatedDevice) -> None:
                     os.write(terminal, reply)
 
 
+def speak_on_standard_streams(device: SimulatedDevice) -> None:
+    """Answer as a program does that ssh has started."""
+    for line in sys.stdin.buffer:
+        for reply in device.receive(line.removesuffix(b"\n")):
+            sys.stdout.buffer.write(reply)
+            sys.stdout.buffer.flush()
+
+
 def _talk(
     server: socket.socket, open_now: list[socket.socket], device: SimulatedDevice, to_device: Line, to_host: Line
 ) -> None:
@@ -233,3 +242,7 @@ def _talk(
                 for line in lines:
                     for reply in device.receive(line):
                         connection.sendall(to_host(reply))
+
+
+if __name__ == "__main__":
+    speak_on_standard_streams(SimulatedDevice(board=sys.argv[1]))

@@ -86,6 +86,7 @@ class Profiler:
         UserError
             If the board no longer answers, keeps resetting, or the meter fails; rows written so far stay.
         """
+        self._outcome = Outcome()
         idle = self._steadily(self._idle)
         idle_power_w = idle.energy_j / idle.time_s
         if ("idle", "") not in profile.done:

@@ -83,5 +83,5 @@ def ssh_command(url: str) -> list[str]:
         raise UserError(f"{url}: no host; write ssh://user@host[:port]")
     user = f"{parts.username}@" if parts.username else ""
     port = ["-p", str(parts.port)] if parts.port else []
-    remote = shlex.split(parts.path.lstrip("/")) or shlex.split(REMOTE_COMMAND)
+    remote = shlex.split(parts.path.removeprefix("/")) or shlex.split(REMOTE_COMMAND)
     return ["ssh", "-T", "-o", "BatchMode=yes", *port, "--", f"{user}{parts.hostname}", *remote]

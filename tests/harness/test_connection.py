@@ -1,0 +1,92 @@
+"""Finding a board among the ports, and reaching one behind ssh."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import simulated_device
+from poet_harness.connection.ports import find_port
+from poet_harness.connection.process import ProcessStream, ssh_command
+from poet_harness.connection.target import connect
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import Link
+from poet_profiles.boards import load_board
+from poet_profiles.errors import NO_DEVICE, UserError
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
+
+BOARD = load_board("nrf52840")
+
+
+def port(device: str, vid: int | None = None, pid: int | None = None, serial_number: str | None = None) -> ListPortInfo:
+    info = ListPortInfo(device)
+    info.vid, info.pid, info.serial_number = vid, pid, serial_number
+    return info
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch):
+    def plug(*ports: ListPortInfo) -> None:
+        monkeypatch.setattr(list_ports, "comports", lambda: list(ports))
+
+    return plug
+
+
+def test_a_board_is_found_by_its_usb_id_and_by_the_first_of_its_ports(plugged) -> None:
+    plugged(
+        port("/dev/ttyS0"),
+        port("/dev/ttyACM2", 0x1366, 0x1051, "J1"),
+        port("/dev/ttyACM1", 0x1366, 0x1051, "J1"),
+        port("/dev/ttyACM0", 0x1915, 0xC00A, "PPK"),
+    )
+    assert find_port(BOARD) == "/dev/ttyACM1"
+
+
+def test_two_boards_must_be_told_apart(plugged) -> None:
+    plugged(port("/dev/ttyACM0", 0x1366, 0x1051, "J1"), port("/dev/ttyACM1", 0x1366, 0x1015, "J2"))
+    with pytest.raises(UserError, match=r"2 ports fit nrf52840.*/dev/ttyACM0 \(1366:1051\).*--port") as caught:
+        find_port(BOARD)
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_no_board_lists_what_is_there(plugged) -> None:
+    plugged(port("/dev/ttyUSB7", 0x0403, 0x6001, "F"))
+    with pytest.raises(UserError, match=r"no port found for nrf52840.*/dev/ttyUSB7 \(0403:6001\).*--emulate"):
+        find_port(BOARD)
+
+
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        ("ssh://pi@board:2222/run/it --fast", ["-p", "2222", "--", "pi@board", "run/it", "--fast"]),
+        ("ssh://board//opt/poet --card c", ["--", "board", "/opt/poet", "--card", "c"]),
+        ("ssh://board", ["--", "board", "poet"]),
+    ],
+)
+def test_an_ssh_url_becomes_a_command_that_never_asks(url: str, command: list[str]) -> None:
+    assert ssh_command(url) == ["ssh", "-T", "-o", "BatchMode=yes", *command]
+
+
+def test_a_board_behind_ssh_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for ssh that runs the remote command here."""
+    shim = tmp_path / "ssh"
+    shim.write_text('#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift 2\nexec "$@"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    remote = f"{sys.executable} {Path(simulated_device.__file__)} rpi4b"
+    with connect(load_board("rpi4b"), f"ssh://pi@far/{remote}", meter="nominal") as target:
+        assert target.device.hello.board == "rpi4b"
+        assert target.device.stack() == 512
+
+
+def test_a_program_that_ends_is_told_in_one_line() -> None:
+    with pytest.raises(UserError, match="the program ended with code 3") as caught:
+        Device(Link(ProcessStream([sys.executable, "-c", "raise SystemExit(3)"]), "program"))
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_a_program_that_is_not_there_is_told_in_one_line() -> None:
+    with pytest.raises(UserError, match="cannot be started"):
+        ProcessStream(["/no/such/program"])
