@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from poet_planner.solve.compiled import compiled
 from poet_planner.solve.problem import Floats, Ints, Problem
 
 COMPUTE_TRIES = 24
@@ -37,11 +37,11 @@ class Workspace(NamedTuple):
     stamp: Ints
     first: Ints
     inserted: Ints
-    count: Ints
+    counters: Ints
     random: np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
-# Entries of Workspace.count
+# Entries of Workspace.counters
 EXTRAS, LIVES, STAMP = 0, 1, 2
 
 
@@ -79,7 +79,7 @@ def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.u
         stamp=ints(m),
         first=ints(n),
         inserted=ints(COMPUTE_TRIES + width),
-        count=ints(3),
+        counters=ints(3),
         random=random,
     )
 
@@ -89,15 +89,17 @@ def capacity(problem: Problem) -> int:
     return 24 * len(problem.node_time) + 256
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     """Backward pass over ``events[:length]``; leaves the needed events in ``w.kept``, and their RAM in ``w.memory``."""
     n = p.node_time.size
-    w.total[:] = 0
-    w.seen[:] = 0
-    w.source[:] = 0
-    w.paged[:] = 0
-    w.last_use[:] = -1
+    for j in range(n):
+        w.total[j] = 0
+        w.seen[j] = 0
+        w.source[j] = 0
+    for v in range(p.size.size):
+        w.paged[v] = 0
+        w.last_use[v] = -1
     for k in range(length):
         if events[k] < n:
             w.total[events[k]] += 1
@@ -176,7 +178,10 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
         w.memory[here] = memory
         if memory > p.budget:
             overflow += memory - p.budget
-    if waiting > 0 or (w.seen == 0).any():
+    for j in range(n):
+        if w.seen[j] == 0:
+            waiting += 1
+    if waiting > 0:
         return Evaluation(-1, 0.0, 0.0, 0.0)
     kept = w.kept.size - here
     for k in range(kept):
@@ -187,12 +192,12 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(lives):
         w.life_start[k] -= here
         w.life_end[k] -= here
-    w.count[EXTRAS] = extras
-    w.count[LIVES] = lives
+    w.counters[EXTRAS] = extras
+    w.counters[LIVES] = lives
     return Evaluation(kept, energy, time, overflow)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _random(w):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1): xorshift64*."""
     x = w.random[0]
@@ -203,12 +208,12 @@ def _random(w):  # type: ignore[no-untyped-def]
     return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _below(w, count):  # type: ignore[no-untyped-def]
     return min(count - 1, int(_random(w) * count))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _restore_energy(p, w, v):  # type: ignore[no-untyped-def]
     """Energy of bringing v back the cheaper way, its own inputs being at hand; infinite where there is no way."""
     j = p.producer[v]
@@ -218,7 +223,7 @@ def _restore_energy(p, w, v):  # type: ignore[no-untyped-def]
     return cost
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pages(p, w, v):  # type: ignore[no-untyped-def]
     """Whether to restore v from the card and not by its producer: mostly the cheaper of the two."""
     j = p.producer[v]
@@ -230,18 +235,18 @@ def _pages(p, w, v):  # type: ignore[no-untyped-def]
     return (page <= p.node_energy[j]) == (_random(w) < 0.75)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mark_live(p, w, place):  # type: ignore[no-untyped-def]
     """Stamp the values in RAM just before the event at ``place``; returns the stamp."""
-    w.count[STAMP] += 1
-    stamp = w.count[STAMP]
-    for k in range(w.count[LIVES]):
+    w.counters[STAMP] += 1
+    stamp = w.counters[STAMP]
+    for k in range(w.counters[LIVES]):
         if w.life_start[k] < place and w.life_end[k] >= place:
             w.stamp[w.life_value[k]] = stamp
     return stamp
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _restoration(p, w, place, v, paged):  # type: ignore[no-untyped-def]
     """Events that bring v back at ``place``, last one first, in ``w.inserted``; returns how many.
 
@@ -276,19 +281,21 @@ def _restoration(p, w, place, v, paged):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _insert(events, length, place, count, w):  # type: ignore[no-untyped-def]
     """Candidate = ``events`` with the restoration put in at ``place``; -1 if it grows too long."""
     if length + count > w.candidate.size:
         return -1
-    w.candidate[:place] = events[:place]
+    for k in range(place):
+        w.candidate[k] = events[k]
     for k in range(count):
         w.candidate[place + k] = w.inserted[count - 1 - k]
-    w.candidate[place + count : length + count] = events[place:length]
+    for k in range(place, length):
+        w.candidate[count + k] = events[k]
     return length + count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _next_use(p, events, place, v):  # type: ignore[no-untyped-def]
     """First event from ``place`` on that needs v."""
     n = p.node_time.size
@@ -302,7 +309,7 @@ def _next_use(p, events, place, v):  # type: ignore[no-untyped-def]
         k += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _split_overflow(p, w, length):  # type: ignore[no-untyped-def]
     """At an overflow of the evaluated state, drop a value idle there and restore it before its next use."""
     n = p.node_time.size
@@ -320,8 +327,8 @@ def _split_overflow(p, w, length):  # type: ignore[no-untyped-def]
         return -1
     if _random(w) < 0.3:
         place = worst
-    w.count[STAMP] += 1
-    busy = w.count[STAMP]
+    w.counters[STAMP] += 1
+    busy = w.counters[STAMP]
     event = w.kept[place]
     if event < n:
         for k in range(p.input_start[event], p.input_start[event + 1]):
@@ -330,7 +337,7 @@ def _split_overflow(p, w, length):  # type: ignore[no-untyped-def]
     life = -1
     best = -1.0
     found = 0
-    for k in range(w.count[LIVES]):
+    for k in range(w.counters[LIVES]):
         v = w.life_value[k]
         if w.life_start[k] < place and w.life_end[k] > place and w.stamp[v] != busy and p.size[v] > 0:
             found += 1
@@ -350,7 +357,7 @@ def _split_overflow(p, w, length):  # type: ignore[no-untyped-def]
     return _insert(w.kept, length, use, count, w)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _split_anywhere(p, w, events, length):  # type: ignore[no-untyped-def]
     """Restore a random input of a random node just before it."""
     n = p.node_time.size
@@ -366,10 +373,10 @@ def _split_anywhere(p, w, events, length):  # type: ignore[no-untyped-def]
     return _insert(events, length, use, count, w)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _delete(w, events, length, most):  # type: ignore[no-untyped-def]
     """Leave out up to ``most`` neighbouring extra events."""
-    extras = w.count[EXTRAS]
+    extras = w.counters[EXTRAS]
     if extras == 0:
         return -1
     start = _below(w, extras)
@@ -386,11 +393,11 @@ def _delete(w, events, length, most):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _flip(p, w, events, length):  # type: ignore[no-untyped-def]
     """Turn an extra compute into page-ins of its values, or a page-in into a compute."""
     n = p.node_time.size
-    extras = w.count[EXTRAS]
+    extras = w.counters[EXTRAS]
     if extras == 0:
         return -1
     place = w.extra[_below(w, extras)]
@@ -411,11 +418,12 @@ def _flip(p, w, events, length):  # type: ignore[no-untyped-def]
     longer = _insert(events, length, place, count, w)
     if longer < 0:
         return -1
-    w.candidate[place + count : longer - 1] = w.candidate[place + count + 1 : longer]
+    for k in range(place + count, longer - 1):
+        w.candidate[k] = w.candidate[k + 1]
     return longer - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
     """Move an event, or a block of up to six, by a log-uniform distance as far as precedence allows."""
     n = p.node_time.size
@@ -423,10 +431,11 @@ def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
     if length <= size:
         return -1
     begin = _below(w, length - size + 1)
-    if _random(w) < 0.5 and w.count[EXTRAS] > 0:
-        begin = min(w.extra[_below(w, w.count[EXTRAS])], length - size)
+    if _random(w) < 0.5 and w.counters[EXTRAS] > 0:
+        begin = min(w.extra[_below(w, w.counters[EXTRAS])], length - size)
     distance = int(np.exp(_random(w) * np.log(length)))
-    w.first[:] = length
+    for j in range(n):
+        w.first[j] = length
     for k in range(length - 1, -1, -1):
         if events[k] < n:
             w.first[events[k]] = k
@@ -446,14 +455,16 @@ def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
                         target = max(target, first + 1)
         if target >= begin:
             return -1
-        w.candidate[:target] = events[:target]
-        w.candidate[target : target + size] = events[begin:end]
-        w.candidate[target + size : end] = events[target:begin]
-        w.candidate[end:length] = events[end:length]
+        for k in range(length):
+            w.candidate[k] = events[k]
+        for k in range(size):
+            w.candidate[target + k] = events[begin + k]
+        for k in range(target, begin):
+            w.candidate[size + k] = events[k]
     else:
         target = min(length - size, begin + distance)
-        w.count[STAMP] += 1
-        stamp = w.count[STAMP]
+        w.counters[STAMP] += 1
+        stamp = w.counters[STAMP]
         moved_first = False
         for k in range(begin, end):
             event = events[k]
@@ -476,10 +487,12 @@ def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
                     break
         if target <= begin:
             return -1
-        w.candidate[:begin] = events[:begin]
-        w.candidate[begin:target] = events[end : target + size]
-        w.candidate[target : target + size] = events[begin:end]
-        w.candidate[target + size : length] = events[target + size : length]
+        for k in range(length):
+            w.candidate[k] = events[k]
+        for k in range(begin, target):
+            w.candidate[k] = events[size + k]
+        for k in range(size):
+            w.candidate[target + k] = events[begin + k]
     return length
 
 
@@ -500,15 +513,16 @@ ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST = range
 CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE = range(5)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _late(p, time):  # type: ignore[no-untyped-def]
     over = time - p.deadline * (1.0 + 1e-10)
     return over if over > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _accept(p, w, state, result):  # type: ignore[no-untyped-def]
-    state.current[: result.length] = w.kept[: result.length]
+    for k in range(result.length):
+        state.current[k] = w.kept[k]
     state.lengths[CURRENT_LENGTH] = result.length
     f = state.figures
     f[ENERGY] = result.energy
@@ -516,11 +530,12 @@ def _accept(p, w, state, result):  # type: ignore[no-untyped-def]
     f[OVERFLOW] = result.overflow
     if result.overflow == 0.0 and _late(p, result.time) == 0.0 and result.energy < f[BEST]:
         f[BEST] = result.energy
-        state.best[: result.length] = w.kept[: result.length]
+        for k in range(result.length):
+            state.best[k] = w.kept[k]
         state.lengths[BEST_LENGTH] = result.length
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def start_from(p, w, state, events, length):  # type: ignore[no-untyped-def]
     """Make ``events`` the current state; False if it is no schedule."""
     result = evaluate(p, events, length, w)
@@ -530,7 +545,7 @@ def start_from(p, w, state, events, length):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
     """Try ``moves`` moves at falling temperature.
 
@@ -582,7 +597,7 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
             w, trial = trial, w
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _adapt(figures, penalty, lengths, counter):  # type: ignore[no-untyped-def]
     """Keep about half of the states within the limit."""
     if lengths[counter] > 60:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
+from poet_planner.solve.compiled import compiled
 from poet_planner.solve.problem import Ints, whole_words
 
-CLIMB_MOVES = 20_000
-EXACT_PAIRS = 4_000
+CLIMB_MOVES = 10_000
+EXACT_PAIRS = 2_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, exact_s: float = 10.
     size = np.array([block.size for block in blocks], dtype=np.int64)
     offsets, height = _greedy(start, end, size, budget)
     if height > budget:
-        offsets, height = _climb(start, end, size, budget, offsets, CLIMB_MOVES)
+        offsets, height = _climb(start, end, size, budget, offsets, np.argsort(offsets), CLIMB_MOVES)
     if height > budget and exact_s > 0:
         offsets, height = _exact(start, end, size, budget, offsets, exact_s)
     return Placement(_with_offsets(steps, blocks, offsets), height)
@@ -114,7 +114,7 @@ def _greedy(start: Ints, end: Ints, size: Ints, budget: int) -> tuple[Ints, int]
     return best, int(lowest)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-def]
     """Place blocks in ``order``, each at the lowest offset free over its life; returns the height."""
     count = order.size
@@ -144,12 +144,11 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
     return height
 
 
-@njit(cache=True, nogil=True)
-def _climb(start, end, size, budget, first, moves):  # type: ignore[no-untyped-def]
+@compiled
+def _climb(start, end, size, budget, first, order, moves):  # type: ignore[no-untyped-def]
     """Hill climb over orders: a block that sticks out goes forward, or two blocks change places."""
     np.random.seed(1)
     count = size.size
-    order = np.argsort(first)
     offsets = np.empty_like(first)
     height = _lowest_fit(order, start, end, size, offsets)
     best = first.copy()

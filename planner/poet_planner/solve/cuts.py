@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from poet_planner.solve.compiled import compiled
 from poet_planner.solve.problem import Floats, Ints, Problem
 
 VIOLATION = 1e-3
@@ -64,7 +64,7 @@ def separate(problem: Problem, columns: Columns, x: Floats, covers: bool) -> Cut
     return Cuts(starts, numbers, coefficients)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _restorations(p, columns, s, t, tau, ways, restored):  # type: ignore[no-untyped-def]
     """Least that the point spends on having each value again in the gap, and by which way, for every value.
 
@@ -87,7 +87,7 @@ def _restorations(p, columns, s, t, tau, ways, restored):  # type: ignore[no-unt
         restored[v] = least + min(paging, s.out[v])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _write(p, columns, s, t, tau, ways, v, weight, weights, touched, count):  # type: ignore[no-untyped-def]
     """Add ``weight`` times the restoration of v to the row in ``weights``; returns how many columns it has."""
     while True:
@@ -125,7 +125,7 @@ def _write(p, columns, s, t, tau, ways, v, weight, weights, touched, count):  # 
             weights[column] += weight
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _separate(p, columns, s, covers):  # type: ignore[no-untyped-def]
     instants = columns.instants.size
     m = p.size.size
@@ -178,7 +178,7 @@ def _separate(p, columns, s, covers):  # type: ignore[no-untyped-def]
     return np.array(starts), np.array(numbers), np.array(coefficients)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _flush(weights, touched, count, starts, numbers, coefficients):  # type: ignore[no-untyped-def]
     for k in range(count):
         numbers.append(touched[k])
@@ -187,7 +187,7 @@ def _flush(weights, touched, count, starts, numbers, coefficients):  # type: ign
     starts.append(len(numbers))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, coefficients):  # type: ignore[no-untyped-def]
     """The most violated cover cut of the RAM at instant t, if there is one.
 
@@ -199,6 +199,7 @@ def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, 
     excess = p.workspace[node] - p.budget
     group = np.empty(m, dtype=np.int64)
     amount = np.empty(m)
+    units = np.empty(m, dtype=np.int64)
     count = 0
     for v in range(p.own[node], p.own[node + 1]):
         excess += p.size[v]
@@ -220,37 +221,45 @@ def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, 
         count += 1
     if excess <= 0 or count == 0:
         return
-    order = np.argsort(-amount[:count], kind="mergesort")
-    units = np.unique(p.size[group[:count]])
+    _sort_by_amount(group, amount, count)
+    distinct = 0
+    for k in range(count):
+        known = False
+        for which in range(distinct):
+            if units[which] == p.size[group[k]]:
+                known = True
+        if not known:
+            units[distinct] = p.size[group[k]]
+            distinct += 1
     best = VIOLATION
     best_from = -1
     best_excess = 0
     best_unit = 0
     left = excess
     for first in range(count + 1):
-        for which in range(units.size + 1):
-            unit = UNBROKEN if which == units.size else units[which]
+        for which in range(distinct + 1):
+            unit = UNBROKEN if which == distinct else units[which]
             if left < unit < UNBROKEN:
                 continue
             total = 0.0
             for k in range(first, count):
-                v = group[order[k]]
-                total += _rounded(p.size[v], left, unit) * amount[order[k]]
+                v = group[k]
+                total += _rounded(p.size[v], left, unit) * amount[k]
                 if total >= 1.0 - best:
                     break
             if 1.0 - total > best:
                 best = 1.0 - total
                 best_from, best_excess, best_unit = first, left, unit
-        if first == count or amount[order[first]] < 0.2:
+        if first == count or amount[first] < 0.2:
             break
-        left -= p.size[group[order[first]]]
+        left -= p.size[group[first]]
         if left <= 0:
             break
     if best_from < 0:
         return
     filled = 0
     for k in range(best_from, count):
-        v = group[order[k]]
+        v = group[k]
         tau = columns.must[t, v]
         weight = _rounded(p.size[v], best_excess, best_unit)
         if weight > 0.0:
@@ -258,7 +267,19 @@ def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, 
     _flush(weights, touched, filled, starts, numbers, coefficients)
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def _sort_by_amount(group, amount, count):  # type: ignore[no-untyped-def]
+    """Sort both, the largest amount first (insertion sort: they come nearly in order)."""
+    for k in range(1, count):
+        v, much = group[k], amount[k]
+        at = k
+        while at > 0 and amount[at - 1] < much:
+            group[at], amount[at] = group[at - 1], amount[at - 1]
+            at -= 1
+        group[at], amount[at] = v, much
+
+
+@compiled
 def _rounded(size, excess, unit):  # type: ignore[no-untyped-def]
     """Coefficient of mixed-integer rounding with divisor ``unit``, scaled to a right-hand side of 1."""
     rest = excess % unit

@@ -38,7 +38,7 @@ def steps_of(graph: Graph, problem: Problem, events: Ints) -> list[Step]:
 
 
 def _inputs(problem: Problem, node: int) -> list[int]:
-    return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]].tolist()
+    return [int(v) for v in problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]]
 
 
 def _last_uses(problem: Problem, events: Ints) -> dict[tuple[int, int], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from poet_profiles.errors import UserError
 
@@ -13,14 +14,18 @@ from poet_planner.solve.arena import Placement, place
 from poet_planner.solve.decode import steps_of
 from poet_planner.solve.infeasible import conceivable, no_schedule
 from poet_planner.solve.options import FORMULATIONS, OptimiseOptions, Progress
+from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import build_problem, node_need
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import Incumbent, Search, moves_per_second
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
-SEARCH_SHARE = 0.25
-TIGHTENINGS = 8
+SEARCH_SHARE = 0.2
+PLACING_SHARE = 0.15
+EXACT_S = 5.0
+EXACT_ATTEMPTS = 2
+MOST_ATTEMPTS = 12
 
 
 def optimise(
@@ -61,6 +66,11 @@ class _Run:
     def schedule(self) -> Schedule:
         if not conceivable(self._problem):
             raise no_schedule(self._graph, self._problem, self._options.seed)
+        if self._options.formulation == "paper":
+            solver = solver_named(self._options.solver)
+            return self._finished(
+                *self._placed(plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell))
+            )
         try:
             self._improve()
         except KeyboardInterrupt:
@@ -73,8 +83,13 @@ class _Run:
 
     def _improve(self) -> None:
         """Search, then prove; where no schedule turns up, search on until the time is up."""
-        first = min(SEARCH_S, SEARCH_SHARE * self._options.time_limit_s)
-        self._search.run(self._moves(first), lambda: self._tell() and not self._proof.complete)
+        limit_s = SEARCH_SHARE * self._options.time_limit_s
+
+        def go_on() -> bool:
+            early = self._search.incumbent is None or self._seconds() < limit_s
+            return self._tell() and early and not self._proof.complete
+
+        self._search.run(self._moves(SEARCH_S), go_on)
         while self._search.incumbent is None and self._seconds_left() > 0:
             self._search.run(self._moves(2 * SEARCH_S), self._tell)
         if self._search.incumbent is not None:
@@ -89,7 +104,8 @@ class _Run:
         return time.monotonic() - self._started_s
 
     def _seconds_left(self) -> float:
-        return self._options.time_limit_s - self._seconds()
+        """Until the schedule must be given addresses."""
+        return self._options.time_limit_s * (1 - PLACING_SHARE) - self._seconds()
 
     def _tell(self, note: str = "") -> bool:
         if self._options.progress:
@@ -99,22 +115,32 @@ class _Run:
         return self._seconds_left() > 0
 
     def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Placement]:
-        """Addresses for the incumbent; where they do not fit, for one planned again within less."""
+        """Addresses for the incumbent; where they do not fit, for one planned again, at last within less."""
         problem = self._problem
-        tight = problem.budget
+        budget = problem.budget
         needed = int(node_need(problem).max(initial=0))
-        for attempt in range(TIGHTENINGS):
-            placement = place(self._graph, steps_of(self._graph, problem, incumbent.events), problem.budget)
-            if placement.arena_bytes <= problem.budget:
+        tight = budget
+        attempt = 0
+        while True:
+            left_s = self._options.time_limit_s - self._seconds()
+            exact_s = min(EXACT_S, left_s / 3) if attempt < EXACT_ATTEMPTS else 0.0
+            placement = place(self._graph, steps_of(self._graph, problem, incumbent.events), budget, exact_s)
+            if placement.arena_bytes <= budget:
                 return incumbent, placement
-            tight = max(needed, tight - (placement.arena_bytes - problem.budget))
-            self._tell(f"the arena needs {placement.arena_bytes} of {problem.budget} bytes; planning again in {tight}")
-            search = Search(problem._replace(budget=tight), self._options.seed + 1 + attempt)
+            attempt += 1
+            if attempt > MOST_ATTEMPTS:
+                raise no_schedule(self._graph, problem, self._options.seed)
+            tight = max(needed, tight - (placement.arena_bytes - budget))
+            self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
+            search = Search(problem._replace(budget=tight), self._options.seed + attempt)
             search.adopt(incumbent.events)
-            search.run(self._moves(SEARCH_S))
-            if search.incumbent is not None:
-                incumbent = search.incumbent
-        raise no_schedule(self._graph, problem, self._options.seed)
+            search.run(self._moves(SEARCH_S), self._within(left_s / 3, search))
+            incumbent = search.incumbent or incumbent
+
+    def _within(self, seconds: float, search: Search) -> Callable[[], bool]:
+        """Whether a search may go on: for so long, or until it has found anything."""
+        end_s = self._seconds() + seconds
+        return lambda: search.incumbent is None or self._seconds() < end_s
 
     def _finished(self, incumbent: Incumbent, placement: Placement) -> Schedule:
         bound_j = min(self._proof.bound_j, incumbent.energy)

@@ -93,7 +93,8 @@ class Proof:
 
     def _instants(self, share: float) -> Ints:
         need = node_need(self._problem)[self._path]
-        return self._path[need >= share * need.max(initial=0)]
+        chosen: Ints = self._path[need >= share * need.max(initial=0)]
+        return chosen
 
     def _best_j(self) -> float:
         incumbent = self._search.incumbent

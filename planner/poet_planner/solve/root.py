@@ -161,7 +161,7 @@ def lp_of(model: LinearModel) -> Any:
     lp.a_matrix_.start_ = model.starts.astype(np.int32)
     lp.a_matrix_.index_ = model.columns.astype(np.int32)
     lp.a_matrix_.value_ = model.coefficients
-    highs = highspy.Highs()
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
     highs.passModel(lp)

@@ -20,7 +20,7 @@ from poet_planner.solve.annealing import (
 )
 from poet_planner.solve.problem import Ints, Problem
 
-CHUNKS = 20
+CHUNK_MOVES = 3000
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class Incumbent:
     energy: float
     time: float
     peak: int
+
+
+def measured(problem: Problem, events: Ints) -> Incumbent | None:
+    """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
+    work = annealing.new_workspace(problem, np.ones(1, dtype=np.uint64))
+    result = annealing.evaluate(problem, events, len(events), work)
+    if result.length < 0:
+        return None
+    peak = int(work.memory[: result.length].max(initial=0))
+    return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
 
 
 class Search:
@@ -68,10 +78,7 @@ class Search:
         """The best schedule so far."""
         if not np.isfinite(self._state.figures[BEST]):
             return None
-        events = self._state.best[: self._state.lengths[BEST_LENGTH]].copy()
-        result = annealing.evaluate(self._problem, events, len(events), self._trial)
-        peak = int(self._trial.memory[: result.length].max(initial=0))
-        return Incumbent(events, float(result.energy), float(result.time), peak)
+        return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
@@ -89,7 +96,7 @@ class Search:
         """
         for share, hot, cold, restart in self._cycles():
             self._adopt_best(restart)
-            if not self._cool(int(moves * share), hot(), cold(), between):
+            if not self._cool(int(moves * share), hot, cold, between):
                 return
 
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
@@ -97,18 +104,15 @@ class Search:
         overhead = self._overhead()
         self._cool(moves, 0.05 * overhead, 2e-4 * overhead, between)
 
-    def _cycles(self) -> Iterator[tuple[float, Callable[[], float], Callable[[], float], bool]]:
-        energy = max(self._plain_energy, 1e-12)
+    def _cycles(self) -> Iterator[tuple[float, float, float, bool]]:
+        """Share of the moves, temperatures, and whether to start from the best, of one cooling after the other."""
         if self.incumbent is None:
-            yield 0.12, lambda: 3e-3 * energy, lambda: 1e-6 * energy, False
+            energy = max(self._plain_energy, 1e-12)
+            yield 0.12, 3e-3 * energy, 1e-6 * energy, False
         for cycle in range(4):
-            hot = 0.3 if cycle % 2 == 0 else 0.1
-            yield (
-                0.88 * 2**cycle / 15,
-                lambda hot=hot: hot * self._overhead(),
-                lambda: 2e-4 * self._overhead(),
-                (cycle % 2 == 1),
-            )
+            again = cycle % 2 == 1
+            overhead = self._overhead()
+            yield 0.88 * 2**cycle / 15, (0.1 if again else 0.3) * overhead, 2e-4 * overhead, again
 
     def _overhead(self) -> float:
         """Energy above plain training, which sets the scale of the temperature."""
@@ -125,8 +129,10 @@ class Search:
         figures = self._state.figures
         figures[TEMPERATURE] = hot
         figures[COOLING] = (cold / hot) ** (1 / max(1, moves))
-        for _ in range(CHUNKS):
-            annealing.anneal(self._problem, self._work, self._trial, self._state, moves // CHUNKS)
+        while moves > 0:
+            chunk = min(moves, CHUNK_MOVES)
+            annealing.anneal(self._problem, self._work, self._trial, self._state, chunk)
+            moves -= chunk
             if not between():
                 return False
         return True

@@ -100,7 +100,7 @@ class Highs(Solver):
         import highspy
         from pyomo.repn.plugins.lp_writer import LPWriter
 
-        highs = highspy.Highs()
+        highs = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("output_flag", False)
         with tempfile.TemporaryDirectory(prefix="poet-") as folder:
             path = Path(folder) / "model.lp"
