@@ -45,7 +45,7 @@ def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
     _save(_energy_figure(graph, schedule, moments), folder / "energy.png")
 
 
-def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure that needs no display and no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
 
     cells, shown = _cells(graph, schedule, moments)
     rows, columns = cells.shape
-    figure, (axis,) = _figure(min(16.0, max(6.0, 2.6 + columns * 0.11)), min(16.0, max(4.5, 1.8 + rows * 0.055)))
+    figure, (axis,) = new_figure(min(16.0, max(6.0, 2.6 + columns * 0.11)), min(16.0, max(4.5, 1.8 + rows * 0.055)))
     colours = ListedColormap([ABSENT, HELD, *COLOURS.values()])
     axis.pcolormesh(cells, cmap=colours, vmin=0, vmax=colours.N - 1, rasterized=True)
     axis.invert_yaxis()
@@ -128,7 +128,7 @@ def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
 
 def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: list[Moment]) -> Figure:
     """RAM held over time under the plan and under plain training, and the budget."""
-    figure, (axis,) = _figure(8.5, 4.2)
+    figure, (axis,) = new_figure(8.5, 4.2)
     unit, scale = _byte_unit(max(moment.ram_bytes for moment in plain + moments))
     times, ram = _staircase(moments)
     axis.fill_between(times, ram / scale, color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
@@ -167,7 +167,7 @@ def _byte_unit(largest: int) -> tuple[str, float]:
 
 def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
     """Left: all energy beside plain training's; right: what the plan adds, split."""
-    figure, (total, added) = _figure(8.5, 3.6, panels=2)
+    figure, (total, added) = new_figure(8.5, 3.6, panels=2)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in COLOURS}
     unit, scale = _energy_unit(sum(energy.values()))
     plain = sum(node.energy_j for node in graph.nodes)

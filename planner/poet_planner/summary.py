@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from poet_planner.costs import CostedGraph
 
 
+# Sums of the same energies in another order differ by less.
+ROUNDING = 1e-12
+
+
 @dataclass(frozen=True)
 class FitReport:
     """A fitted cost model that the plan rests on; errors are relative, None where one row is all there is."""
@@ -81,6 +85,8 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
     plain = plain_schedule(graph)
     overhead_j = schedule.energy_j - plain.energy_j
+    if abs(overhead_j) <= ROUNDING * plain.energy_j:
+        overhead_j = 0.0
     return Summary(
         graph=graph.name,
         graph_hash=schedule.graph_hash,
@@ -117,7 +123,7 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
 def overhead_gap(energy_j: float, bound_j: float, plain_energy_j: float) -> float:
     """Share of the overhead above plain training that is not proven to be needed: 0 proven, 1 nothing proven."""
     overhead_j = energy_j - plain_energy_j
-    return min(1.0, max(0.0, (energy_j - bound_j) / overhead_j)) if overhead_j > 1e-12 * plain_energy_j else 0.0
+    return min(1.0, max(0.0, (energy_j - bound_j) / overhead_j)) if overhead_j > ROUNDING * plain_energy_j else 0.0
 
 
 def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict[str, float]:

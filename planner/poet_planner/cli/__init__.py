@@ -7,7 +7,7 @@ import sys
 import typer
 from poet_profiles.errors import BAD_INPUT, UserError
 
-from poet_planner.cli import check, data, graph, models, plan, reference, solvers, verify
+from poet_planner.cli import check, data, graph, models, plan, reference, solvers, sweep, verify
 
 app = typer.Typer(
     name="poet-plan",
@@ -17,6 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback(invoke_without_command=True)(plan.plan)
+app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
 app.command("graph")(graph.graph)

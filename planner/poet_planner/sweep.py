@@ -1,0 +1,103 @@
+"""Many budgets and deadlines of one problem: energy against RAM, as the POET paper's Figure 3 shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+
+from poet_profiles.whole_file import write_whole
+
+from poet_planner.graph import Graph
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.summary import summarise
+from poet_planner.verify import verify
+
+
+@dataclass(frozen=True)
+class Point:
+    """One budget and deadline, and the plan for it; ``status`` is "none" where there is no schedule."""
+
+    ram_budget_bytes: int
+    deadline_s: float | None
+    status: str
+    energy_j: float | None = None
+    overhead: float | None = None
+    bound_j: float | None = None
+    gap: float | None = None
+    time_s: float | None = None
+    peak_bytes: int | None = None
+    recomputes: int | None = None
+    page_ins: int | None = None
+    page_outs: int | None = None
+
+
+def sweep(
+    graph: Graph, rams_bytes: Iterable[int], deadlines_s: Iterable[float | None], options: OptimiseOptions, jobs: int
+) -> Iterator[Point]:
+    """Plan every pair of budget and deadline, verified, in the order in which they finish.
+
+    Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster.
+    """
+    from joblib import Parallel, delayed
+
+    quiet = replace(options, progress=None)
+    tasks = [delayed(_plan)(graph, ram, deadline, quiet) for ram, deadline in product(rams_bytes, deadlines_s)]
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
+
+
+def write_sweep(graph: Graph, points: list[Point], folder: Path) -> None:
+    """Write `sweep.csv` and `sweep.png`."""
+    import csv
+    from io import StringIO
+
+    text = StringIO()
+    table = csv.DictWriter(text, [field.name for field in fields(Point)], lineterminator="\n")
+    table.writeheader()
+    table.writerows(asdict(point) for point in points)
+    write_whole(folder / "sweep.csv", text.getvalue())
+    write_whole(folder / "sweep.png", _picture(graph, points))
+
+
+def in_order(points: Iterable[Point]) -> list[Point]:
+    """Points by deadline, the loosest first, and within one by budget."""
+    return sorted(points, key=lambda p: (-(p.deadline_s or float("inf")), p.ram_budget_bytes))
+
+
+def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Point:
+    try:
+        schedule = optimise(graph, ram_bytes, deadline_s, options)
+    except NoScheduleError:
+        return Point(ram_bytes, deadline_s, "none")
+    report = verify(graph, schedule)
+    if not report.sound:
+        raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
+    figures = summarise(graph, schedule)
+    shared = {field.name: getattr(figures, field.name) for field in fields(Point)}
+    return Point(**shared)
+
+
+def _picture(graph: Graph, points: list[Point]) -> bytes:
+    """Energy above plain training against RAM, one line a deadline; the band reaches down to the bound."""
+    from poet_planner.pictures import INK, new_figure
+
+    figure, (axis,) = new_figure(7.5, 4.4)
+    plain_j = sum(node.energy_j for node in graph.nodes)
+    for deadline_s in dict.fromkeys(point.deadline_s for point in points):
+        line = [point for point in points if point.deadline_s == deadline_s and point.energy_j is not None]
+        rams = [point.ram_budget_bytes / 1024 for point in line]
+        above = [100 * ((point.energy_j or 0.0) / plain_j - 1) for point in line]
+        proven = [100 * max(0.0, (point.bound_j or 0.0) / plain_j - 1) for point in line]
+        label = "no deadline" if deadline_s is None else f"within {deadline_s:.4g} s"
+        (drawn,) = axis.plot(rams, above, marker="o", markersize=4, linewidth=1.3, label=label)
+        axis.fill_between(rams, proven, above, color=drawn.get_color(), alpha=0.2, linewidth=0)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("RAM budget, KB", color=INK)
+    axis.set_ylabel("energy above plain training, %", color=INK)
+    axis.legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{graph.name}: what less RAM costs (bands: not proven to be needed)", fontsize=10, color=INK)
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    return buffer.getvalue()

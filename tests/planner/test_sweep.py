@@ -1,0 +1,35 @@
+"""`poet-plan sweep`: every budget and deadline planned, verified, tabled and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from poet_planner.cli import main
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.graph_file import write_graph
+
+
+def test_less_ram_never_costs_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = PageCost(3.0, 3.0, 3.0, 3.0)
+    nodes = [Node("a", 1, 1, (Value("a", 400, page),))]
+    nodes += [Node(id, 1, 1, (Value(id, 400, page),), (before,)) for before, id in ("ab", "bc", "cd")]
+    nodes += [Node(f"{id}.grad", 1, 1, (Value(f"{id}.grad", 4),), (id,), backward=True) for id in "dcba"]
+    write_graph(Graph("mirror", tuple(nodes)), tmp_path / "graph.json")
+    out = tmp_path / "sweep"
+    budgets = ("100%", "75%", "60%", "200")
+    options = [option for budget in budgets for option in ("--ram", budget)]
+    command = ["poet-plan", "sweep", "--graph", tmp_path / "graph.json", *options, "--time-limit", 1, "--out", out]
+    monkeypatch.setattr("sys.argv", [str(word) for word in command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    points = pd.read_csv(out / "sweep.csv").sort_values("ram_budget_bytes")
+    assert list(points["status"][:1]) == ["none"]
+    planned = points[points["status"] != "none"]
+    assert len(planned) == 3
+    assert planned["energy_j"].is_monotonic_decreasing
+    assert (planned["bound_j"] <= planned["energy_j"]).all()
+    assert (planned["peak_bytes"] <= planned["ram_budget_bytes"]).all()
+    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
