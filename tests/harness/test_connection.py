@@ -81,6 +81,25 @@ def test_a_board_behind_ssh_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert target.device.stack() == 512
 
 
+def test_another_board_at_the_port_is_told() -> None:
+    with (
+        simulated_device.serve(simulated_device.SimulatedDevice(board="mkr1000")) as url,
+        pytest.raises(UserError, match=r"the board there is mkr1000, not nrf52840; use --board mkr1000"),
+    ):
+        connect(BOARD, url, meter="nominal")
+
+
+def test_a_recorded_trace_does_not_make_the_host_a_measurement(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_s,power_w,window\n0,1,0\n1,1,1\n2,1,0\n")
+    program = tmp_path / "poet"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {simulated_device.__file__} host\n")
+    program.chmod(0o755)
+    with connect(load_board("host"), image=program, meter=f"recorded:{trace}") as target:
+        assert target.meter.source == "emulated"
+        assert target.fresh_card
+
+
 def test_a_program_that_ends_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="the program ended with code 3") as caught:
         Device(Link(ProcessStream([sys.executable, "-c", "raise SystemExit(3)"]), "program"))

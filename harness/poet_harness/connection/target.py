@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
 
 from ..meters.meter import Meter
 from ..meters.registry import open_meter
@@ -52,7 +53,7 @@ def connect(
     meter: str | None = None,
     card: Path | None = None,
 ) -> Target:
-    """Open a board.
+    """Open a board. Whatever meter is named, an emulated board's rows and the host's are never called measured.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def connect(
     Raises
     ------
     UserError
-        With exit code 4, if there is no such port, or nothing answers at it.
+        With exit code 4, if there is no such port, or nothing answers at it; with 2, if another board does.
     """
     with ExitStack() as opening:
         if emulate and board.kind == "microcontroller":
@@ -79,6 +80,7 @@ def connect(
             target = _host(board, image, meter, card, opening)
         else:
             target = _real(board, port, meter, opening)
+        _check_board(target.device, board)
         target._resources = opening.pop_all()
         return target
 
@@ -92,6 +94,7 @@ def _emulated(board: Board, image: Path | None, meter: str | None, card: Path | 
     twin = opening.enter_context(open_twin(board, image, card))
     device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
     power = open_meter(meter, board) if meter else EmulatedMeter(twin, board.voltage_v)
+    power.source = "emulated"
     return Target(device, power, fresh, opening)
 
 
@@ -101,7 +104,16 @@ def _host(board: Board, image: Path | None, meter: str | None, card: Path | None
     stream = ProcessStream([str(image.resolve()), "--card", str(card), "--ram", str(board.ram_bytes)])
     opening.callback(stream.close)
     device = Device(Link(stream, str(image), SURE_LINE))
-    return Target(device, open_meter(meter or "nominal", board), fresh, opening)
+    power = open_meter(meter or "nominal", board)
+    power.source = "emulated"
+    return Target(device, power, fresh, opening)
+
+
+def _check_board(device: Device, board: Board) -> None:
+    """A Linux board runs the host's program, which does not know the board's name; firmware does."""
+    said = device.hello.board
+    if board.kind == "microcontroller" and said != board.name:
+        raise UserError(f"{device.link.name}: the board there is {said}, not {board.name}; use --board {said}")
 
 
 def _card(card: Path | None, opening: ExitStack) -> tuple[Path, bool]:
