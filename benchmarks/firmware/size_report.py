@@ -10,6 +10,7 @@ The most stack that this used is found by painting.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections import defaultdict
@@ -76,14 +77,16 @@ def _part(source: str) -> str:
     return {"main.o": "main", "built.o": "built model"}.get(Path(source).name, "compiler's library")
 
 
-def exercise(device: Device, with_model: bool) -> None:
-    """Use everything that the firmware can do."""
+def exercise(device: Device, plan: Path | None) -> None:
+    """Use everything that the firmware can do; a plan's step runs on zeros, which are labels in range."""
     device.format()
     for direction in ("out", "in"):
         device.page(direction, 5000, 2, "scattered")
     for operator in OPERATORS.values():
         device.bench(operator.code, 1, [SMALL.get(name, 2) for name in operator.params])
-    if with_model:
+    if plan:
+        for index, resident in enumerate(json.loads((plan / "graph.json").read_text())["residents"]):
+            device.put(index, bytes(resident["bytes"]))
         for index in range(2):
             device.step(0.0, trace=bool(index), expected_s=60.0)
         device.link.request("commit 1")
@@ -104,7 +107,7 @@ def main() -> None:
     table.add_section()
     table.add_row("all", *(f"{sum(column):,}" for column in zip(*parts.values(), strict=True)))
     with connect(board, image=image, emulate=True) as target:
-        exercise(target.device, arguments.plan is not None)
+        exercise(target.device, arguments.plan)
         table.add_row("most stack used (emulated)", "", f"{target.device.stack():,}")
         table.add_row("RAM for tensors", "", f"{target.device.hello.ram_bytes:,}")
     Console().print(table)
