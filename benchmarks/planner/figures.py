@@ -11,6 +11,7 @@ from instances import PROTOTYPES
 
 INSTANCE = ["suite", "graph", "ram", "deadline", "paging"]
 FEASIBLE_S = 2.0
+EARLY_S = 10.0
 NEAR = 0.01
 GAPS = (0.001, 0.01)
 RELATIVE = 1e-6
@@ -22,7 +23,7 @@ def report(results: pd.DataFrame) -> str:
     ours = rows[rows["formulation"] == "best"]
     parts = [
         "## Suites",
-        _markdown(pd.DataFrame([_summary(*group) for group in ours.groupby(["suite", "seconds"])])),
+        _markdown(pd.DataFrame([_summary(*group) for group in ours.groupby(["suite", "seconds", "clock"])])),
         "## Bounds",
         _bounds(ours),
     ]
@@ -49,6 +50,7 @@ def _with_best(results: pd.DataFrame) -> pd.DataFrame:
     rows["best_j"] = [best_energy_j(best, *key) for key in rows[KEY].itertuples(index=False)]
     for moment in ("2s_", "10s_", "60s_", ""):
         rows[f"overhead_{moment}percent"] = _percent_above(rows[f"energy_{moment}j"], rows["plain_energy_j"])
+    rows["early_j"] = rows["energy_10s_j"].where(rows["seconds"] >= EARLY_S, rows["energy_j"])
     rows["best_overhead_percent"] = _percent_above(rows["best_j"], rows["plain_energy_j"])
     rows["gap"] = (rows["energy_j"] - rows["bound_j"]) / rows["energy_j"]
     overhead_j = rows["energy_j"] - rows["plain_energy_j"]
@@ -67,19 +69,19 @@ def _exists(rows: pd.DataFrame) -> pd.Series:
     return rows["best_j"].notna()
 
 
-def _summary(key: tuple[str, float], rows: pd.DataFrame) -> dict[str, object]:
-    suite, seconds = key
+def _summary(key: tuple[str, float, str], rows: pd.DataFrame) -> dict[str, object]:
+    suite, seconds, clock = key
     real = rows[_exists(rows)]
-    near = _near(real, "energy_10s_j")
+    near = _near(real)
     return {
         "suite": suite,
-        "limit, s": f"{seconds:g}",
+        "limit": f"{seconds:g} s {clock}",
         "instances": len(rows),
         "none exists": len(rows) - len(real),
         "verified": _share(real["verified"].astype(bool)),
         f"first ≤ {FEASIBLE_S:g} s": _share(real["first_feasible_s"] <= FEASIBLE_S),
         "first, worst s": f"{real['first_feasible_s'].max():.2f}",
-        "near best at 10 s": _share(near),
+        "near best early": _share(near),
         "gap ≤ 0.1 %": _share(real["gap"] <= GAPS[0]),
         "gap ≤ 1 %": _share(real["gap"] <= GAPS[1]),
         "gap, worst": f"{100 * real['gap'].max():.2f} %",
@@ -89,9 +91,9 @@ def _summary(key: tuple[str, float], rows: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def _near(rows: pd.DataFrame, column: str) -> pd.Series:
-    """Whether the overhead is at most 1 % (relative) above the best known."""
-    over, best = rows[column] - rows["plain_energy_j"], rows["best_j"] - rows["plain_energy_j"]
+def _near(rows: pd.DataFrame) -> pd.Series:
+    """Whether the overhead is at most 1 % (relative) above the best known, after ten seconds or a shorter limit."""
+    over, best = rows["early_j"] - rows["plain_energy_j"], rows["best_j"] - rows["plain_energy_j"]
     return over <= best * (1 + NEAR) + RELATIVE * rows["plain_energy_j"]
 
 
@@ -124,7 +126,7 @@ def _prototypes(rows: pd.DataFrame) -> pd.DataFrame:
             "met": np.where(reached, "yes", "NO"),
             "bound, %": _percent_above(merged["bound_j"], merged["plain_energy_j"]).map("{:.4f}".format),
             "gap, %": (100 * merged["gap"]).map("{:.4f}".format),
-            "seconds": merged["wall_s"].map("{:.1f}".format),
+            "CPU, s": merged["cpu_s"].map("{:.1f}".format),
         }
     )
 
@@ -147,7 +149,7 @@ def _quality(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _against_paper(rows: pd.DataFrame) -> pd.DataFrame:
     """Algorithm 1 as printed beside ours, same solver and time."""
-    key = [*INSTANCE, "solver", "seconds"]
+    key = [*INSTANCE, "solver", "seconds", "clock"]
     paper, ours = rows[rows["formulation"] == "paper"], rows[rows["formulation"] == "best"]
     merged = paper.merge(ours, on=key, suffixes=("_paper", ""))
     return pd.DataFrame(
@@ -158,9 +160,9 @@ def _against_paper(rows: pd.DataFrame) -> pd.DataFrame:
             "limit, s": merged["seconds"].map("{:g}".format),
             "Algorithm 1": merged["status_paper"],
             "its overhead, %": merged["overhead_percent_paper"].map("{:.4f}".format),
-            "its seconds": merged["wall_s_paper"].map("{:.1f}".format),
+            "its CPU, s": merged["cpu_s_paper"].map("{:.1f}".format),
             "our overhead, %": merged["overhead_percent"].map("{:.4f}".format),
-            "our seconds": merged["wall_s"].map("{:.1f}".format),
+            "our CPU, s": merged["cpu_s"].map("{:.1f}".format),
             "energy, ratio": (merged["energy_j_paper"] / merged["energy_j"]).map("{:.4f}".format),
             "overhead, ratio": (merged["overhead_percent_paper"] / merged["overhead_percent"]).map("{:.2f}".format),
         }
@@ -190,8 +192,8 @@ def _misses(row: pd.Series) -> Iterator[str]:
         return
     if row["first_feasible_s"] > FEASIBLE_S:
         yield f"first after {row['first_feasible_s']:.1f} s"
-    if not _near(row.to_frame().T, "energy_10s_j").item():
-        yield "quality at 10 s"
+    if not _near(row.to_frame().T).item():
+        yield "not near the best early"
     if not row["gap"] <= GAPS[0]:
         yield "gap > 1 %" if row["gap"] > GAPS[1] else "gap > 0.1 %"
 

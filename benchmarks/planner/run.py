@@ -30,6 +30,7 @@ Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are 
 def measure_suites(
     suites: Annotated[list[Suite], typer.Argument(help="What to plan.")],
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one instance.")] = 60.0,
+    clock: Annotated[str, typer.Option(help="wall, or cpu for the planner's own processor time.")] = "wall",
     formulation: Annotated[str, typer.Option(help="best, or paper for Algorithm 1 as printed.")] = "best",
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
     seed: Annotated[int, typer.Option(help="Of the planner.")] = 0,
@@ -39,7 +40,7 @@ def measure_suites(
     results: Results = HERE / "results.csv",
 ) -> None:
     """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
-    run = Run(seconds, formulation, solver, seed)
+    run = Run(seconds, clock, formulation, solver, seed)
     wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
     if subset:
         wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)
@@ -105,7 +106,9 @@ def _told(row: Measurement) -> str:
         return f"{what}: NOT SOUND: {row.note}"
     overhead = 100 * (row.energy_j / row.plain_energy_j - 1)
     gap = 100 * (row.energy_j - row.bound_j) / row.energy_j
-    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s"
+    return (
+        f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s ({row.cpu_s:.1f} s CPU)"
+    )
 
 
 if __name__ == "__main__":
