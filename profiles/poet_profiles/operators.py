@@ -65,10 +65,12 @@ def _padded_rows(channels: int, rows: int, width: int) -> int:
 
 
 def _conv2d_workspace(p: Params) -> int:
-    _, columns = _planes(p)
+    rows, columns = _planes(p)
     if (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0) and columns >= BLOCK:
         return 0
-    return _padded_rows(p["c"] // p["g"], p["r"], (max(columns, BLOCK) - 1) * p["sw"] + p["s"])
+    channels = p["c"] // p["g"]
+    at_a_time = rows if channels == 1 else 1
+    return _padded_rows(channels, (at_a_time - 1) * p["sh"] + p["r"], (max(columns, BLOCK) - 1) * p["sw"] + p["s"])
 
 
 def _conv2d(p: Params) -> Sizes:
@@ -79,8 +81,10 @@ def _conv2d(p: Params) -> Sizes:
 def _conv2d_backward_input(p: Params) -> Sizes:
     x, w, _, y, flops = _conv(p)
     columns = max(-(-p["w"] // p["sw"]), BLOCK)
-    width = columns + -(-p["s"] // p["sw"]) - 1
-    return Sizes((y, w), (x,), flops, _padded_rows(p["k"] // p["g"], -(-p["r"] // p["sh"]), width))
+    channels = p["k"] // p["g"]
+    at_a_time = -(-p["h"] // p["sh"]) if channels == 1 else 1
+    rows, width = at_a_time + -(-p["r"] // p["sh"]) - 1, columns + -(-p["s"] // p["sw"]) - 1
+    return Sizes((y, w), (x,), flops, _padded_rows(channels, rows, width))
 
 
 def _conv2d_backward_weight(p: Params) -> Sizes:

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "block_step.h"
 #include "block_walk.h"
 
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
@@ -61,6 +62,46 @@ static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *blo
     }
 }
 
+/* So few rows that a 4 x 4 block would mostly compute what is dropped. */
+#define FEW_ROWS 2
+
+/* One row and four columns; `sums` come in as they begin. */
+static inline void multiply_1x4(const poet_block *block, const float *a, const float *b, int32_t b_column, float *sums)
+{
+    float s[POET_BLOCK] = {sums[0], sums[1], sums[2], sums[3]};
+    for (int32_t channel = 0; channel < block->channels; channel++) {
+        for (int32_t line = 0; line < block->lines; line++) {
+            const float *a_at = a + channel * block->a_channel + line * block->a_line;
+            const float *b_at = b + channel * block->b_channel + line * block->b_line;
+            for (int32_t tap = 0; tap < block->taps; tap++) {
+                multiply_add_1x4(s, *a_at, b_at[0], b_at[b_column], b_at[2 * b_column], b_at[3 * b_column]);
+                a_at += block->a_tap;
+                b_at += block->b_tap;
+            }
+        }
+    }
+    for (int32_t j = 0; j < POET_BLOCK; j++) {
+        sums[j] = s[j];
+    }
+}
+
+static void multiply_row(const poet_block *block, const float *a, float start, const float *b, float *out)
+{
+    for (int32_t column = 0; column < block->columns; column += POET_BLOCK) {
+        const int32_t past = column + POET_BLOCK - block->columns;
+        const int32_t first = past > 0 && column >= past ? column - past : column;
+        float sums[POET_BLOCK] = {start, start, start, start};
+        if (block->b_column == 1) {
+            multiply_1x4(block, a, b + first, 1, sums); /* lets the compiler put distances into the instructions */
+        } else {
+            multiply_1x4(block, a, b + first * block->b_column, block->b_column, sums);
+        }
+        for (int32_t j = first; j < block->columns && j < first + POET_BLOCK; j++) {
+            out[j * block->out_column] = sums[j - first];
+        }
+    }
+}
+
 /* Fewer than four rows or columns, or columns apart: block by block through a buffer. */
 static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
@@ -85,6 +126,12 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
 
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
+    if (block->rows <= FEW_ROWS) {
+        for (int32_t row = 0; row < block->rows; row++) {
+            multiply_row(block, a + row * block->a_row, start ? start[row] : 0.0f, b, out + row * block->out_row);
+        }
+        return;
+    }
     const walk_kind kind = kind_of(block);
     const int whole = block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
     poet_walk walk = walk_of(block);
@@ -97,6 +144,30 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
         } else {
             multiply_part(&walk, kind, block, b, out + first * block->out_row);
         }
+    }
+}
+
+/* One row, up to four columns. Those that are missing repeat the last one. */
+static void add_dot_row(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    const int32_t last = dot->columns - 1;
+    const float *b0 = b[0];
+    const float *b1 = b[last < 1 ? last : 1];
+    const float *b2 = b[last < 2 ? last : 2];
+    const float *b3 = b[last];
+    float sums[POET_BLOCK] = {out[0], out[last < 1 ? last : 1], out[last < 2 ? last : 2], out[last]};
+    for (int32_t line = 0; line < dot->lines; line++) {
+        for (int32_t tap = 0; tap < dot->taps; tap++) {
+            const int32_t at = tap * dot->b_tap;
+            multiply_add_1x4(sums, *a++, b0[at], b1[at], b2[at], b3[at]);
+        }
+        b0 += dot->b_line;
+        b1 += dot->b_line;
+        b2 += dot->b_line;
+        b3 += dot->b_line;
+    }
+    for (int32_t j = 0; j < dot->columns; j++) {
+        out[j] = sums[j];
     }
 }
 
@@ -125,6 +196,12 @@ static void add_dot_part(poet_dot_walk *walk, const poet_dot *dot, int32_t rows,
 
 void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
+    if (dot->rows <= FEW_ROWS) {
+        for (int32_t row = 0; row < dot->rows; row++) {
+            add_dot_row(dot, a + row * dot->a_row, b, out + row * dot->out_row);
+        }
+        return;
+    }
     poet_dot_walk walk = {
         .lines = dot->lines,
         .taps = dot->taps,

@@ -16,4 +16,13 @@ static inline void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_
     }
 }
 
+/* One element of one row with one of each of four columns. */
+static inline void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
+{
+    sums[0] += a * b0;
+    sums[1] += a * b1;
+    sums[2] += a * b2;
+    sums[3] += a * b3;
+}
+
 #endif

@@ -47,8 +47,8 @@ __attribute__((noinline)) static uint32_t by_library(uint32_t sum, uint32_t a, u
 {
     const uint32_t infinity = 0xff000000u;
     const int zero = a << 1 == 0 || b << 1 == 0;
-    if (zero && a << 1 < infinity && b << 1 < infinity && sum << 1 != 0) {
-        return sum; /* adding a zero, which a ReLU makes many of */
+    if (zero && a << 1 < infinity && b << 1 < infinity) { /* a ReLU makes many of them */
+        return sum << 1 != 0 ? sum : sum & (a ^ b) & SIGN; /* only minus zeros add up to one */
     }
     return bits_of(float_of(sum) + float_of(a) * float_of(b));
 }
@@ -80,12 +80,15 @@ __attribute__((noinline)) static uint32_t settle_tie(uint32_t product, uint32_t 
 /* The bits of sum + a * b, with both operations rounded. */
 static inline uint32_t multiply_add(uint32_t sum, const factor *a, const factor *b)
 {
+    int32_t product_exponent = a->exponent + b->exponent;
+    if (product_exponent < -255) {
+        return by_library(sum, a->bits, b->bits);
+    }
     /* the upper 32 of the product's 48 bits, in [2^30, 2^32); what lies below matters only to a tie */
     const uint32_t low = a->low * b->low;
     const uint32_t middle = a->high * b->low + a->low * b->high + (low >> 8);
     const uint32_t high = a->high * b->high + (middle >> 8);
     uint32_t product = high;
-    int32_t product_exponent = a->exponent + b->exponent;
     if (high & SIGN) {
         product = high >> 1;
         product_exponent += 1;
@@ -176,6 +179,20 @@ static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
             *sums = float_of(multiply_add(bits_of(*sums), &row, &columns[j]));
             sums++;
         }
+    }
+}
+
+/* One element of one row with one of each of four columns. */
+static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
+{
+    const float columns[POET_BLOCK] = {b0, b1, b2, b3};
+    factor row;
+    take_apart(a, &row);
+    row.exponent -= 127;
+    for (int32_t j = 0; j < POET_BLOCK; j++) {
+        factor column;
+        take_apart(columns[j], &column);
+        sums[j] = float_of(multiply_add(bits_of(sums[j]), &row, &column));
     }
 }
 

@@ -4,13 +4,8 @@
 
 #include <stddef.h>
 
+#include "block_step.h"
 #include "block_walk.h"
-
-#if defined(__ARM_ARCH_6M__) || defined(POET_SOFT_BLOCKS)
-#include "block_soft.h"
-#else
-#include "block_plain.h"
-#endif
 
 typedef int walk_kind; /* all walks are alike here */
 

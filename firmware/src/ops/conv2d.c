@@ -12,6 +12,18 @@ static int reads_in_place(const poet_conv *conv)
     return win->r == 1 && win->s == 1 && win->ph == 0 && win->pw == 0 && win->ow >= POET_BLOCK;
 }
 
+/* Of a single channel, all input rows are laid out at once. */
+static int32_t rows_at_a_time(const poet_conv *conv)
+{
+    return conv->in_channels == 1 ? conv->windows.oh : 1;
+}
+
+/* Input rows behind so many output rows. */
+static int64_t rows_behind(const poet_windows *win, int32_t rows)
+{
+    return (int64_t)(rows - 1) * win->sh + win->r;
+}
+
 /* Columns of a padded input row: what the positions of one output row read, in whole blocks. */
 static int64_t line_width(const poet_windows *win)
 {
@@ -33,7 +45,8 @@ int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
         .output_bytes = {conv.y_bytes},
     };
     if (!reads_in_place(&conv)) {
-        sizes->workspace_bytes = poet_lines_bytes(conv.in_channels, conv.windows.r, line_width(&conv.windows));
+        sizes->workspace_bytes = poet_lines_bytes(
+            conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)), line_width(&conv.windows));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
@@ -50,11 +63,10 @@ int poet_conv2d_run(const poet_op_args *args)
     const int in_place = reads_in_place(&conv);
     const poet_lines lines = {
         .channels = conv.in_channels,
-        .rows = win->r,
+        .rows = (int32_t)rows_behind(win, rows_at_a_time(&conv)),
         .width = (int32_t)line_width(win),
         .h = win->h,
         .w = win->w,
-        .row_step = 1,
         .left = -win->pw,
     };
     const poet_block block = {
@@ -79,10 +91,13 @@ int poet_conv2d_run(const poet_op_args *args)
         const float *bias = conv.bias ? args->inputs[2] : NULL;
         for (int32_t group = 0; group < conv.groups; group++) {
             for (int32_t oy = 0; oy < win->oh; oy++) {
+                const int32_t filled = oy % rows_at_a_time(&conv);
                 const float *b = x + oy * win->sh * win->w;
                 if (!in_place) {
-                    poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
-                    b = args->workspace;
+                    if (filled == 0) {
+                        poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
+                    }
+                    b = (const float *)args->workspace + filled * win->sh * lines.width;
                 }
                 poet_block_multiply(&block, w, bias, b, y + oy * win->ow);
             }

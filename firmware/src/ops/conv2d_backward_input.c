@@ -30,6 +30,12 @@ static int64_t line_width(int32_t columns, int32_t taps)
     return (int64_t)(columns < POET_BLOCK ? POET_BLOCK : columns) + taps - 1;
 }
 
+/* Rows of gx computed from one filling of the workspace: of a single channel of gy, all of it is laid out at once. */
+static int32_t rows_at_a_time(const poet_conv *conv, int32_t rows)
+{
+    return conv->out_channels == 1 ? rows : 1;
+}
+
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
     poet_conv conv;
@@ -38,12 +44,13 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
         return status;
     }
     const poet_windows *win = &conv.windows;
+    const int32_t rows = rows_at_a_time(&conv, (win->h - 1) / win->sh + 1);
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = 1,
         .input_bytes = {conv.y_bytes, conv.w_bytes},
         .output_bytes = {conv.x_bytes},
-        .workspace_bytes = poet_lines_bytes(conv.out_channels, (win->r - 1) / win->sh + 1,
+        .workspace_bytes = poet_lines_bytes(conv.out_channels, (int64_t)rows + (win->r - 1) / win->sh,
                                             line_width((win->w - 1) / win->sw + 1, (win->s - 1) / win->sw + 1)),
     };
     return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
@@ -67,13 +74,13 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
                           const float *w, float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
+    const int32_t step = rows_at_a_time(conv, rows->count);
     const poet_lines lines = {
         .channels = conv->out_channels,
-        .rows = rows->taps,
+        .rows = step + rows->taps - 1,
         .width = (int32_t)line_width(columns->count, columns->taps),
         .h = win->oh,
         .w = win->ow,
-        .row_step = -1,
         .left = columns->source - (columns->taps - 1),
     };
     const poet_block block = {
@@ -86,16 +93,20 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
         .a_channel = conv->taps,
         .a_line = win->sh * win->s,
         .a_tap = win->sw,
-        .b_channel = rows->taps * lines.width,
-        .b_line = lines.width,
+        .b_channel = lines.rows * lines.width,
+        .b_line = -lines.width,
         .b_tap = -1,
         .b_column = 1,
         .out_row = win->h * win->w,
         .out_column = win->sw,
     };
     for (int32_t i = 0; i < rows->count; i++) {
-        poet_lines_fill(&lines, gy, rows->source + i, workspace);
-        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, workspace + columns->taps - 1,
+        const int32_t filled = i % step;
+        if (filled == 0) {
+            poet_lines_fill(&lines, gy, rows->source + i - (rows->taps - 1), workspace);
+        }
+        const float *last = workspace + (filled + rows->taps - 1) * lines.width + columns->taps - 1;
+        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, last,
                             gx + (rows->begin + i * win->sh) * win->w + columns->begin);
     }
 }

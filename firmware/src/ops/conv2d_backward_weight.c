@@ -84,8 +84,7 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
             .width = (int32_t)line_width(win),
             .h = win->h,
             .w = win->w,
-            .row_step = 1,
-            .left = -win->pw,
+                .left = -win->pw,
         };
         const poet_dot dot = {
             .rows = conv->out_channels,

@@ -4,9 +4,9 @@
 
 #include "shape.h"
 
-uint32_t poet_lines_bytes(int32_t channels, int32_t rows, int64_t width)
+uint32_t poet_lines_bytes(int32_t channels, int64_t rows, int64_t width)
 {
-    return width > INT32_MAX ? 0 : 4 * poet_count(channels, rows, (int32_t)width, 1);
+    return rows > INT32_MAX || width > INT32_MAX ? 0 : 4 * poet_count(channels, (int32_t)rows, (int32_t)width, 1);
 }
 
 static void fill_line(const poet_lines *shape, const float *row, float *line)
@@ -18,20 +18,23 @@ static void fill_line(const poet_lines *shape, const float *row, float *line)
         memset(line, 0, (size_t)shape->width * sizeof *line);
         return;
     }
-    memset(line, 0, (size_t)first * sizeof *line);
+    if (first > 0) {
+        memset(line, 0, (size_t)first * sizeof *line);
+    }
     memcpy(line + first, row + shape->left + first, (size_t)(end - first) * sizeof *line);
-    memset(line + end, 0, (size_t)(shape->width - end) * sizeof *line);
+    if (end < shape->width) {
+        memset(line + end, 0, (size_t)(shape->width - end) * sizeof *line);
+    }
 }
 
 void poet_lines_fill(const poet_lines *shape, const float *input, int32_t top, float *lines)
 {
     for (int32_t channel = 0; channel < shape->channels; channel++) {
-        int32_t y = top;
         for (int32_t row = 0; row < shape->rows; row++) {
+            const int32_t y = top + row;
             const int inside = y >= 0 && y < shape->h;
             fill_line(shape, inside ? input + (channel * shape->h + y) * shape->w : NULL, lines);
             lines += shape->width;
-            y += shape->row_step;
         }
     }
 }

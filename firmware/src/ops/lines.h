@@ -7,15 +7,14 @@
 
 typedef struct poet_lines {
     int32_t channels, rows, width;
-    int32_t h, w;     /* of one channel of the input */
-    int32_t row_step; /* from one line's row to the next line's: positive or negative */
+    int32_t h, w; /* of one channel of the input */
     int32_t left;
 } poet_lines;
 
 /* What they take, or 0 if that is too much. */
-uint32_t poet_lines_bytes(int32_t channels, int32_t rows, int64_t width);
+uint32_t poet_lines_bytes(int32_t channels, int64_t rows, int64_t width);
 
-/* Fills lines[channels][rows][width] from the input's rows top, top + row_step, ... */
+/* Fills lines[channels][rows][width] from the input's rows from `top` on. */
 void poet_lines_fill(const poet_lines *shape, const float *input, int32_t top, float *lines);
 
 #endif
