@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from emulated_board import BOARDS, Opener
 from poet_harness.emulation import open_twin
+from poet_harness.emulation.counter import compiled_hook
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
@@ -64,6 +65,7 @@ def test_cycles_do_not_depend_on_how_they_are_counted(open_line: Opener, tmp_pat
         (tmp_path / f"{name}.img").unlink()
         return [line.values(request)["ticks"] for request in (CONV, "idle 60000", CONV)]
 
+    assert compiled_hook() is not None, "needs a C compiler to compare with"
     first = ticks()
     assert ticks() == first
     assert ticks(native=False) == first
@@ -91,3 +93,21 @@ def test_an_image_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
         open_twin(load_board("nrf52840"), noise, tmp_path / "card.img")
     with pytest.raises(UserError, match="no such firmware image"):
         open_twin(load_board("nrf52840"), tmp_path / "missing.elf", tmp_path / "card.img")
+
+
+def test_the_image_of_another_board_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"boots at 0x2000\. Is it the image of another board"):
+        open_twin(load_board("mkr1000"), images["nrf52840"], tmp_path / "card.img")
+
+
+def test_an_interrupt_from_the_keyboard_is_not_lost(open_line: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = open_line("nrf52840")
+
+    def pressed(_address: int, _width: int) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(line.twin.chip.bus, "read", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        line.ask("stack")
+    monkeypatch.undo()
+    assert line.ask("stack").startswith("ok")

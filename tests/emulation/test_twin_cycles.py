@@ -102,7 +102,7 @@ def run_until_it_sleeps(core: str, text: str, folder: Path, native: bool) -> int
     source.write_text("\n".join([*head, *(part.strip() for part in text.split(";")), "wfi", "b .", ""]))
     command = ["arm-none-eabi-gcc", "-nostdlib", "-Wl,-Ttext=0", "-Wl,--no-warn-rwx-segments", "-Wl,-e,start"]
     subprocess.run([*command, str(source), "-o", str(elf)], check=True)
-    machine = Machine(core, Memory(0, 0x10000, 0x20000000, 0x2000), load_image(elf), 1_000_000, native=native)
+    machine = Machine(core, Memory(0, 0, 0x10000, 0x20000000, 0x2000), load_image(elf), 1_000_000, native=native)
     chip, slept = Bare(), []
     chip.machine = machine
 

@@ -44,12 +44,12 @@ def make_counter(prefix: NDArray[np.uint32], begin: int, end: int, refill: int) 
     return Counter(0, NEVER, 0, refill, begin, end, 0, 0, prefix.ctypes.data, stop.value)
 
 
-def attach(engine: Any, counter: Counter, prefix: NDArray[np.uint32], native: bool = True) -> bool:
-    """Count the cycles of every block that `engine` runs; says whether the hook is the compiled one."""
+def attach(engine: Any, counter: Counter, prefix: NDArray[np.uint32], native: bool = True) -> None:
+    """Count the cycles of every block that `engine` runs, with the compiled hook if `native` and there is one."""
     library = compiled_hook() if native else None
     if library is None:
         engine.hook_add(unicorn_const.UC_HOOK_BLOCK, _python_hook(counter, prefix))
-        return False
+        return
     handle = ctypes.c_size_t()
     status = engine_binding.uclib.uc_hook_add(
         engine._uch,
@@ -62,7 +62,6 @@ def attach(engine: Any, counter: Counter, prefix: NDArray[np.uint32], native: bo
     )
     if status != unicorn_const.UC_ERR_OK:
         raise engine_binding.UcError(status)
-    return True
 
 
 def _python_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, int, int, Any], None]:
@@ -87,8 +86,14 @@ def _python_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any,
 
 
 def cache_dir() -> Path:
-    """Where what can be made again is kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "poet"
+    """Where what can be made again is kept: the user's cache, or the machine's temporary folder if that is closed."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "poet"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"poet-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def compiled_hook() -> ctypes.CDLL | None:
@@ -99,7 +104,6 @@ def compiled_hook() -> ctypes.CDLL | None:
     key = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
     library = cache_dir() / f"block_hook-{key}.so"
     if not library.exists():
-        library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
             built = Path(scratch) / library.name
             command = [compiler, "-std=c99", "-O2", "-shared", "-fPIC", "-o", str(built), str(SOURCE)]

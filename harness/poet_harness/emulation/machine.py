@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.errors import UserError
 from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc, UcError
 
@@ -32,8 +33,9 @@ CPU_MODELS = {
 
 @dataclass(frozen=True)
 class Memory:
-    """Flash and RAM of a chip."""
+    """Flash and RAM of a chip, and where the firmware's vector table must lie."""
 
+    vectors: int
     flash_begin: int
     flash_bytes: int
     ram_begin: int
@@ -71,6 +73,11 @@ class Machine:
         RAM wakes up with noise made from this number.
     native : bool
         False: count cycles in Python even where there is a compiler.
+
+    Raises
+    ------
+    UserError
+        If the image is linked for another board.
     """
 
     def __init__(self, core: str, memory: Memory, image: Image, hz: int, seed: int = 0, native: bool = True) -> None:
@@ -79,7 +86,7 @@ class Machine:
         self._image = image
         self._chip: Chip | None = None
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._noise = random.Random(seed)
         self._ram_lost = True
         self._reset_wanted = True
@@ -92,7 +99,7 @@ class Machine:
         begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
         self._prefix = _prefix_sums(self._core, image, begin, end)
         self._counter = make_counter(self._prefix, begin, end, self._core.refill)
-        self.native = attach(self._engine, self._counter, self._prefix, native)
+        attach(self._engine, self._counter, self._prefix, native)
         self.clock = Clock(self._counter, hz)
 
     @property
@@ -247,11 +254,15 @@ class Machine:
 
     def _load(self) -> None:
         memory = self._memory
+        end = max(address + len(data) for address, data in self._image.segments)
+        if self._image.entry_table != memory.vectors or end > memory.flash_begin + memory.flash_bytes:
+            raise UserError(
+                f"{self._image.path}: linked from 0x{self._image.entry_table:X} to 0x{end:X}; this board boots at "
+                f"0x{memory.vectors:X}. Is it the image of another board?"
+            )
         self._engine.mem_map(memory.flash_begin, memory.flash_bytes, PROT_CODE)
         self._engine.mem_write(memory.flash_begin, b"\xff" * memory.flash_bytes)
         for address, data in self._image.segments:
-            if not memory.flash_begin <= address <= memory.flash_begin + memory.flash_bytes - len(data):
-                raise EmulationError(f"{self._image.path}: a segment at 0x{address:08X} lies outside of the flash")
             self._engine.mem_write(address, data)
         self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
 
@@ -259,7 +270,7 @@ class Machine:
         def read(_engine: Any, offset: int, width: int, _data: Any) -> int:
             try:
                 return bus.read(page + offset, width)
-            except Exception as error:
+            except BaseException as error:
                 self._fail(error)
                 return 0
 
@@ -269,13 +280,13 @@ class Machine:
         def write(_engine: Any, offset: int, width: int, value: int, _data: Any) -> None:
             try:
                 bus.write(page + offset, width, value)
-            except Exception as error:
+            except BaseException as error:
                 self._fail(error)
 
         return write
 
-    def _fail(self, error: Exception) -> None:
-        """An exception cannot cross the engine: it waits until the engine has stopped."""
+    def _fail(self, error: BaseException) -> None:
+        """No exception, nor Ctrl-C, can cross the engine: it waits until the engine has stopped."""
         if self._failure is None:
             pc = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
             self._failure = (
@@ -295,7 +306,6 @@ def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArr
     if kept.exists():
         return np.ascontiguousarray(np.load(kept), np.uint32)
     sums = cycles.prefix_sums(core, image.code, begin, end)
-    kept.parent.mkdir(parents=True, exist_ok=True)
     partial = kept.with_suffix(f".{random.SystemRandom().getrandbits(32):08x}.npy")
     np.save(partial, sums)
     partial.replace(kept)

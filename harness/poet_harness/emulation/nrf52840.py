@@ -18,7 +18,7 @@ from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
 from .spi_bus import SpiBus
 
-MEMORY = Memory(0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
+MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 
 WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
 SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives

@@ -18,7 +18,8 @@ from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
 from .spi_bus import SpiBus
 
-MEMORY = Memory(0x00000000, 256 * 1024, 0x20000000, 32 * 1024)
+# The bootloader holds the flash below 0x2000 and jumps there.
+MEMORY = Memory(0x2000, 0x00000000, 256 * 1024, 0x20000000, 32 * 1024)
 
 WINDOW_PIN = 21  # PA21
 CARD_CS_PIN = 10  # PB10

@@ -54,7 +54,7 @@ class NoisyLine:
 class SerialLine:
     """Bytes under way in both directions.
 
-    The board's UART model takes bytes with `receive` and gives them with `send`; the host side is `pushed` and
+    The board's UART model takes bytes with `receive` and gives them with `send`; the host side is `push` and
     `take`. Bytes towards the board arrive one character time apart.
     """
 
@@ -102,9 +102,6 @@ class SerialLine:
         self._to_host.clear()
 
 
-StarvedCallback = Callable[[], None]
-
-
 class Starvation:
     """Notices that the firmware does nothing but ask an empty UART for the next byte.
 
@@ -114,7 +111,7 @@ class Starvation:
     POLLS = 16
     WITHIN_CYCLES = 4096
 
-    def __init__(self, starved: StarvedCallback) -> None:
+    def __init__(self, starved: Callable[[], None]) -> None:
         self._starved = starved
         self._polls = 0
         self._first = 0
