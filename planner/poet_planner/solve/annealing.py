@@ -37,6 +37,11 @@ class Workspace(NamedTuple):
     stamp: Ints
     first: Ints
     inserted: Ints
+    ending: Ints
+    next_ending: Ints
+    leaving: Ints
+    arrives: Floats
+    let_go: Floats
     counters: Ints
     random: np.ndarray[tuple[int], np.dtype[np.uint64]]
 
@@ -79,6 +84,11 @@ def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.u
         stamp=ints(m),
         first=ints(n),
         inserted=ints(COMPUTE_TRIES + width),
+        ending=ints(events),
+        next_ending=ints(events * width),
+        leaving=ints(m + 1),
+        arrives=np.zeros(m),
+        let_go=np.zeros(m),
         counters=ints(3),
         random=random,
     )
@@ -192,9 +202,85 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(lives):
         w.life_start[k] -= here
         w.life_end[k] -= here
+    if p.dma:
+        w.counters[LIVES] = lives
+        time = _makespan(p, w, kept)
     w.counters[EXTRAS] = extras
     w.counters[LIVES] = lives
     return Evaluation(kept, energy, time, overflow)
+
+
+@compiled
+def _makespan(p, w, length):  # type: ignore[no-untyped-def]
+    """Time of the evaluated state where transfers overlap compute.
+
+    A value whose transfer still runs when it could be freed waits among the ``leaving`` ones until it has ended, or
+    until its RAM is needed: only then does the CPU wait.
+    """
+    n = p.node_time.size
+    for k in range(length):
+        w.ending[k] = -1
+    for life in range(w.counters[LIVES]):
+        w.next_ending[life] = w.ending[w.life_end[life]]
+        w.ending[w.life_end[life]] = life
+    for v in range(p.size.size):
+        w.arrives[v] = 0.0
+        w.let_go[v] = 0.0
+    for j in range(n):
+        w.first[j] = -1
+    cpu = 0.0
+    bus = 0.0
+    leaving = 0
+    leaving_bytes = 0
+    newest = w.counters[LIVES] - 1
+    for k in range(length):
+        event = w.kept[k]
+        at = 0
+        while at < leaving:
+            v = w.leaving[at]
+            anew = event == n + v or event == p.producer[v]
+            if anew or w.let_go[v] <= cpu or w.memory[k] + leaving_bytes > p.budget:
+                cpu = max(cpu, w.let_go[v])
+                leaving_bytes -= p.size[v]
+                leaving -= 1
+                for rest in range(at, leaving):
+                    w.leaving[rest] = w.leaving[rest + 1]
+            else:
+                at += 1
+        if event >= n:
+            v = event - n
+            cpu = max(cpu, bus)
+            bus = cpu + p.in_time[v]
+            w.arrives[v] = bus
+            w.let_go[v] = bus
+            newest -= 1
+        else:
+            for k_in in range(p.input_start[event], p.input_start[event + 1]):
+                cpu = max(cpu, w.arrives[p.input_value[k_in]])
+            cpu += p.node_time[event]
+            w.counters[STAMP] += 1
+            while newest >= 0 and w.life_start[newest] == k:
+                w.stamp[w.life_value[newest]] = w.counters[STAMP]
+                newest -= 1
+            for v in range(p.own[event], p.own[event + 1]):
+                if w.paged[v] > 0 and w.first[event] < 0:
+                    cpu = max(cpu, bus)
+                    bus = cpu + p.out_time[v]
+                    w.let_go[v] = bus
+                    if w.stamp[v] != w.counters[STAMP]:
+                        w.leaving[leaving] = v
+                        leaving += 1
+                        leaving_bytes += p.size[v]
+            w.first[event] = k
+        life = w.ending[k]
+        while life >= 0:
+            v = w.life_value[life]
+            if w.let_go[v] > cpu:
+                w.leaving[leaving] = v
+                leaving += 1
+                leaving_bytes += p.size[v]
+            life = w.next_ending[life]
+    return max(cpu, bus)
 
 
 @compiled

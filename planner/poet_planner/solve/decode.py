@@ -2,60 +2,124 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
 from poet_planner.solve.problem import Ints, Problem
 
 
-def steps_of(graph: Graph, problem: Problem, events: Ints) -> list[Step]:
-    """Steps without addresses; a value is paged out right after it is first computed and freed after its last use.
+@dataclass(frozen=True)
+class Decoded:
+    """Steps without addresses, and how long they take by the contract."""
 
-    A value of no bytes stays, except that it gives way to a recomputation of its node.
+    steps: tuple[Step, ...]
+    time_s: float
+
+
+def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
+    """Steps of ``events``, each of which must be needed (as `annealing.evaluate` leaves them).
+
+    A value is paged out right after it is first computed, and freed after its last use; where transfers overlap
+    compute, only when its own has ended or its RAM is needed. A value of no bytes stays, except that it gives way to a
+    recomputation of its node.
     """
-    n = len(problem.node_time)
-    value_ids = [value.id for node in graph.nodes for value in node.values]
-    paged = {int(event) - n for event in events if event >= n}
-    last_use = _last_uses(problem, events)
-    steps: list[Step] = []
-    computed: set[int] = set()
-    for place, event in enumerate(events.tolist()):
-        if event >= n:
-            steps.append(Step(Action.PAGE_IN, value_ids[event - n]))
-            held = {event - n}
+    return _Decoder(graph, problem, events).decoded()
+
+
+class _Decoder:
+    def __init__(self, graph: Graph, problem: Problem, events: Ints) -> None:
+        self._graph = graph
+        self._problem = problem
+        self._events = [int(event) for event in events]
+        self._ids = [value.id for node in graph.nodes for value in node.values]
+        self._steps: list[Step] = []
+        self._held = 0
+        self._cpu_s = 0.0
+        self._bus_s = 0.0
+        self._arrives_s: dict[int, float] = {}
+        self._let_go_s: dict[int, float] = {}
+        self._leaving: list[int] = []
+
+    def decoded(self) -> Decoded:
+        problem, n = self._problem, len(self._problem.node_time)
+        paged = {event - n for event in self._events if event >= n}
+        over = _last_uses(problem, self._events)
+        computed: set[int] = set()
+        for place, event in enumerate(self._events):
+            made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
+            self._make_room(made, 0 if event >= n else int(problem.workspace[event]))
+            self._held += sum(int(problem.size[v]) for v in made)
+            if event >= n:
+                self._step(Action.PAGE_IN, event - n)
+                self._let_go_s[event - n] = self._arrives_s[event - n] = self._transfer(problem.in_time[event - n])
+            else:
+                self._compute(event, made, again=event in computed)
+                for v in made:
+                    if v in paged and event not in computed:
+                        self._step(Action.PAGE_OUT, v)
+                        self._let_go_s[v] = self._transfer(problem.out_time[v])
+                computed.add(event)
+            for v in over[place]:
+                if problem.size[v] > 0:
+                    self._leave(v)
+        return Decoded(tuple(self._steps), max(self._cpu_s, self._bus_s))
+
+    def _compute(self, node: int, made: list[int], again: bool) -> None:
+        if again:
+            for v in made:
+                if self._problem.size[v] == 0:
+                    self._step(Action.FREE, v)
+        self._steps.append(Step(Action.COMPUTE, self._graph.nodes[node].id))
+        arrived = [self._arrives_s.get(v, 0.0) for v in _inputs(self._problem, node)]
+        self._cpu_s = max([self._cpu_s, *arrived]) + float(self._problem.node_time[node])
+
+    def _transfer(self, time_s: float) -> float:
+        self._cpu_s = max(self._cpu_s, self._bus_s)
+        self._bus_s = self._cpu_s + float(time_s)
+        if not self._problem.dma:
+            self._cpu_s = self._bus_s
+        return self._bus_s
+
+    def _leave(self, v: int) -> None:
+        if self._let_go_s.get(v, 0.0) > self._cpu_s:
+            self._leaving.append(v)
         else:
-            if event in computed:
-                empty = [value for value in graph.nodes[event].values if value.bytes == 0]
-                steps += [Step(Action.FREE, value.id) for value in empty]
-            steps.append(Step(Action.COMPUTE, graph.nodes[event].id))
-            own = range(problem.own[event], problem.own[event + 1])
-            held = {*own, *_inputs(problem, event)}
-            if event not in computed:
-                steps += [Step(Action.PAGE_OUT, value_ids[v]) for v in own if v in paged]
-            computed.add(event)
-        over = [v for v in sorted(held) if last_use.get((place, v), False) and problem.size[v] > 0]
-        steps += [Step(Action.FREE, value_ids[v]) for v in over]
-    return steps
+            self._free(v)
+
+    def _make_room(self, made: list[int], workspace: int) -> None:
+        """Free what has left, what is about to be made anew, and as much as is needed."""
+        need = workspace + sum(int(self._problem.size[v]) for v in made)
+        for v in list(self._leaving):
+            gone = self._let_go_s[v] <= self._cpu_s
+            if gone or v in made or self._held + need > self._problem.budget:
+                self._leaving.remove(v)
+                self._free(v)
+
+    def _free(self, v: int) -> None:
+        self._cpu_s = max(self._cpu_s, self._let_go_s.get(v, 0.0))
+        self._held -= int(self._problem.size[v])
+        self._step(Action.FREE, v)
+
+    def _step(self, action: Action, v: int) -> None:
+        self._steps.append(Step(action, self._ids[v]))
 
 
 def _inputs(problem: Problem, node: int) -> list[int]:
     return [int(v) for v in problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]]
 
 
-def _last_uses(problem: Problem, events: Ints) -> dict[tuple[int, int], bool]:
-    """Pairs (place, value) after which the value is not needed until it is made anew."""
+def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
+    """The values not needed any more after each event, until they are made anew."""
     n = len(problem.node_time)
     needed: set[int] = set()
-    ends: dict[tuple[int, int], bool] = {}
+    over: list[list[int]] = [[] for _ in events]
     for place in range(len(events) - 1, -1, -1):
-        event = int(events[place])
+        event = events[place]
         made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
-        for v in made:
-            if v not in needed:
-                ends[place, v] = True
+        used = [] if event >= n else _inputs(problem, event)
+        over[place] += [v for v in made if v not in needed]
         needed -= set(made)
-        if event < n:
-            for v in _inputs(problem, event):
-                if v not in needed:
-                    ends[place, v] = True
-                    needed.add(v)
-    return ends
+        over[place] += [v for v in used if v not in needed]
+        needed |= set(used)
+    return over

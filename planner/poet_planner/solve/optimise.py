@@ -11,7 +11,7 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.arena import Placement, place
-from poet_planner.solve.decode import steps_of
+from poet_planner.solve.decode import decode
 from poet_planner.solve.infeasible import conceivable, no_schedule
 from poet_planner.solve.options import FORMULATIONS, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
@@ -124,7 +124,8 @@ class _Run:
         while True:
             left_s = self._options.time_limit_s - self._seconds()
             exact_s = min(EXACT_S, left_s / 3) if attempt < EXACT_ATTEMPTS else 0.0
-            placement = place(self._graph, steps_of(self._graph, problem, incumbent.events), budget, exact_s)
+            decoded = decode(self._graph, problem, incumbent.events)
+            placement = place(self._graph, decoded.steps, budget, exact_s)
             if placement.arena_bytes <= budget:
                 return incumbent, placement
             attempt += 1
