@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated_board import BOARDS, Line
-from paged_step import GRADIENT, W, expected, get, put_all, random_data, step
+from paged_step import GRADIENT, RATE_NANO, W, expected, get, put_all, random_data, step
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 
@@ -119,3 +119,17 @@ def train_until_the_lights_go_out(line: Line) -> bool:
         if not answer.startswith("ok"):
             return False
     return True
+
+
+def test_a_transfer_overlaps_compute_where_the_bus_works_alone(open_step: Opener) -> None:
+    # Emulated time, the same in every run. Traced, a step is serial; untraced, the nRF52840's page-out runs beside the
+    # operator behind it.
+    saved = {}
+    for name in BOARDS:
+        line = open_step(name)
+        together = int(line.values(f"step {RATE_NANO} 0")["ticks"])
+        line.values(f"step {RATE_NANO} 1")
+        ticks = [int(word) for word in line.values("times 0 15")["ticks"].split(",")]
+        saved[name] = 1 - together / sum(ticks)
+    assert saved["nrf52840"] > 0.05
+    assert abs(saved["mkr1000"]) < 0.05
