@@ -36,14 +36,19 @@ def problem_from_graph(path: Path, board: str | None) -> Problem:
 
 
 def problem_from_model(
-    model: str | None, batch: int | None, profile: str, board_name: str | None, resident_gradients: bool = True
+    model: str | None,
+    batch: int | None,
+    profile: str,
+    board_name: str | None,
+    resident_gradients: bool = True,
+    momentum: float = 0.0,
 ) -> Problem:
     """Trace a model for a board and cost it from the board's profile.
 
     Parameters
     ----------
-    resident_gradients : bool
-        As :func:`poet_planner.training_graph.training_graph` takes it.
+    resident_gradients, momentum
+        As :func:`poet_planner.training_graph.training_graph` takes them.
 
     Raises
     ------
@@ -58,7 +63,7 @@ def problem_from_model(
     rows = rows[rows["board"] == board.name]
     if rows.empty:
         raise UserError(f"{path}: no row of board {board.name}; profile it first or name another --board")
-    graph = training_graph(model or DEFAULT_MODEL, batch, board, resident_gradients)
+    graph = training_graph(model or DEFAULT_MODEL, batch, board, resident_gradients, momentum)
     costed = CostModel(rows, board.storage_block_bytes).apply(graph)
     if board.storage == "none":
         costed = replace(costed, graph=without_paging(costed.graph))

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from poet_planner.tracing.ir import TracedGraph
 
 
-def training_graph(model: str, batch: int | None, board: Board, resident_gradients: bool = True) -> Graph:
+def training_graph(
+    model: str, batch: int | None, board: Board, resident_gradients: bool = True, momentum: float = 0.0
+) -> Graph:
     """Trace a model and lower it for a board.
 
     Parameters
@@ -24,6 +26,8 @@ def training_graph(model: str, batch: int | None, board: Board, resident_gradien
         Samples in a step; default is the model's own.
     resident_gradients : bool
         Whether gradients have places of their own in RAM; False, on a microcontroller: they are values like others.
+    momentum : float
+        Of the gradient descent that ends a step on a microcontroller.
 
     Raises
     ------
@@ -34,7 +38,7 @@ def training_graph(model: str, batch: int | None, board: Board, resident_gradien
 
     if board.kind == "linux":
         return lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
-    return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients)
+    return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
 
 
 @cache

@@ -87,6 +87,27 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
         assert np.abs(tensors[id] - double[id]).max() <= allowed, id
 
 
+def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:
+    model = models.load("digits_cnn_small")
+    module = model.module
+    traced = trace(module, model.inputs, model.targets, model.loss, model.name)
+    graph = lower_for_firmware(traced, momentum=0.9)
+    assert verify(graph, plain_schedule(graph)).sound
+    tensors = {id: tensor.detach().clone().numpy() for id, tensor in module.state_dict().items()}
+    tensors |= {r.id: np.zeros(r.shape, np.float32) for r in graph.residents if r.id.endswith(".velocity")}
+    batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    for _ in range(2):
+        tensors = _run(graph, tensors | batch, operators)
+    optimiser = torch.optim.SGD(module.parameters(), LEARNING_RATE, momentum=0.9)
+    for _ in range(2):
+        optimiser.zero_grad()
+        model.loss(module(*model.inputs), *model.targets).backward()
+        optimiser.step()
+    for id, parameter in module.named_parameters():
+        expected = parameter.detach().numpy()
+        assert np.abs(tensors[id] - expected).max() <= TOLERANCE * np.abs(expected).max(), id
+
+
 def _autograd(name: str, dtype: torch.dtype) -> Tensors:
     """Loss, gradients, buffers and stepped parameters by PyTorch."""
     model = models.load(name)

@@ -17,6 +17,9 @@ def graph(
         str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    momentum: Annotated[
+        float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
+    ] = 0.0,
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure."""
     from poet_planner.graph_file import graph_hash, write_graph
@@ -24,13 +27,13 @@ def graph(
     if profile is not None:
         from poet_planner.problem import problem_from_model
 
-        traced = problem_from_model(model, batch, profile, board).graph
+        traced = problem_from_model(model, batch, profile, board, momentum=momentum).graph
     elif board is not None:
         from poet_profiles.boards import load_board
 
         from poet_planner.training_graph import training_graph
 
-        traced = training_graph(model, batch, load_board(board))
+        traced = training_graph(model, batch, load_board(board), momentum=momentum)
     else:
         raise UserError("for which board? give --board, or a --profile that names it")
     write_graph(traced, out)

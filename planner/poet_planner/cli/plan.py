@@ -75,6 +75,9 @@ def plan(
             "auto: where they would not fit."
         ),
     ] = Gradients.AUTO,
+    momentum: Annotated[
+        float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
+    ] = 0.0,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     strategy: Annotated[
         Strategy, typer.Option(help="optimal; or plain: every value kept until its last use.")
@@ -95,7 +98,7 @@ def plan(
     from poet_planner.summary import summarise
 
     settled = settle(
-        lambda resident_gradients: _problem(profile, model, graph, batch, board, paging, resident_gradients),
+        lambda resident_gradients: _problem(profile, model, graph, batch, board, momentum, paging, resident_gradients),
         parameters,
         gradients,
         lambda problem: _budget_bytes(problem, ram),
@@ -122,6 +125,7 @@ def _problem(
     graph: Path | None,
     batch: int | None,
     board: str | None,
+    momentum: float,
     paging: bool,
     resident_gradients: bool,
 ) -> Problem:
@@ -135,7 +139,7 @@ def _problem(
                 raise UserError(f"--graph already holds the costs: leave {option} out")
         problem = problem_from_graph(graph, board)
     elif profile is not None:
-        problem = problem_from_model(model, batch, profile, board, resident_gradients)
+        problem = problem_from_model(model, batch, profile, board, resident_gradients, momentum)
     else:
         from poet_profiles.shipped import profile_names
 

@@ -12,7 +12,8 @@ def reference(
     model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`).")],
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
-    learning_rate: Annotated[float, typer.Option("--lr", help="Of plain SGD.")] = 0.1,
+    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.1,
+    momentum: Annotated[float, typer.Option(min=0, max=1, help="Of gradient descent.")] = 0.0,
     follow: Annotated[
         Path | None,
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),

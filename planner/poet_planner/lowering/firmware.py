@@ -8,10 +8,11 @@ from math import prod
 import torch
 from poet_profiles.operators import OPERATORS, params_key
 
-from poet_planner.graph import Graph, Node, Operation, Value
+from poet_planner.graph import Graph, Value
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.copies import copied, strided_operator
-from poet_planner.lowering.draft import Draft, arena_value, done, homes, nodes_of, placed, region_bytes
+from poet_planner.lowering.descent import descent, velocities
+from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.rules import (
     Lowered,
@@ -23,13 +24,13 @@ from poet_planner.lowering.rules import (
 )
 from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
-ORDERING_NODE = "gradients"
-
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 _CONSTANTS = ("arange.default", "arange.start", "scalar_tensor.default", "full.default", "zeros.default")
 
 
-def lower_for_firmware(traced: TracedGraph, dma: bool = False, resident_gradients: bool = True) -> Graph:
+def lower_for_firmware(
+    traced: TracedGraph, dma: bool = False, resident_gradients: bool = True, momentum: float = 0.0
+) -> Graph:
     """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
 
     An operator that it lacks stays as ``aten.NAME``, with PyTorch's sizes: such a graph can be planned, but not run on
@@ -42,20 +43,23 @@ def lower_for_firmware(traced: TracedGraph, dma: bool = False, resident_gradient
     resident_gradients : bool
         Whether every gradient has a place in RAM for good. Otherwise gradients are values like activations: they wait
         in the arena or on the card until the optimiser's step has read them.
+    momentum : float
+        Of gradient descent; above 0 every parameter has a velocity among the residents.
     """
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)
     lowering = _Lowering(traced)
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
+    states = velocities(traced) if momentum else []
     used = {operand for draft in drafts for operand in draft.operands}
     residents = placed(
         (resident, _word_bytes(resident))
-        for resident in (*traced.residents, *lowering.constants)
-        if resident.kind in _ALWAYS_RESIDENT or resident.id in used
+        for resident in (*traced.residents, *lowering.constants, *states)
+        if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
     )
     gradients = {ref.source for ref in traced.gradients.values()}
     makers = {draft.id for draft in drafts if any(value.id in gradients and value.bytes for value in draft.values)}
-    nodes = (*nodes_of(traced, drafts, makers), *_sgd(traced, makers))
+    nodes = (*nodes_of(traced, drafts, makers), *descent(traced, makers, momentum))
     return Graph(traced.name, nodes, region_bytes(residents), dma, residents)
 
 
@@ -172,45 +176,6 @@ def _with_gradients_as_values(traced: TracedGraph) -> TracedGraph:
     values = {id: replace(value, resident=None) if id in gradients else value for id, value in traced.values.items()}
     residents = tuple(resident for resident in traced.residents if resident.kind is not Kind.GRADIENT)
     return replace(traced, values=values, residents=residents)
-
-
-def _sgd(traced: TracedGraph, makers: set[str]) -> list[Node]:
-    """The optimiser's step: behind a node of no cost that follows every gradient and the loss.
-
-    So nothing that reads a weight is computed for the first time, or needed again, after the weight has changed. The
-    node needs no gradient in RAM: it waits for gradients that are in residents, and for the ``makers`` of the others.
-    """
-    ends = [ref.source for ref in (*traced.gradients.values(), traced.loss) if traced.values[ref.source].resident]
-    ends += sorted(done(maker) for maker in makers)
-    shapes = {resident.id: resident.shape for resident in traced.residents}
-    order = Node(
-        id=ORDERING_NODE,
-        time_s=0.0,
-        energy_j=0.0,
-        values=(Value(ORDERING_NODE, 0),),
-        inputs=tuple(dict.fromkeys(ends)),
-        recomputable=False,
-        backward=True,
-    )
-    updates = [
-        Node(
-            id=f"{parameter}.sgd",
-            time_s=0.0,
-            energy_j=0.0,
-            values=(Value(f"{parameter}.sgd", 0),),
-            inputs=(ORDERING_NODE, *(() if traced.values[gradient.source].resident else (gradient.source,))),
-            recomputable=False,
-            backward=True,
-            operation=Operation(
-                op="sgd",
-                params=params_key("sgd", {"size": prod(shapes[parameter])}),
-                operands=homes(traced, (gradient.source, parameter)),
-                results=(parameter,),
-            ),
-        )
-        for parameter, gradient in traced.gradients.items()
-    ]
-    return [order, *updates]
 
 
 def _word_bytes(resident: TracedResident) -> int:
