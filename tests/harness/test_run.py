@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from poet_harness.cli import app
 from poet_harness.connection.ports import open_port
+from poet_harness.meters.meter import Mark, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
@@ -112,6 +113,40 @@ def test_with_commits_a_reset_repeats_only_what_came_after_the_last_one(plan_fol
     assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [1.0 + 0.25 * STEPS, 2.0 + 0.25 * STEPS]
     steps = [request for request in device.carried_out if request.startswith("step")]
     assert STEPS < len(steps) < 2 * STEPS
+
+
+class FailingMeter(NominalMeter):
+    """Loses the second recording."""
+
+    recordings = 0
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        self.recordings += 1
+        if self.recordings == 2:
+            raise MeterError("cable loose")
+        return super().end(marks)
+
+
+def test_training_goes_on_when_the_meter_loses_a_step(plan_folder: Path) -> None:
+    plan = read_plan(plan_folder)
+    with serve(board()) as url:
+        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        trainer = Trainer(device, FailingMeter(load_board("nrf52840")), plan)
+        observed = trainer.train(read_training_data(plan_folder / "data.npz", plan, STEPS), learning_rate=0.25)
+    assert [step.energy_j is None for step in observed] == [False, True, False, False, False]
+    assert trainer.unmetered == ["cable loose"]
+
+
+def test_constants_are_put_again_when_training_resumes(plan_folder: Path) -> None:
+    graph = {**GRAPH, "residents": [*GRAPH["residents"]]}
+    graph["residents"][1] = {"id": "c", "kind": "constant", "bytes": 4, "offset": 8, "shape": [1]}
+    (plan_folder / "graph.json").write_text(json.dumps(graph))
+    np.savez(plan_folder / "data.npz", w=np.zeros(2), c=np.array([7.0]), input=BATCHES)
+    device = board()
+    device.committed = (4, bytes(8))
+    train(device, plan_folder, resume=True)
+    assert any(request.startswith("put 1 0 ") for request in device.carried_out)
+    assert not any(request.startswith("put 0 0 ") for request in device.carried_out)
 
 
 def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:

@@ -12,15 +12,26 @@ from poet_profiles.errors import UserError
 
 from .plan import Plan, Resident
 
-ONCE = ("parameter", "state", "constant")
+WEIGHTS = ("parameter", "state")
 EVERY_STEP = ("input", "target")
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Bytes to put on the board: once at the start, and before each step. Keys are resident indices."""
+    """Bytes to put on the board, by resident index.
 
-    initial: dict[int, bytes]
+    Parameters
+    ----------
+    constants : dict
+        Put whenever the board has started anew: no commit keeps them.
+    weights : dict
+        Initial parameters and state.
+    batches : list of dict
+        Input and target of each step.
+    """
+
+    constants: dict[int, bytes]
+    weights: dict[int, bytes]
     batches: list[dict[int, bytes]]
 
 
@@ -40,20 +51,23 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, BadZipFile) as error:
         raise UserError(f"{path}: not an .npz: {error}") from None
-    initial: dict[int, bytes] = {}
+    constants: dict[int, bytes] = {}
+    weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]
     for index, resident in enumerate(plan.residents):
-        if resident.kind in ONCE:
+        if resident.kind == "constant":
+            constants[index] = _bytes(path, resident, _array(path, resident, arrays))
+        elif resident.kind in WEIGHTS:
             if resident.kind == "state" and resident.id not in arrays:
                 arrays[resident.id] = np.zeros(resident.bytes // 4)
-            initial[index] = _bytes(path, resident, _array(path, resident, arrays))
+            weights[index] = _bytes(path, resident, _array(path, resident, arrays))
         elif resident.kind in EVERY_STEP:
             array = _array(path, resident, arrays)
             if len(array) < steps:
                 raise UserError(f"{path}: {resident.id}: holds {len(array)} batches, --steps asks for {steps}")
             for step in range(steps):
                 batches[step][index] = _bytes(path, resident, array[step])
-    return TrainingData(initial, batches)
+    return TrainingData(constants, weights, batches)
 
 
 def _array(path: Path, resident: Resident, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.generic]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..meters.meter import Activity, Mark, Meter, MeterError, Window
+from ..benchmark.measure import MOST_LOST
+from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
@@ -22,7 +23,7 @@ MOST_RESETS = 3
 
 @dataclass(frozen=True)
 class ObservedAction:
-    """Time and energy of one action of the schedule; ``energy_j`` is None where the board marks no window."""
+    """Time and energy of one action; ``energy_j`` is None where the board marks no window or the meter failed."""
 
     time_s: float
     energy_j: float | None
@@ -50,6 +51,11 @@ class Trainer:
     plan : Plan
         The plan it was flashed with.
 
+    Attributes
+    ----------
+    unmetered : list of str
+        Why the energy of a step or an action is not known, one reason each.
+
     Raises
     ------
     UserError
@@ -60,6 +66,7 @@ class Trainer:
         self._device = device
         self._meter = meter
         self._plan = plan
+        self.unmetered: list[str] = []
         check_flashed(device, plan)
 
     def train(
@@ -87,7 +94,7 @@ class Trainer:
         Raises
         ------
         UserError
-            If the board refuses a step, keeps resetting, or the meter fails.
+            If the board refuses a step or keeps resetting, or the meter is gone.
         """
         observed: dict[int, ObservedStep] = {}
         try:
@@ -111,9 +118,9 @@ class Trainer:
         self, data: TrainingData, learning_rate: float, commit_every: int, begin: int | None, traced: int
     ) -> Iterator[ObservedStep]:
         """Steps from ``begin`` on, with the weights on the board; from the initial ones if it is None."""
-        if begin is None:
-            for index, content in data.initial.items():
-                self._device.put(index, content)
+        resident = data.constants if begin is not None else {**data.constants, **data.weights}
+        for index, content in resident.items():
+            self._device.put(index, content)
         for number in range(begin or 0, len(data.batches)):
             for index, content in data.batches[number].items():
                 self._device.put(index, content)
@@ -143,11 +150,12 @@ class Trainer:
         actions: tuple[ObservedAction, ...] = ()
         if trace:
             actions = self._traced(report, self._device.times(len(self._plan.actions)))
-            energies = [action.energy_j for action in actions if action.energy_j is not None]
-            energy_j = sum(energies) if energies else None
+            energies = [
+                seen.energy_j for seen, action in zip(actions, self._plan.actions, strict=True) if action.is_marked
+            ]
+            energy_j = None if None in energies else sum(energy for energy in energies if energy is not None)
         else:
-            whole = Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)
-            energy_j = self._windows([whole])[0].with_device_time(report.work_s).energy_j
+            [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
         return ObservedStep(
             number=number,
             loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
@@ -165,17 +173,27 @@ class Trainer:
                 activity = Activity(action.do) if action.do != "compute" else Activity.COMPUTE
                 marks.append(Mark(activity, time_s, clock_s, clock_s + time_s))
             clock_s += time_s
-        windows = iter(self._windows(marks))
+        energies = iter(self._energies(marks))
         return tuple(
-            ObservedAction(time_s, next(windows).with_device_time(time_s).energy_j if action.is_marked else None)
+            ObservedAction(time_s, next(energies) if action.is_marked else None)
             for action, time_s in zip(self._plan.actions, times_s, strict=True)
         )
 
-    def _windows(self, marks: list[Mark]) -> list[Window]:
+    def _energies(self, marks: list[Mark]) -> list[float | None]:
+        """Energy of each mark; None where the meter's recording cannot be used. Training goes on without it."""
         try:
-            return self._meter.end(marks)
+            windows = self._meter.end(marks)
         except MeterError as error:
-            raise UserError(f"{self._meter.identity}: {error}", NO_DEVICE) from None
+            self.unmetered.append(str(error))
+            return [None] * len(marks)
+        energies: list[float | None] = []
+        for window, mark in zip(windows, marks, strict=True):
+            if window.lost_share > MOST_LOST:
+                self.unmetered.append(f"{window.lost_share:.2%} of the samples lost")
+                energies.append(None)
+            else:
+                energies.append(window.with_device_time(mark.device_s).energy_j)
+        return energies
 
     def _gradients(self) -> dict[str, NDArray[np.float32]]:
         return {

@@ -80,6 +80,8 @@ def command(
         return
     console.print(_steps_table(schedule, observed, source))
     console.print(_actions_table(schedule, observed[0], source))
+    if trainer.unmetered:
+        console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
     if stack_bytes:
         console.print(f"most stack used: {stack_bytes} bytes")
 
