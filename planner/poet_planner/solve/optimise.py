@@ -13,7 +13,7 @@ from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.arena import Placement, place
 from poet_planner.solve.decode import decode
 from poet_planner.solve.infeasible import conceivable, no_schedule
-from poet_planner.solve.options import FORMULATIONS, OptimiseOptions, Progress
+from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import build_problem, node_need
 from poet_planner.solve.proof import Proof
@@ -65,7 +65,7 @@ class _Run:
 
     def schedule(self) -> Schedule:
         if not conceivable(self._problem):
-            raise no_schedule(self._graph, self._problem, self._options.seed)
+            raise self._impossible()
         if self._options.formulation == "paper":
             solver = solver_named(self._options.solver)
             return self._finished(
@@ -78,8 +78,11 @@ class _Run:
                 raise
         incumbent = self._search.incumbent
         if incumbent is None:
-            raise no_schedule(self._graph, self._problem, self._options.seed)
+            raise self._impossible()
         return self._finished(*self._placed(incumbent))
+
+    def _impossible(self) -> NoScheduleError:
+        return no_schedule(self._graph, self._problem, self._options.seed, 0.5 * self._options.time_limit_s)
 
     def _improve(self) -> None:
         """Search, then prove; where no schedule turns up, search on until the time is up."""
@@ -90,8 +93,8 @@ class _Run:
             return self._tell() and early and not self._proof.complete
 
         self._search.run(self._moves(SEARCH_S), go_on)
-        while self._search.incumbent is None and self._seconds_left() > 0:
-            self._search.run(self._moves(2 * SEARCH_S), self._tell)
+        while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
+            self._search.run(self._moves(SEARCH_S), self._tell)
         if self._search.incumbent is not None:
             self._proof.run(self._seconds_left, self._tell)
         while not self._proof.complete and self._seconds_left() > 0:
@@ -130,7 +133,7 @@ class _Run:
                 return incumbent, placement
             attempt += 1
             if attempt > MOST_ATTEMPTS:
-                raise no_schedule(self._graph, problem, self._options.seed)
+                raise self._impossible()
             tight = max(needed, tight - (placement.arena_bytes - budget))
             self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
             search = Search(problem._replace(budget=tight), self._options.seed + attempt)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from poet_planner.solve.bound import Relaxation, events_of, longest_path, relaxation
+from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.milp import solve_milp
 from poet_planner.solve.problem import Floats, Ints, Problem, node_need
 from poet_planner.solve.root import Root
@@ -54,6 +55,10 @@ class Proof:
         tell : callable
             Called now and then; False ends the work.
         """
+        events = cheapest_events(self._problem, tell)
+        if events is not None and self._search.adopt(events):
+            self.bound_j = self._best_j()
+            return
         roots: list[tuple[Relaxation, Root]] = []
         for share, time_share in zip(INSTANT_SHARES, (COARSE_TIME_SHARE, FINE_TIME_SHARE), strict=True):
             if self.complete or not tell():

@@ -1,0 +1,89 @@
+"""The least energy of a tiny graph by exhaustion, where the order-free MILP may be left with a gap."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from poet_planner.solve.problem import Ints, Problem
+
+MOST_NODES = 8
+MOST_VALUES = 11
+MOST_LABELS = 150_000
+
+_State = tuple[int, int, int]
+_Label = tuple[float, float, _State, int, "_Label | None"]
+
+
+def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
+    """Events (see `annealing`) of a schedule of least energy; None if the graph is not tiny, or it takes too long.
+
+    A shortest path over what is computed, in RAM and on the card (three bit sets). With a deadline a state keeps every
+    pair of energy and time of which none is beaten in both. For boards without DMA.
+    """
+    n, m = len(problem.node_time), len(problem.size)
+    if n > MOST_NODES or m > MOST_VALUES or problem.dma:
+        return None
+    own = [sum(1 << v for v in range(problem.own[j], problem.own[j + 1])) for j in range(n)]
+    needs = [
+        sum(1 << int(v) for v in problem.input_value[problem.input_start[j] : problem.input_start[j + 1]])
+        for j in range(n)
+    ]
+    held = [sum(int(problem.size[v]) for v in range(m) if mask >> v & 1) for mask in range(1 << m)]
+    deadline = problem.deadline * (1 + 1e-10)
+    timed = bool(np.isfinite(deadline))
+    ticket = itertools.count()
+    start: _Label = (0.0, 0.0, (0, 0, 0), -1, None)
+    queue: list[tuple[float, float, int, _Label]] = [(0.0, 0.0, next(ticket), start)]
+    least_time: dict[_State, float] = {}
+    labels = 0
+    while queue:
+        energy, time, _, label = heapq.heappop(queue)
+        done, ram, card = state = label[2]
+        if done == (1 << n) - 1:
+            return _events(label)
+        # Labels of a state leave the queue with rising energy: one is beaten unless it is faster than all before.
+        if least_time.get(state, np.inf) <= (time if timed else np.inf) and state in least_time:
+            continue
+        least_time[state] = time
+        labels += 1
+        if labels > MOST_LABELS or (labels % 1000 == 0 and not go_on()):
+            return None
+        after: list[tuple[float, float, _State, int]] = []
+        for j in range(n):
+            if ram & needs[j] != needs[j] or (done >> j & 1 and not problem.recomputable[j]):
+                continue
+            # Values that stand in the way of their own making are freed with it.
+            kept = ram & ~own[j] | own[j]
+            if needs[j] & own[j] == 0 and held[kept] + problem.workspace[j] <= problem.budget:
+                costs = float(problem.node_energy[j]), float(problem.node_time[j])
+                after.append((*costs, (done | 1 << j, kept, card), j))
+        for v in range(m):
+            bit = 1 << v
+            if ram & bit:
+                after.append((0.0, 0.0, (done, ram & ~bit, card), -1))
+            if not problem.pageable[v]:
+                continue
+            if ram & bit and not card & bit:
+                costs = float(problem.out_energy[v]), float(problem.out_time[v])
+                after.append((*costs, (done, ram, card | bit), -1))
+            if card & bit and not ram & bit and held[ram | bit] <= problem.budget:
+                costs = float(problem.in_energy[v]), float(problem.in_time[v])
+                after.append((*costs, (done, ram | bit, card), n + v))
+        for more_energy, more_time, reached, event in after:
+            if time + more_time <= deadline:
+                new = (energy + more_energy, time + more_time, reached, event, label)
+                heapq.heappush(queue, (new[0], new[1], next(ticket), new))
+    return None
+
+
+def _events(label: _Label | None) -> Ints:
+    events = []
+    while label is not None:
+        if label[3] >= 0:
+            events.append(label[3])
+        label = label[4]
+    return np.array(events[::-1], dtype=np.int64)
