@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..meters.meter import Activity, Mark, Meter, MeterError, Window
+from ..meters.meter import MOST_LOST, Activity, Mark, Meter, MeterError, Window
 from ..protocol.device import Timing
 
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; 1.96 beyond.
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
 MOST_CALLS = 65_535
-MOST_LOST = 0.001
 CLOCK_TOLERANCE = 0.005
 UNUSABLE_IN_A_ROW = 5
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 LONGEST_EDGE_SAMPLES = 2.0
+# A window that lost a larger share of its samples is not used.
+MOST_LOST = 0.001
 
 
 class MeterError(Exception):

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..benchmark.measure import MOST_LOST
-from ..meters.meter import Activity, Mark, Meter, MeterError
+from ..meters.meter import MOST_LOST, Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
@@ -150,10 +149,7 @@ class Trainer:
         actions: tuple[ObservedAction, ...] = ()
         if trace:
             actions = self._traced(report, self._device.times(len(self._plan.actions)))
-            energies = [
-                seen.energy_j for seen, action in zip(actions, self._plan.actions, strict=True) if action.is_marked
-            ]
-            energy_j = None if None in energies else sum(energy for energy in energies if energy is not None)
+            energy_j = self._total(actions)
         else:
             [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
         return ObservedStep(
@@ -164,6 +160,15 @@ class Trainer:
             actions=actions,
             gradients=self._gradients(),
         )
+
+    def _total(self, actions: tuple[ObservedAction, ...]) -> float | None:
+        total_j = 0.0
+        for action, seen in zip(self._plan.actions, actions, strict=True):
+            if action.is_marked:
+                if seen.energy_j is None:
+                    return None
+                total_j += seen.energy_j
+        return total_j
 
     def _traced(self, report: StepReport, times_s: list[float]) -> tuple[ObservedAction, ...]:
         marks = []
