@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
+from poet_harness.emulation import nrf52840
 from poet_harness.emulation.bus import Bus, Peripheral, Register
 from poet_harness.emulation.image import load_image
-from poet_harness.emulation.machine import Machine, Memory
+from poet_harness.emulation.machine import Machine
 
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
-MEMORY = Memory(0, 1 << 20, 0x20000000, 4 << 20)
+MEMORY = replace(nrf52840.MEMORY, ram_bytes=4 << 20)  # more than any board has, for layers that fit none
 MACHINE_FLAGS = {
     "cortex-m4f": ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
     "cortex-m0plus": ["-mcpu=cortex-m0plus", "-mthumb"],

@@ -14,6 +14,7 @@ from poet_profiles.operators import OPERATORS
 FIRMWARE = Path(__file__).resolve().parents[2] / "firmware"
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic"]
 FLAGS = [*WARNINGS, "-O2", "-ffp-contract=off", f"-I{FIRMWARE / 'include'}"]
+SOURCES = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
 
 Array = npt.NDArray[np.generic]
 
@@ -60,7 +61,8 @@ class StatusError(Exception):
         self.status = status
 
 
-def _array(name: str, params: Mapping[str, int]) -> ctypes.Array[ctypes.c_int32]:
+def params_array(name: str, params: Mapping[str, int]) -> ctypes.Array[ctypes.c_int32]:
+    """Parameters in the operator's order."""
     values = [params[param] for param in OPERATORS[name].params]
     return (ctypes.c_int32 * len(values))(*values)
 
@@ -77,7 +79,7 @@ class Operators:
     def sizes(self, name: str, params: Mapping[str, int]) -> CSizes:
         """What `sizes` reports; raises StatusError where it refuses."""
         sizes = CSizes()
-        status = self.table[name].sizes(_array(name, params), ctypes.byref(sizes))
+        status = self.table[name].sizes(params_array(name, params), ctypes.byref(sizes))
         if status < 0:
             raise StatusError(status)
         return sizes
@@ -99,7 +101,7 @@ class Operators:
             outputs = [np.full(size, 0xFF, np.uint8) for size in sizes.output_bytes[: sizes.outputs]]
         workspace = np.full(sizes.workspace_bytes, 0xFF, np.uint8)
         arguments = CArguments(
-            _array(name, params),
+            params_array(name, params),
             (ctypes.c_void_p * 6)(*[array.ctypes.data for array in given]),
             (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
             workspace.ctypes.data,
@@ -113,6 +115,5 @@ class Operators:
 
 def build(library: Path) -> Operators:
     """Compiles firmware/src/ops for this machine."""
-    sources = sorted(map(str, (FIRMWARE / "src" / "ops").glob("*.c")))
-    subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", *sources, "-o", str(library)], check=True)
+    subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", *map(str, SOURCES), "-o", str(library)], check=True)
     return Operators(ctypes.CDLL(str(library)))

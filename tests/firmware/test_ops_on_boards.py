@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from host_operators import FIRMWARE, CSizes, Operators
+from host_operators import FIRMWARE, SOURCES, CSizes, Operators
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_references import REFERENCES, Draw
@@ -24,8 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reaso
 
 @pytest.fixture(scope="module", params=["cortex-m4f", "cortex-m0plus"])
 def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EmulatedCore:
-    sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
-    return EmulatedCore(request.param, sources, ["poet_operators"], tmp_path_factory.mktemp("core"))
+    return EmulatedCore(request.param, SOURCES, ["poet_operators"], tmp_path_factory.mktemp("core"))
 
 
 def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[bytes]:
