@@ -1,0 +1,154 @@
+"""The optimiser against brute force, the verifier and published figures."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from brute_force import least_energy
+from poet_planner.graph import Graph
+from poet_planner.graph_file import read_graph
+from poet_planner.plain import plain_schedule
+from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
+from poet_planner.solve.solvers import solver_named, solvers
+from poet_planner.verify import verify
+from poet_profiles.errors import UserError
+from random_graphs import random_graph, training_like_graph
+
+PAPER_GRAPHS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner" / "paper-graphs"
+
+
+def instance(seed: int) -> tuple[Graph, int, float | None]:
+    rng = random.Random(seed)
+    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+    plain = plain_schedule(graph)
+    deadline = rng.choice((None, None, 1.2, 1.5, 2.0))
+    ram = int(plain.peak_bytes * rng.choice((1.0, 0.9, 0.8, 0.7, 0.6, 0.5)))
+    return graph, ram, deadline and deadline * plain.time_s
+
+
+@pytest.mark.parametrize("tens", range(12))
+def test_proven_optimum_is_that_of_brute_force(tens: int) -> None:
+    for seed in range(1000 + 10 * tens, 1010 + 10 * tens):
+        graph, ram, deadline = instance(seed)
+        least = least_energy(graph, ram, deadline)
+        try:
+            schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=3))
+        except NoScheduleError:
+            assert math.isinf(least), seed
+            continue
+        assert verify(graph, schedule).faults == (), seed
+        assert schedule.energy_j == pytest.approx(least, rel=1e-9), seed
+        assert schedule.bound_j <= least * (1 + 1e-9), seed
+        assert schedule.gap <= 1e-6, seed
+
+
+@pytest.mark.parametrize("seed", [1001, 1002, 1004, 1010, 1016, 1022, 1024, 1030])
+def test_bound_of_the_relaxation_is_never_above_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same without the exhaustion that settles tiny graphs, so that the MILP has to bound them."""
+    monkeypatch.setattr("poet_planner.solve.proof.cheapest_events", lambda problem, go_on: None)
+    graph, ram, deadline = instance(seed)
+    ram = max(ram, int(0.8 * plain_schedule(graph).peak_bytes))
+    least = least_energy(graph, ram, deadline)
+    try:
+        schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=2))
+    except NoScheduleError:
+        assert math.isinf(least)
+        return
+    assert schedule.energy_j == pytest.approx(least, rel=1e-9)
+    assert schedule.bound_j <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_schedules_with_dma_are_sound(seed: int) -> None:
+    graph, _, _ = instance(seed)
+    plain = plain_schedule(graph)
+    graph = replace(graph, dma=True)
+    try:
+        schedule = optimise(graph, int(0.9 * plain.peak_bytes), 1.5 * plain.time_s, OptimiseOptions(time_limit_s=0.5))
+    except NoScheduleError:
+        return
+    assert verify(graph, schedule).faults == ()
+
+
+def paper_graph(name: str) -> tuple[Graph, int]:
+    graph = read_graph(PAPER_GRAPHS / f"{name}.json")
+    return graph, plain_schedule(graph).peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "overhead"), [("vgg16_cifar.m4", 0.75, 0.0076e-2), ("resnet18_cifar.m4", 0.5, 0.1242e-2)]
+)
+def test_known_optima_of_the_papers_graphs_are_met(name: str, share: float, overhead: float) -> None:
+    graph, peak = paper_graph(name)
+    schedule = optimise(graph, int(share * peak), None, OptimiseOptions(time_limit_s=20))
+    assert verify(graph, schedule).faults == ()
+    assert schedule.energy_j / plain_schedule(graph).energy_j - 1 <= overhead + 5e-7
+
+
+def test_no_schedule_says_what_would_do() -> None:
+    graph, peak = paper_graph("linear.m4")
+    with pytest.raises(NoScheduleError) as caught:
+        optimise(graph, peak // 3, None, OptimiseOptions(time_limit_s=2))
+    assert caught.value.exit_code == 3
+    assert caught.value.smallest_ram_bytes == 3256
+    assert "3256" in str(caught.value)
+    assert optimise(graph, 3256, None, OptimiseOptions(time_limit_s=2)).peak_bytes <= 3256
+
+
+def test_deadline_shorter_than_plain_training_is_refused() -> None:
+    graph, peak = paper_graph("linear.m4")
+    plain = plain_schedule(graph)
+    with pytest.raises(NoScheduleError) as caught:
+        optimise(graph, peak, 0.9 * plain.time_s, OptimiseOptions(time_limit_s=1))
+    assert caught.value.shortest_time_s == pytest.approx(plain.time_s)
+
+
+def test_without_paging_nothing_is_paged() -> None:
+    graph, peak = paper_graph("linear.m4")
+    schedule = optimise(graph, peak // 2, None, OptimiseOptions(time_limit_s=2, paging=False))
+    assert verify(graph, schedule).faults == ()
+    assert not {"page_in", "page_out"} & {step.do.value for step in schedule.steps}
+
+
+def test_algorithm_1_as_printed_gives_a_schedule_of_the_contract() -> None:
+    graph, peak = paper_graph("transformer.m4")
+    plain = plain_schedule(graph)
+    options = OptimiseOptions(time_limit_s=20, formulation="paper")
+    schedule = optimise(graph, int(0.9 * peak), 2 * plain.time_s, options)
+    assert verify(graph, schedule).faults == ()
+    best = optimise(graph, int(0.9 * peak), 2 * plain.time_s, OptimiseOptions(time_limit_s=10))
+    assert best.energy_j <= schedule.energy_j * (1 + 1e-9)
+
+
+def test_equal_seeds_give_equal_plans() -> None:
+    graph, peak = paper_graph("linear.m4")
+    plans = [optimise(graph, peak // 2, None, OptimiseOptions(time_limit_s=20, seed=3)) for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+def test_progress_is_told_and_an_interrupt_keeps_the_best() -> None:
+    graph, peak = paper_graph("linear.m4")
+    heard: list[Progress] = []
+
+    def interrupt(state: Progress) -> None:
+        heard.append(state)
+        if state.incumbent_j is not None:
+            raise KeyboardInterrupt
+
+    schedule = optimise(graph, peak // 2, None, OptimiseOptions(progress=interrupt))
+    assert heard
+    assert verify(graph, schedule).faults == ()
+
+
+def test_unknown_names_are_refused() -> None:
+    graph, peak = paper_graph("linear.m4")
+    with pytest.raises(UserError, match="no solver"):
+        optimise(graph, peak, None, OptimiseOptions(solver="abacus"))
+    with pytest.raises(UserError, match="no formulation"):
+        optimise(graph, peak, None, OptimiseOptions(formulation="guess"))
+    assert solver_named("highs").available
+    assert {solver.name for solver in solvers()} == {"highs", "gurobi", "cbc", "scip"}

@@ -1,0 +1,106 @@
+"""The verifier finds each kind of fault, and nothing in a sound schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Action, Schedule, Status, Step
+from poet_planner.verify import verify
+
+PAGE = PageCost(out_time_s=2.0, out_energy_j=0.3, in_time_s=1.0, in_energy_j=0.2)
+
+
+def chain(dma: bool = False) -> Graph:
+    """a -> b -> c, and c needs a too."""
+    return Graph(
+        "chain",
+        (
+            Node("a", 1.0, 1.0, (Value("a", 8, PAGE),)),
+            Node("b", 1.0, 1.0, (Value("b", 6),), ("a",), workspace_bytes=5),
+            Node("c", 1.0, 1.0, (Value("c", 4),), ("b", "a"), recomputable=False),
+        ),
+        resident_bytes=4,
+        dma=dma,
+    )
+
+
+def by_hand(graph: Graph) -> Schedule:
+    """Pages a out and in again around b; figures worked out by hand."""
+    steps = (
+        Step(Action.COMPUTE, "a", {"a": 0}),
+        Step(Action.PAGE_OUT, "a"),
+        Step(Action.COMPUTE, "b", {"b": 8}, workspace_offset=16),
+        Step(Action.FREE, "a"),
+        Step(Action.PAGE_IN, "a", {"a": 0}),
+        Step(Action.COMPUTE, "c", {"c": 16}),
+    )
+    return replace(
+        plain_schedule(graph),
+        steps=steps,
+        ram_budget_bytes=28,
+        energy_j=3.5,
+        # Overlapped: out 1-3 beside b 1-2, the free waits until 3, in 3-4, c 4-5.
+        time_s=5.0 if graph.dma else 6.0,
+        peak_bytes=28,
+        arena_bytes=24,
+        status=Status.FEASIBLE,
+        bound_j=3.0,
+        gap=0.5 / 3.5,
+    )
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_sound_schedule_is_sound(dma: bool) -> None:
+    report = verify(chain(dma), by_hand(chain(dma)))
+    assert report.faults == ()
+    assert (report.energy_j, report.time_s, report.peak_bytes) == (3.5, 5.0 if dma else 6.0, 28)
+
+
+def without(number: int) -> Callable[[Schedule], Schedule]:
+    return lambda s: replace(s, steps=s.steps[:number] + s.steps[number + 1 :])
+
+
+def instead(number: int, *steps: Step) -> Callable[[Schedule], Schedule]:
+    return lambda s: replace(s, steps=s.steps[:number] + steps + s.steps[number + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (without(5), "never computed"),
+        (without(0), "not in RAM"),
+        (without(1), "no copy of it is on the card"),
+        (without(3), "in RAM already"),
+        (instead(3, Step(Action.FREE, "b")), "input b is not in RAM"),
+        (
+            instead(
+                5, Step(Action.COMPUTE, "c", {"c": 16}), Step(Action.FREE, "c"), Step(Action.COMPUTE, "c", {"c": 16})
+            ),
+            "not recomputable",
+        ),
+        (instead(1, Step(Action.PAGE_OUT, "b")), "not pageable"),
+        (instead(0, Step(Action.COMPUTE, "z")), "no such node"),
+        (instead(1, Step(Action.PAGE_OUT, "z")), "no such value"),
+        (instead(2, Step(Action.COMPUTE, "b", {"b": 4}, workspace_offset=16)), "overlaps"),
+        (instead(2, Step(Action.COMPUTE, "b", {"b": 8}, workspace_offset=12)), "overlaps"),
+        (instead(2, Step(Action.COMPUTE, "b", {"b": 8})), "no offset"),
+        (instead(4, Step(Action.PAGE_IN, "a", {"a": 2})), "multiple of 4"),
+        (lambda s: replace(s, ram_budget_bytes=24), "exceeds the budget"),
+        (lambda s: replace(s, deadline_s=5.9), "exceeds the deadline"),
+        (lambda s: replace(s, energy_j=3.4), "energy_j is stated"),
+        (lambda s: replace(s, time_s=6.1), "time_s is stated"),
+        (lambda s: replace(s, peak_bytes=24), "peak_bytes is stated"),
+        (lambda s: replace(s, arena_bytes=20), "arena_bytes is stated"),
+        (lambda s: replace(s, bound_j=3.6, gap=-0.1 / 3.5), "above the energy"),
+        (lambda s: replace(s, gap=0.0), "gap is stated"),
+        (lambda s: replace(s, status=Status.OPTIMAL), "optimal"),
+        (lambda s: replace(s, graph_hash="0" * 16), "graph hash"),
+    ],
+)
+def test_each_fault_is_found(damage: Callable[[Schedule], Schedule], fault: str) -> None:
+    report = verify(chain(), damage(by_hand(chain())))
+    assert any(fault in line for line in report.faults), report.faults
