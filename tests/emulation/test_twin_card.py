@@ -299,6 +299,29 @@ def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Cal
     assert back.raw == data
 
 
+@pytest.mark.parametrize("blocks", [1, 5])
+@pytest.mark.parametrize("moved", [1, 2, 3])
+def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
+    open_bench: Callable[..., Bench], dma: bool, blocks: int, moved: int
+) -> None:
+    if not dma:
+        return  # a polled transfer cannot be left half done from outside
+    bench = open_bench()
+    bench.init()
+    bench.card.faults.keeps_waiting = True
+    bench.library.test_start_write(40, pattern(blocks * BLOCK), blocks * BLOCK)
+    for _ in range(moved - 1):
+        bench.interrupt()
+    assert bench.under_way is not None
+    send, _, count = bench.under_way
+    bench.under_way = None
+    bench._transfer(0, send, None, count // 2)  # reset: the board forgets, the card does not
+    bench.card.select(False)
+    assert bench.init() == OK
+    assert bench.write(40, pattern(blocks * BLOCK, 1)) == OK
+    assert bench.read(40, blocks * BLOCK) == (OK, pattern(blocks * BLOCK, 1))
+
+
 def test_an_image_that_is_no_card_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / "odd.img"
     odd.write_bytes(b"x" * 1000)

@@ -18,18 +18,19 @@
 #define SCB_CPACR_CP10_CP11_FULL (0xFu << 20)
 
 /* Sleeps until interrupt `irq` is pending, without ever taking it: with interrupts masked, a pending one that is
- * enabled in the NVIC still ends wfi. `done` says whether what is waited for has happened. */
+ * enabled in the NVIC still ends wfi. `done` says whether what is waited for has happened. The peripheral's event is
+ * clear when this is called; a request left from before would keep the CPU awake. */
 static inline void core_sleep_until(uint32_t irq, int (*done)(void))
 {
     const uint32_t bit = 1u << irq;
 
     __asm__ volatile("cpsid i" ::: "memory");
+    NVIC_ICPR0 = bit;
     NVIC_ISER0 = bit;
     while (!done()) {
         __asm__ volatile("dsb\n\twfi" ::: "memory");
     }
     NVIC_ICER0 = bit;
-    NVIC_ICPR0 = bit;
     __asm__ volatile("cpsie i" ::: "memory");
 }
 

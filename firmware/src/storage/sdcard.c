@@ -52,7 +52,7 @@ enum {
 
 #define IDENTIFICATION_HZ 400000u
 #define WAKE_UP_BYTES 10u /* at least 74 clocks (6.4.1.1) */
-#define GO_IDLE_TRIES 10
+#define GO_IDLE_TRIES 4
 #define RESPONSE_BYTES 10 /* a response follows within 8 bytes (7.5.1.1) */
 #define ATTEMPTS 3
 
@@ -591,11 +591,26 @@ static uint32_t blocks_from_csd(const uint8_t *csd)
     return (size + 1u) << (multiplier + 2u + block_length - 9u);
 }
 
-static int go_idle(const poet_sdcard *card)
+/* A board that was reset in the middle of a write finds a card that still waits for the rest of it, and hears no
+ * command: it gets a block of ones, which fails its CRC, and the end of the write. Other cards ignore both. */
+static void end_abandoned_write(poet_sdcard *card)
 {
-    uint8_t response = R1_NONE;
+    const uint8_t stop[2] = {TOKEN_STOP_WRITE_MULTIPLE, 0xFFu};
 
-    for (int attempt = 0; attempt < GO_IDLE_TRIES && response != R1_IDLE; attempt++) {
+    memset(card->edge, 0xFF, sizeof card->edge);
+    send_bytes(card, card->edge, sizeof card->edge);
+    send_bytes(card, card->edge, 2u);
+    (void)wait_until_ready(card, LIMIT_WRITE);
+    send_bytes(card, stop, sizeof stop);
+    (void)wait_until_ready(card, LIMIT_WRITE);
+}
+
+static int go_idle(poet_sdcard *card)
+{
+    uint8_t response = command(card, GO_IDLE_STATE, 0u);
+
+    for (int attempt = 1; attempt < GO_IDLE_TRIES && response != R1_IDLE; attempt++) {
+        end_abandoned_write(card);
         response = command(card, GO_IDLE_STATE, 0u);
     }
     return response == R1_IDLE ? POET_OK : POET_E_ABSENT;

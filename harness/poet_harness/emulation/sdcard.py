@@ -63,6 +63,8 @@ class CardFaults:
     ----------
     removed : bool
         The slot is empty.
+    keeps_waiting : bool
+        Deselection does not end a transfer: the card still waits for the rest of a block, as some do.
     full : bool
         Every write is refused as out of range.
     write_error_after : int or None
@@ -76,6 +78,7 @@ class CardFaults:
     """
 
     removed: bool = False
+    keeps_waiting: bool = False
     full: bool = False
     write_error_after: int | None = None
     corrupt_reads: int = 0
@@ -150,7 +153,7 @@ class SdCard:
 
     def select(self, selected: bool) -> None:
         """Chip select. A transfer under way ends when it is released."""
-        if self._selected and not selected:
+        if self._selected and not selected and not self.faults.keeps_waiting:
             self._forget_transfer()
             self._power.storage_idles(max(self._clock.now, self._busy_until))
         self._selected = selected
