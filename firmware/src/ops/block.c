@@ -207,6 +207,7 @@ void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, fl
         .taps = dot->taps,
         .b_line = dot->b_line,
         .b_tap = dot->b_tap,
+        .b_gap_bytes = (dot->b_line - dot->taps * dot->b_tap) * (int32_t)sizeof(float),
         .a_block_bytes = POET_BLOCK * dot->a_row * (int32_t)sizeof(float),
     };
     for (int32_t j = 0; j < POET_BLOCK; j++) {

@@ -269,7 +269,7 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         "subs %[n], %[n], #4\n bge 2b\n"                                                                       \
         "3: adds %[n], %[n], #4\n beq 5f\n"                                                                    \
         "4:\n" DOT_STEP("0", "0") ADVANCE_A("#4") ADVANCE_B("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"        \
-        "5: ldr %[n], [%[w], %[b_line]]\n" ADVANCE_B("%[n]")                                                   \
+        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE_B("%[n]")                                                   \
         "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
         DOT_SUMS("vstm")                                                                                       \
         "add %[n], %[n], %[t], lsl #4\n str %[n], [%[w], %[out]]\n"                                            \
@@ -277,8 +277,8 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n bne 7b\n"           \
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),      \
           [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t)                                           \
-        : [w] "r"(&bytes), DOT_AT(a), DOT_AT(b), DOT_AT(out), DOT_AT(out_row), DOT_AT(blocks), DOT_AT(lines),   \
-          DOT_AT(taps), DOT_AT(b_line), DOT_AT(a_block_bytes)                                                  \
+        : [w] "r"(walk), DOT_AT(a), DOT_AT(b), DOT_AT(out), DOT_AT(out_row), DOT_AT(blocks), DOT_AT(lines),   \
+          DOT_AT(taps), DOT_AT(b_gap_bytes), DOT_AT(a_block_bytes)                                                  \
         : FP_REGISTERS, "cc", "memory")
 
 #define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
@@ -310,12 +310,9 @@ static inline void add_dot_blocks(poet_dot_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
     int32_t n, t;
-    poet_dot_walk bytes = *walk;
     if (walk->b_tap == 1) {
-        bytes.b_line = 4 * (walk->b_line - walk->taps);
         DOT_BLOCKS("4", "8", "12", "16");
     } else if (walk->b_tap == 2) {
-        bytes.b_line = 4 * (walk->b_line - 2 * walk->taps);
         DOT_BLOCKS("8", "16", "24", "32");
     } else {
         add_dot_blocks_apart(walk);
