@@ -58,11 +58,10 @@ def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
     whole = table[table["do"] == "step"]
     assert (whole["observed_peak_bytes"] == whole["predicted_peak_bytes"]).all()
     traced, free = (whole[whole["training_step"] == number].iloc[0] for number in (0, 1))
-    for quantity in ("energy_j", "time_s"):
-        expected = traced[f"predicted_{quantity}"]
-        assert traced[f"observed_{quantity}"] == pytest.approx(expected, rel=0.05)
-        # Where it is not traced, a board whose transfers overlap compute is quicker than a serial plan says.
-        assert 0.5 * expected < free[f"observed_{quantity}"] < 1.05 * expected
+    for step, quantity in ((free, "energy_j"), (free, "time_s"), (traced, "energy_j")):
+        assert step[f"observed_{quantity}"] == pytest.approx(step[f"predicted_{quantity}"], rel=0.05)
+    # A traced step lets no transfer overlap compute, so that each window holds its own energy.
+    assert traced["observed_time_s"] > 0.95 * traced["predicted_time_s"]
     assert set(table["source"]) == {"emulated"}
     computes = table[(table["training_step"] == 0) & (table["do"] == "compute")]
     assert computes["observed_time_s"].sum() == pytest.approx(computes["predicted_time_s"].sum(), rel=0.05)
