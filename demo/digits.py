@@ -24,7 +24,7 @@ OUT = Path("out") / "demo"
 
 BOARD = "nrf52840"
 MODEL = "digits_cnn"
-RAM = "192KB"
+RAM = "216KB"
 STEPS = 40
 LEARNING_RATE = 0.1
 BAD_INPUT = 2
@@ -120,7 +120,7 @@ def main() -> None:
     say(f"3. Plan a training step within {RAM}")
     run(*common, "--ram", RAM, "--out", str(plan))
     say("   The same, by Algorithm 1 of the paper as it is printed")
-    run(*common, "--ram", RAM, "--formulation", "paper", "--out", str(algorithm1))
+    run(*common, "--ram", RAM, "--formulation", "paper", "--time-limit", "20", "--out", str(algorithm1))
     say("   Plain training, every tensor kept until its last use, does not fit")
     run(*common, "--ram", RAM, "--strategy", "plain", "--out", str(plain), expect=NO_SCHEDULE)
 
