@@ -5,7 +5,12 @@
 Runs on both emulated cores, so every figure is `emulated`. The triple loop and CMSIS-DSP's arm_mat_mult_f32 compute the
 matrix product that an operator amounts to, on matrices laid out for them in advance: copying an image into a matrix is
 not counted against them, its padding is against the operator. CMSIS-DSP's sources are fetched from the package index by
-pip (the source package `cmsisdsp`), unless --cmsis names a folder that holds them. Exits 1 if a figure is missed.
+pip (the source package `cmsisdsp`), unless --cmsis names a folder that holds them.
+
+Every shape is judged by itself; no average hides one. On the M4F, forward convolutions and products take at most 3.0
+cycles a multiply-accumulate, and nothing is slower than CMSIS-DSP; on the M0+, everything is at least 1.5 times as fast
+as the triple loop. Gradients on the M4F are listed beside the 3.0 cycles ("above"), but not judged by them. Exits 1 if
+a figure is missed or could not be judged, and lists every miss.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +32,16 @@ from rich.console import Console
 from rich.table import Table
 
 CMSIS_DSP = "cmsisdsp==1.10.3"
-MOST_CYCLES = 3.0  # a multiply-accumulate on the M4F
+MOST_CYCLES = 3.0  # a multiply-accumulate on the M4F, forward
 LEAST_SPEEDUP = 1.5  # over the triple loop on the M0+
 
 # Channels in and out, height and width, kernel, stride: ResNet-8 of MLPerf Tiny, and layers that fit 32 KB.
 RESNET8 = ((3, 16, 32, 3, 1), (16, 16, 32, 3, 1), (16, 32, 32, 3, 2), (32, 32, 16, 3, 1), (16, 32, 32, 1, 2))
 RESNET8 += ((32, 64, 16, 3, 2), (64, 64, 8, 3, 1), (32, 64, 16, 1, 2))
-NARROW = ((8, 8, 8, 3, 1), (8, 16, 8, 3, 2), (8, 16, 8, 1, 2))
-PRODUCTS = ((32, 32, 32), (64, 64, 64))
+NARROW = ((1, 8, 8, 3, 1), (8, 8, 8, 3, 1), (8, 16, 8, 3, 2), (8, 16, 8, 1, 2))
+PRODUCTS = ((16, 64, 10), (32, 32, 32), (64, 64, 64))
+FULLY_CONNECTED = (64, 10)  # both networks' last layer
+BATCHES = (1, 8)
 
 Floats = npt.NDArray[np.float32]
 
@@ -47,6 +54,7 @@ class Case:
     params: Mapping[str, int]
     product: tuple[int, int, int]
     label: str
+    gradient: bool = False
 
     @property
     def macs(self) -> int:
@@ -60,27 +68,59 @@ def convolutions(layers: tuple[tuple[int, int, int, int, int], ...]) -> Iterator
         positions, taps = output_extent(h, r, stride, r // 2) ** 2, c * r * r
         label = f"{c} -> {k}, {h}x{h}, {r}x{r}, stride {stride}"
         yield Case("conv2d", p, (k, taps, positions), label)
-        yield Case("conv2d_backward_input", p, (taps, k, positions), label)
-        yield Case("conv2d_backward_weight", p, (k, positions, taps), label)
+        yield Case("conv2d_backward_input", p, (taps, k, positions), label, gradient=True)
+        yield Case("conv2d_backward_weight", p, (k, positions, taps), label, gradient=True)
+
+
+def linear(m: int, k: int, n: int, label: str) -> Case:
+    return Case("linear", {"m": m, "k": k, "n": n, "bias": 0}, (m, k, n), label)
+
+
+def matmul(m: int, k: int, n: int, ta: int, label: str, gradient: bool = False) -> Case:
+    return Case("matmul", {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": 0}, (m, k, n), label, gradient)
 
 
 def products() -> Iterator[Case]:
+    k, n = FULLY_CONNECTED
+    for m in BATCHES:
+        label = f"{k} -> {n}, batch {m}"
+        yield linear(m, k, n, label)
+        yield matmul(m, n, k, 0, f"{label}, input gradient", gradient=True)
+        yield matmul(n, m, k, 1, f"{label}, weight gradient", gradient=True)
     for m, k, n in PRODUCTS:
         label = f"{m} x {k} x {n}"
-        yield Case("linear", {"m": m, "k": k, "n": n, "bias": 0}, (m, k, n), label)
-        for ta in (0, 1):
-            p = {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": 0}
-            yield Case("matmul", p, (m, k, n), label + (", a transposed" if ta else ""))
+        yield linear(m, k, n, label)
+        yield matmul(m, k, n, 0, label)
+        yield matmul(m, k, n, 1, f"{label}, a transposed")
 
 
 @dataclass(frozen=True)
 class Result:
     """Cycles a multiply-accumulate: the operator's, the triple loop's and, where there is one, CMSIS-DSP's."""
 
+    core: str
     case: Case
     own: float
     plain: float
     peer: float | None
+
+    @property
+    def misses(self) -> list[str]:
+        """Figures that it falls short of."""
+        missed = []
+        if self.core == "cortex-m4f" and self.own > MOST_CYCLES and not self.case.gradient:
+            missed.append(f"more than {MOST_CYCLES} cycles")
+        if self.core == "cortex-m4f" and self.peer is not None and self.own > self.peer:
+            missed.append("slower than CMSIS-DSP")
+        if self.core == "cortex-m0plus" and self.plain < LEAST_SPEEDUP * self.own:
+            missed.append(f"less than {LEAST_SPEEDUP} times the triple loop")
+        return missed
+
+    @property
+    def verdict(self) -> str:
+        if self.misses:
+            return "MISSED"
+        return "above" if self.core == "cortex-m4f" and self.own > MOST_CYCLES else "met"
 
 
 class Bench:
@@ -95,6 +135,7 @@ class Bench:
             includes = [cmsis / "Include", cmsis / "PrivateInclude"]
         # Its own unrolled variant; the second macro frees its headers from a board's.
         defines = ["ARM_MATH_LOOPUNROLL", "__GNUC_PYTHON__"]
+        self.name = core
         self.core = EmulatedCore(core, sources, keep, build, includes, defines)
         self.has_cmsis = cmsis is not None
 
@@ -159,51 +200,56 @@ def fetch_cmsis(build: Path) -> Path | None:
     return build / archive.name.removesuffix(".tar.gz")
 
 
-def measure(bench: Bench, cases: Iterator[Case], table: Table) -> Iterator[Result]:
+def measure(bench: Bench, cases: Iterator[Case]) -> Iterator[Result]:
     for case in cases:
-        own, plain = bench.operator(case), bench.triple_loop(case)
         peer = bench.cmsis(case) if bench.has_cmsis else None
+        yield Result(bench.name, case, bench.operator(case), bench.triple_loop(case), peer)
+
+
+def table_of(core: str, results: Iterable[Result]) -> Table:
+    columns = ("operator", "shape", "cycles/MAC", "triple loop", "ratio", "CMSIS-DSP", "ratio", "verdict")
+    table = Table(*columns, title=f"{core} (emulated)")
+    for result in results:
+        own, plain, peer = result.own, result.plain, result.peer
         beside = ["-"] * 2 if peer is None else [f"{peer:.2f}", f"{peer / own:.2f}"]
-        table.add_row(case.op, case.label, f"{own:.2f}", f"{plain:.2f}", f"{plain / own:.2f}", *beside)
-        yield Result(case, own, plain, peer)
+        cells = [f"{own:.2f}", f"{plain:.2f}", f"{plain / own:.2f}", *beside]
+        table.add_row(result.case.op, result.case.label, *cells, result.verdict)
+    return table
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cmsis", type=Path, help="folder with CMSIS-DSP's Source, Include and PrivateInclude")
-    options = parser.parse_args()
-    missed = []
-    with tempfile.TemporaryDirectory() as folder:
-        cmsis = options.cmsis or fetch_cmsis(Path(folder))
-        if cmsis is None:
-            print(f"kernels: pip could not fetch {CMSIS_DSP}: no comparison with CMSIS-DSP", file=sys.stderr)
-        for core, layers in (("cortex-m4f", RESNET8), ("cortex-m0plus", NARROW)):
-            columns = ("operator", "shape", "cycles/MAC", "triple loop", "ratio", "CMSIS-DSP", "ratio")
-            table = Table(*columns, title=f"{core} (emulated)")
-            bench = Bench(core, cmsis, Path(folder))
-            results = [*measure(bench, convolutions(layers), table), *measure(bench, products(), table)]
-            Console(width=120).print(table)
-            missed += list(misses(core, results))
-    for miss in missed:
-        print(miss)
-    return 1 if missed else 0
-
-
-def misses(core: str, results: list[Result]) -> Iterator[str]:
-    """What fell short of the figures above: over all layers together, as a training step runs them."""
+def print_totals(core: str, results: list[Result]) -> None:
+    """All shapes of an operator together, as a training step runs them; judges nothing."""
     for op in dict.fromkeys(result.case.op for result in results):
         mine = [result for result in results if result.case.op == op]
         macs = sum(result.case.macs for result in mine)
         own = sum(result.own * result.case.macs for result in mine) / macs
         plain = sum(result.plain * result.case.macs for result in mine) / macs
         print(f"{core}: {op}, all shapes together: {own:.2f} cycles/MAC, {plain / own:.2f} times the triple loop")
-        if core == "cortex-m4f" and op in ("conv2d", "matmul") and own > MOST_CYCLES:
-            yield f"{core}: {op}: {own:.2f} cycles, more than {MOST_CYCLES}"
-        if core == "cortex-m0plus" and plain < LEAST_SPEEDUP * own:
-            yield f"{core}: {op}: less than {LEAST_SPEEDUP} times the triple loop"
-    for result in results:
-        if result.peer is not None and result.own > result.peer:
-            yield f"{core}: {result.case.op} {result.case.label}: slower than CMSIS-DSP"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cmsis", type=Path, help="folder with CMSIS-DSP's Source, Include and PrivateInclude")
+    options = parser.parse_args()
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        cmsis = options.cmsis or fetch_cmsis(Path(folder))
+        if cmsis is None:
+            print(f"kernels: pip could not fetch {CMSIS_DSP}: no comparison with CMSIS-DSP", file=sys.stderr)
+        for core, layers in (("cortex-m4f", RESNET8), ("cortex-m0plus", NARROW)):
+            bench = Bench(core, cmsis, Path(folder))
+            mine = [*measure(bench, convolutions(layers)), *measure(bench, products())]
+            Console(width=136).print(table_of(core, mine))
+            print_totals(core, mine)
+            results += mine
+    missed = [(result, miss) for result in results for miss in result.misses]
+    for result, miss in missed:
+        print(f"MISSED on {result.core}: {result.case.op} {result.case.label}: {result.own:.2f} cycles/MAC, {miss}")
+    above = sum(result.verdict == "above" for result in results)
+    print(
+        f"{len(results)} shapes, {len(missed)} misses, {above} gradients above {MOST_CYCLES} cycles (not judged by them)"
+    )
+    return 1 if missed or cmsis is None else 0
 
 
 if __name__ == "__main__":
