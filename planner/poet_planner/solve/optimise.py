@@ -17,13 +17,13 @@ from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOp
 from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import build_problem, node_need
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Incumbent, Search, moves_per_second
+from poet_planner.solve.search import Incumbent, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
 SEARCH_SHARE = 0.2
 PLACING_SHARE = 0.15
-EXACT_S = 5.0
+EXACT_S = 2.0
 EXACT_ATTEMPTS = 2
 MOST_ATTEMPTS = 12
 
@@ -60,7 +60,7 @@ class _Run:
         self._options = options
         self._started_s = time.monotonic()
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
-        self._search = Search(self._problem, options.seed)
+        self._search = Searches(self._problem, options.seed)
         self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap)
 
     def schedule(self) -> Schedule:
@@ -126,7 +126,7 @@ class _Run:
         attempt = 0
         while True:
             left_s = self._options.time_limit_s - self._seconds()
-            exact_s = min(EXACT_S, left_s / 3) if attempt < EXACT_ATTEMPTS else 0.0
+            exact_s = min(EXACT_S, left_s / 4) if attempt < EXACT_ATTEMPTS else 0.0
             decoded = decode(self._graph, problem, incumbent.events)
             placement = place(self._graph, decoded.steps, budget, exact_s)
             if placement.arena_bytes <= budget:
@@ -134,7 +134,7 @@ class _Run:
             attempt += 1
             if attempt > MOST_ATTEMPTS:
                 raise self._impossible()
-            tight = max(needed, tight - (placement.arena_bytes - budget))
+            tight = max(needed, tight - (placement.arena_bytes - budget + 1) // 2)
             self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
             search = Search(problem._replace(budget=tight), self._options.seed + attempt)
             search.adopt(incumbent.events)

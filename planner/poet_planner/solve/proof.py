@@ -11,7 +11,7 @@ from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.milp import solve_milp
 from poet_planner.solve.problem import Floats, Ints, Problem, node_need
 from poet_planner.solve.root import Root
-from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.search import Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 # Shares of the largest need that a node must have for its first compute to be an instant: few instants make a small
@@ -20,6 +20,9 @@ INSTANT_SHARES = (0.35, 0.0)
 COARSE_TIME_SHARE = 0.3
 FINE_TIME_SHARE = 0.45
 REFINE_S = 0.3
+# Searching on between one relaxation and the next.
+BETWEEN_S = 4.0
+BETWEEN_SHARE = 0.25
 LP_SAFETY = 1e-3
 
 
@@ -32,7 +35,7 @@ class Proof:
         A lower bound on the energy of every schedule of the contract, in joules.
     """
 
-    def __init__(self, problem: Problem, search: Search, solver: Solver, gap: float) -> None:
+    def __init__(self, problem: Problem, search: Searches, solver: Solver, gap: float) -> None:
         self._problem = problem
         self._search = search
         self._solver = solver
@@ -74,12 +77,18 @@ class Proof:
             )
             if np.isfinite(root.bound) and not self.complete:
                 self._follow(relaxed, root.point)
+                self._search_on(seconds_left, tell)
         relaxed, root = max(roots, key=lambda pair: pair[1].bound)
         while not self.complete and seconds_left() > 0 and tell():
             before_j = self._best_j()
             self._branch(relaxed, root, seconds_left, tell)
             if self._best_j() >= before_j:
                 return
+
+    def _search_on(self, seconds_left: Callable[[], float], tell: Callable[[], bool]) -> None:
+        end_s = (1 - BETWEEN_SHARE) * seconds_left()
+        moves = int(BETWEEN_S * moves_per_second(self._problem))
+        self._search.run(moves, lambda: tell() and seconds_left() > end_s)
 
     def _branch(
         self, relaxed: Relaxation, root: Root, seconds_left: Callable[[], float], tell: Callable[[], bool]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from poet_planner.solve.annealing import (
 from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
+SEEDS = 2
+WAIT_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,59 @@ class Search:
         return True
 
 
+class Searches:
+    """Annealers with different seeds, each in a thread of its own; what one finds best, all go on from.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds and equal calls give equal schedules, as long as no call is ended early.
+    """
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._searches = [Search(problem, SEEDS * seed + k) for k in range(SEEDS)]
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        """The best schedule so far."""
+        found = [search.incumbent for search in self._searches]
+        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+
+    def adopt(self, events: Ints) -> bool:
+        """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
+        return self._searches[0].adopt(events)
+
+    def refine(self, moves: int) -> None:
+        """Let the first annealer search on at low temperature."""
+        self._searches[0].refine(moves)
+
+    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run."""
+        self._share_best()
+        stop = threading.Event()
+
+        def work(search: Search) -> None:
+            search.run(moves, lambda: not stop.is_set())
+
+        threads = [threading.Thread(target=work, args=(search,), daemon=True) for search in self._searches[1:]]
+        for thread in threads:
+            thread.start()
+        try:
+            self._searches[0].run(moves, between)
+            while any(thread.is_alive() for thread in threads) and between():
+                threads[0].join(WAIT_S)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _share_best(self) -> None:
+        incumbent = self.incumbent
+        if incumbent is not None:
+            for search in self._searches:
+                search.adopt(incumbent.events)
+
+
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 4e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
+    return 2e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
