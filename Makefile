@@ -10,13 +10,15 @@ export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup demo test lint unit clean
+.PHONY: help setup demo test lint unit profiles notebooks clean
 
 help:
 	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
 	@echo "make test    set up, then every check: ruff, mypy, C warnings, tests"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
+	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
+	@echo "make notebooks  run the notebooks and keep their pictures in them"
 	@echo "make clean   remove what was built (not the virtual environment)"
 
 setup: $(STAMP)
@@ -25,6 +27,9 @@ $(STAMP): pyproject.toml debian-packages.txt
 	./install-debian-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[emulator,demo,dev]'
+	@# numba compiles the search on its first use and keeps it: do that here, not in somebody's first plan
+	$(BIN)/poet-plan --graph benchmarks/planner/paper-graphs/linear.m4.json --ram 60% --time-limit 1 \
+	    --out build/first-plan >/dev/null 2>&1
 	touch $@
 
 demo: $(STAMP)
@@ -39,6 +44,15 @@ lint: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+profiles: $(STAMP)
+	$(BIN)/python -m poet_planner.published --out profiles
+	for board in nrf52840 mkr1000; do \
+	    $(BIN)/poet-harness profile --board $$board --emulate --out profiles/$$board.csv || exit 1; \
+	done
+
+notebooks: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 
 clean:
 	rm -rf .pio build out .pytest_cache .mypy_cache .ruff_cache
