@@ -11,10 +11,11 @@ from poet_planner.solve.problem import Ints, Problem
 
 @dataclass(frozen=True)
 class Decoded:
-    """Steps without addresses, and how long they take by the contract."""
+    """Steps without addresses, how long they take by the contract, and the most bytes held at once."""
 
     steps: tuple[Step, ...]
     time_s: float
+    peak: int
 
 
 def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
@@ -35,6 +36,7 @@ class _Decoder:
         self._ids = [value.id for node in graph.nodes for value in node.values]
         self._steps: list[Step] = []
         self._held = 0
+        self._peak = 0
         self._cpu_s = 0.0
         self._bus_s = 0.0
         self._arrives_s: dict[int, float] = {}
@@ -63,7 +65,7 @@ class _Decoder:
             for v in over[place]:
                 if problem.size[v] > 0:
                     self._leave(v)
-        return Decoded(tuple(self._steps), max(self._cpu_s, self._bus_s))
+        return Decoded(tuple(self._steps), max(self._cpu_s, self._bus_s), self._peak)
 
     def _compute(self, node: int, made: list[int], again: bool) -> None:
         if again:
@@ -95,6 +97,7 @@ class _Decoder:
             if gone or v in made or self._held + need > self._problem.budget:
                 self._leaving.remove(v)
                 self._free(v)
+        self._peak = max(self._peak, self._held + need)
 
     def _free(self, v: int) -> None:
         self._cpu_s = max(self._cpu_s, self._let_go_s.get(v, 0.0))

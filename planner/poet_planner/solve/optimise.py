@@ -11,7 +11,7 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.arena import Placement, place
-from poet_planner.solve.decode import decode
+from poet_planner.solve.decode import Decoded, decode
 from poet_planner.solve.infeasible import conceivable, no_schedule
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
@@ -117,27 +117,30 @@ class _Run:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
         return self._seconds_left() > 0
 
-    def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Placement]:
+    def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Decoded, Placement]:
         """Addresses for the incumbent; where they do not fit, for one planned again, at last within less."""
         problem = self._problem
         budget = problem.budget
         needed = int(node_need(problem).max(initial=0))
         tight = budget
+        planned = problem
         attempt = 0
         while True:
             left_s = self._options.time_limit_s - self._seconds()
             exact_s = min(EXACT_S, left_s / 4) if attempt < EXACT_ATTEMPTS else 0.0
-            decoded = decode(self._graph, problem, incumbent.events)
+            decoded = decode(self._graph, planned, incumbent.events)
             placement = place(self._graph, decoded.steps, budget, exact_s)
             if placement.arena_bytes <= budget:
-                return incumbent, placement
+                return incumbent, decoded, placement
             attempt += 1
             if attempt > MOST_ATTEMPTS:
                 raise self._impossible()
             tight = max(needed, tight - (placement.arena_bytes - budget + 1) // 2)
             self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
-            search = Search(problem._replace(budget=tight), self._options.seed + attempt)
-            search.adopt(incumbent.events)
+            planned = problem._replace(budget=tight)
+            search = Search(planned, self._options.seed + attempt)
+            if tight > needed:
+                search.adopt(incumbent.events)
             search.run(self._moves(SEARCH_S), self._within(left_s / 3, search))
             incumbent = search.incumbent or incumbent
 
@@ -146,7 +149,7 @@ class _Run:
         end_s = self._seconds() + seconds
         return lambda: search.incumbent is None or self._seconds() < end_s
 
-    def _finished(self, incumbent: Incumbent, placement: Placement) -> Schedule:
+    def _finished(self, incumbent: Incumbent, decoded: Decoded, placement: Placement) -> Schedule:
         bound_j = min(self._proof.bound_j, incumbent.energy)
         gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
         return Schedule(
@@ -156,8 +159,8 @@ class _Run:
             deadline_s=self._deadline_s,
             steps=placement.steps,
             energy_j=incumbent.energy,
-            time_s=incumbent.time,
-            peak_bytes=incumbent.peak + self._graph.resident_bytes,
+            time_s=decoded.time_s,
+            peak_bytes=decoded.peak + self._graph.resident_bytes,
             arena_bytes=placement.arena_bytes,
             status=Status.OPTIMAL if gap <= self._options.gap else Status.FEASIBLE,
             bound_j=bound_j,
