@@ -18,6 +18,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import serial
+from serial.rfc2217 import PortManager
+
 TICKS_HZ = 16_000_000
 
 
@@ -195,6 +198,48 @@ def serve(device: SimulatedDevice, to_device: Line = clean, to_host: Line = clea
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
     thread.join(timeout=1)
+
+
+@dataclass
+class SerialServer:
+    """A serial port on the network (RFC 2217): ``port`` has the settings that the client chose."""
+
+    connection: socket.socket
+    port: serial.SerialBase
+    received: bytearray = field(default_factory=bytearray)
+
+    def write(self, data: bytes) -> None:
+        self.connection.sendall(data)
+
+    def serve(self, device: SimulatedDevice) -> None:
+        manager = PortManager(self.port, self)
+        pending = b""
+        while data := self.connection.recv(4096):
+            self.received += data
+            *lines, pending = (pending + b"".join(manager.filter(data))).split(b"\n")
+            for line in lines:
+                for reply in device.receive(line):
+                    self.write(b"".join(manager.escape(reply)))
+
+
+@contextlib.contextmanager
+def serve_rfc2217(device: SimulatedDevice) -> Iterator[tuple[str, list[SerialServer]]]:
+    """URL of a serial port on the network at which the device answers, and the server once a client came."""
+    servers: list[SerialServer] = []
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection, serial.serial_for_url("loop://") as port:
+                servers.append(SerialServer(connection, port))
+                servers[0].serve(device)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        yield f"rfc2217://127.0.0.1:{listener.getsockname()[1]}", servers
+        thread.join(timeout=1)
 
 
 @contextlib.contextmanager

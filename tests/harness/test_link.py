@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from poet_harness.connection.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience
 from poet_profiles.errors import NO_DEVICE, UserError
-from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve, serve_terminal
+from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve, serve_rfc2217, serve_terminal
 
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 
@@ -63,6 +64,30 @@ def test_any_url_of_pyserial_will_do(tmp_path: Path) -> None:
         assert device.stack() == 512
         device.link.close()
     assert "hello" in (tmp_path / "spy.txt").read_text()
+
+
+def test_a_serial_port_on_the_network_keeps_its_settings_while_it_is_read() -> None:
+    """Each change of a setting costs an RFC 2217 client a tenth of a second, and may disturb the board's line."""
+    data = bytes(range(256))
+    with serve_rfc2217(SimulatedDevice(resident_bytes=(len(data),))) as (url, servers):
+        device = connect(url)
+        device.put(0, data)
+        assert device.get(0, len(data)) == data
+        assert device.link.repeated == 0
+        assert servers[0].port.baudrate == 115_200
+        set_baud_rate = b"\xff\xfa\x2c\x01"
+        assert 1 <= servers[0].received.count(set_baud_rate) <= 2
+        device.link.close()
+
+
+def test_a_serial_server_that_ends_is_a_port_that_is_gone() -> None:
+    with serve_rfc2217(SimulatedDevice()) as (url, servers):
+        device = connect(url)
+        servers[0].connection.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(UserError, match=r"rfc2217://.*(port is gone|no answer)") as caught:
+            device.stack()
+        device.link.close()
+    assert caught.value.exit_code == NO_DEVICE
 
 
 def test_a_reset_is_noticed_and_greeted() -> None:

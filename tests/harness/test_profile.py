@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import Result
 from poet_harness.benchmark.configurations import Configuration, from_file, from_graph, page
 from poet_harness.benchmark.grid import grid
 from poet_harness.benchmark.measure import Effort, measure
@@ -254,6 +255,63 @@ def test_the_verb_writes_a_profile_and_refuses_to_overwrite_it(tmp_path: Path) -
     result = CliRunner().invoke(app, ["profile", "--port", "socket://127.0.0.1:1", *common])
     assert isinstance(result.exception, UserError)
     assert "--resume" in str(result.exception)
+
+
+def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, shared = Configuration("relu", "size=77"), grid()[0]
+    asked = tmp_path / "asked"
+    graph = {"format": "poet-graph/1", "nodes": [_node(item, bytes=308) for item in (model, shared)], "edges": []}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    program = tmp_path / "poet-plan"
+    program.write_text(f'#!/bin/sh\necho "$@" > {asked}\ncp {tmp_path}/graph.json "$5/some_model.json"\n')
+    program.chmod(0o755)
+    done, rows = _standard_profile(tmp_path, monkeypatch)
+    assert done.exit_code == 0
+    assert asked.read_text().split()[:4] == ["models", "--board", "nrf52840", "--graphs"]
+    measured = list(zip(rows["op"], rows["params"], strict=True))
+    assert measured[1:3] == [(model.op, model.params), (shared.op, shared.params)]
+    assert {(item.op, item.params) for item in grid() if _fits(item)} < set(measured)
+    assert len(set(measured)) == len(measured)
+
+
+def test_without_the_planner_the_standard_profile_is_the_grid_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, rows = _standard_profile(tmp_path, monkeypatch)
+    assert done.exit_code == 0
+    assert "only the grid is measured" in done.stderr
+    assert "poet-plan is not installed here" in done.stderr
+    assert len(rows) == 1 + sum(_fits(item) for item in grid())
+
+
+def test_a_planner_that_fails_is_told_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "poet-plan"
+    program.write_text("#!/bin/sh\necho torch is missing >&2\nexit 2\n")
+    program.chmod(0o755)
+    done, _ = _standard_profile(tmp_path, monkeypatch)
+    assert done.exit_code == 0
+    assert "torch is missing" in done.stderr
+
+
+def _standard_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, pd.DataFrame]:
+    """A quick profile without a choice, with only the programs in ``folder`` and the system's installed."""
+    monkeypatch.setattr("sys.executable", str(folder / "python"))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    out = folder / "p.csv"
+    with serve(SimulatedDevice()) as url:
+        options = ["--board", "nrf52840", "--port", url, "--meter", "nominal", "--quick", "--out", str(out)]
+        done = CliRunner().invoke(app, ["profile", *options])
+    return done, read_profile(out)
+
+
+def _node(item: Configuration, bytes: int) -> dict[str, object]:
+    return {"id": f"{item.op} {item.params}", "op": item.op, "params": item.params, "bytes": bytes}
+
+
+def _fits(item: Configuration) -> bool:
+    return not item.is_page or int(item.params.split()[0].removeprefix("bytes=")) <= SimulatedDevice().ram_bytes
 
 
 def test_no_board_is_one_line_that_names_the_ways_out() -> None:

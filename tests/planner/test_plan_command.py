@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from poet_planner.cli import main
 from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.graph_file import write_graph
+from poet_planner.graph_file import read_graph, write_graph
+from poet_planner.residency import smallest_ram_bytes
+from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
@@ -246,3 +248,26 @@ def test_help_does_not_import_what_only_planning_needs() -> None:
     program = "import sys, poet_planner.cli; print([m for m in ('torch', 'pandas', 'numba', 'pyomo', 'matplotlib', 'numpy') if m in sys.modules])"  # noqa: E501
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
+
+
+def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = load_board("mkr1000")
+    assert run(monkeypatch, "models", "--board", board.name, "--graphs", tmp_path) == 0
+    fitting = capsys.readouterr().out.split()
+    assert "digits_cnn_small" in fitting
+    # A batch of 24 images: the operands of its largest node alone are 147,456 B.
+    assert "digits_cnn" not in fitting
+    assert sorted(path.stem for path in tmp_path.glob("*.json")) == fitting
+    for name in fitting:
+        assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
+
+
+def test_models_that_fit_are_told_for_microcontrollers_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "models", "--board", "rpi4b") == BAD_INPUT
+    assert "not a microcontroller" in capsys.readouterr().err
+    assert run(monkeypatch, "models", "--graphs", "somewhere") == BAD_INPUT
+    assert "--board" in capsys.readouterr().err

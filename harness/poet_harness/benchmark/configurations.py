@@ -19,6 +19,7 @@ PAGE_OPS = {"page_in": "in", "page_out": "out"}
 PATTERNS = ("sequential", "scattered")
 PAGE_GRANULE = 512
 LARGE_PAGE = 16_384
+PLANNER = "poet-plan"
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,32 @@ def from_model(name: str, board: str) -> list[Configuration]:
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         path = Path(folder) / "graph.json"
-        command = ["poet-plan", "graph", "--model", name, "--board", board, "--out", str(path)]
-        beside = Path(sys.executable).parent / command[0]
-        program = str(beside) if beside.exists() else shutil.which(command[0])
-        if program is None:
-            raise UserError("poet-plan is not installed here; give a graph made elsewhere with --graph")
-        done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UserError(f"{' '.join(command[:4])}: {done.stderr.strip() or 'failed'}")
+        _plan("graph", "--model", name, "--board", board, "--out", str(path))
         return from_graph(path)
+
+
+def from_fitting_models(board: str) -> list[Configuration]:
+    """What the built-in models of ``poet-plan`` need whose training fits the RAM of a microcontroller.
+
+    Raises
+    ------
+    UserError
+        If ``poet-plan`` is not installed or fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        _plan("models", "--board", board, "--graphs", folder)
+        return _unique(*(from_graph(path) for path in sorted(Path(folder).glob("*.json"))))
+
+
+def _plan(*arguments: str) -> None:
+    """Run ``poet-plan``: the harness shares no code with the planner, only files."""
+    beside = Path(sys.executable).parent / PLANNER
+    program = str(beside) if beside.exists() else shutil.which(PLANNER)
+    if program is None:
+        raise UserError(f"{PLANNER} is not installed here; give a graph made elsewhere with --graph")
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"{PLANNER} {' '.join(arguments[:3])}: {done.stderr.strip() or 'failed'}")
 
 
 def page(op: str, size: int, pattern: str) -> Configuration:

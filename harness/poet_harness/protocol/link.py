@@ -23,6 +23,8 @@ RESET_TEXT = "reset"
 SILENT_ATTEMPTS = 3
 LONGEST_BACKOFF = 8
 NOISY_ATTEMPTS = 50
+# Between two looks at the clock while the line is quiet.
+READ_S = 0.02
 
 
 class Stream(Protocol):
@@ -110,6 +112,8 @@ class Link:
         self.name = name
         self.repeated = 0
         self._stream = stream
+        # Set once and for all: on rfc2217:// every change negotiates the line's settings anew.
+        self._stream.timeout = READ_S
         self._patience = patience or Patience()
         self._lines = LineSplitter()
         self._received: deque[bytes] = deque()
@@ -178,9 +182,9 @@ class Link:
 
     def _receive(self, sequence: int, deadline_s: float) -> Frame | None:
         """The next answer to a request; None when the time is up, or at once when an answer is damaged."""
-        while (left_s := deadline_s - time.monotonic()) > 0:
+        while time.monotonic() < deadline_s:
             if not self._received:
-                self._received.extend(self._lines.feed(self._read(left_s)))
+                self._received.extend(self._lines.feed(self._read()))
                 continue
             line = self._received.popleft()
             frame = decode(line)
@@ -190,9 +194,8 @@ class Link:
                 return frame
         return None
 
-    def _read(self, timeout_s: float) -> bytes:
+    def _read(self) -> bytes:
         try:
-            self._stream.timeout = timeout_s
             data = self._stream.read(max(1, self._stream.in_waiting))
         except (serial.SerialException, OSError) as error:
             raise self._lost(error) from error

@@ -47,7 +47,8 @@ def command(
     """Measure time and energy of operators and page transfers on a board.
 
     Rows are on disk as they come: after Ctrl-C, a crash or a cable pulled out, --resume goes on where it stopped.
-    Without --graph, --model or --configs a grid is measured from which a planner can fit other shapes.
+    Without --graph, --model or --configs: what the built-in models need that fit a microcontroller, and a grid from
+    which a planner can fit other shapes.
     """
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
@@ -63,13 +64,14 @@ def command(
     target_path = out or Path(f"{description.name}.csv")
     if target_path.exists() and target_path.stat().st_size and not resume:
         raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
-    wanted = _wanted(description, graph or [], model or [], configs)
-    if description.storage == "none" or not pages:
-        wanted = [item for item in wanted if not item.is_page]
+    chosen = _chosen(description, graph or [], model or [], configs)
     if image is None and (emulate or (description.kind == "host" and port is None)):
         image = build(description)
     effort = Effort(fewest=1, most=1) if quick else Effort()
     with connect(description, port, image=image, emulate=emulate, meter=meter) as target:
+        wanted = chosen or _standard(description)
+        if description.storage == "none" or not pages:
+            wanted = [item for item in wanted if not item.is_page]
         if any(item.is_page for item in wanted) and (format_card or target.fresh_card):
             target.device.format()
         with ProfileWriter(target_path) as profile:
@@ -77,15 +79,34 @@ def command(
         _report(wide_console(), target_path, outcome, target.meter.source)
 
 
-def _wanted(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
+def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
     from ..benchmark.configurations import from_file, from_graph, from_model
-    from ..benchmark.grid import grid
 
     chosen = [item for path in graphs for item in from_graph(path)]
     chosen += [item for name in models for item in from_model(name, board.name)]
     if configs is not None:
         chosen += from_file(configs)
-    return list(dict.fromkeys(chosen)) or grid()
+    return list(dict.fromkeys(chosen))
+
+
+def _standard(board: Board) -> list[Configuration]:
+    """The grid, and on a microcontroller the built-in models too; a Linux board's graphs name PyTorch's operators."""
+    from poet_profiles.errors import UserError
+    from rich.console import Console
+
+    from ..benchmark.configurations import from_fitting_models
+    from ..benchmark.grid import grid
+
+    if board.kind != "microcontroller":
+        return grid()
+    console = Console(stderr=True)
+    try:
+        with console.status(f"asking poet-plan which models fit {board.name}"):
+            models = from_fitting_models(board.name)
+    except UserError as error:
+        console.print(f"only the grid is measured, no built-in models: {error}", markup=False, soft_wrap=True)
+        models = []
+    return list(dict.fromkeys([*models, *grid()]))
 
 
 def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:

@@ -1,5 +1,5 @@
 """Models by name: the built-in ones, and any other as ``module:callable``."""
 
-from poet_planner.models.registry import Model, load, load_batches, names
+from poet_planner.models.registry import Model, load, load_batches, names, parameter_bytes
 
-__all__ = ["Model", "load", "load_batches", "names"]
+__all__ = ["Model", "load", "load_batches", "names", "parameter_bytes"]

@@ -118,6 +118,13 @@ def names() -> list[str]:
     return sorted(_ENTRIES)
 
 
+def parameter_bytes(name: str) -> int:
+    """Bytes of a built-in model's parameters, counted without making them."""
+    with torch.device("meta"):
+        module = _entry(name).build()
+    return sum(parameter.nbytes for parameter in module.parameters())
+
+
 def load(name: str, batch: int | None = None) -> Model:
     """A model with a batch of examples; the same name and batch give the same numbers every time.
 
