@@ -668,7 +668,10 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
         if new < 0:
             continue
         result = evaluate(p, w.candidate, new, trial)
-        while result.length >= 0 and result.overflow > 0.0 and repairs > 0:
+        now = f[ENERGY] + f[PER_BYTE] * f[OVERFLOW] + f[PER_SECOND] * _late(p, f[TIME])
+        # The Metropolis test turned round: what the new state may cost. Repairs hardly ever save energy.
+        wanted = now - f[TEMPERATURE] * np.log(_random(w) + 1e-300)
+        while result.length >= 0 and result.overflow > 0.0 and repairs > 0 and result.energy <= wanted:
             repairs -= 1
             new = _split_overflow(p, trial, result.length)
             if new < 0:
@@ -677,8 +680,7 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
         if result.length < 0:
             continue
         cost = result.energy + f[PER_BYTE] * result.overflow + f[PER_SECOND] * _late(p, result.time)
-        now = f[ENERGY] + f[PER_BYTE] * f[OVERFLOW] + f[PER_SECOND] * _late(p, f[TIME])
-        if cost <= now or _random(w) < np.exp((now - cost) / f[TEMPERATURE]):
+        if cost <= wanted:
             _accept(p, trial, state, result)
             w, trial = trial, w
 

@@ -21,7 +21,9 @@ from poet_planner.solve.search import Incumbent, Search, Searches, moves_per_sec
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
-SEARCH_SHARE = 0.2
+SEARCH_S_PER_NODE = 0.015
+MOST_SEARCH_S = 4.0
+SEARCH_SHARE = 0.3
 PLACING_SHARE = 0.15
 EXACT_S = 2.0
 EXACT_ATTEMPTS = 2
@@ -92,7 +94,7 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early and not self._proof.complete
 
-        self._search.run(self._moves(SEARCH_S), go_on)
+        self._search.run(self._moves(min(MOST_SEARCH_S, len(self._problem.node_time) * SEARCH_S_PER_NODE)), go_on)
         while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
             self._search.run(self._moves(SEARCH_S), self._tell)
         if self._search.incumbent is not None:

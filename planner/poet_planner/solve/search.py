@@ -23,6 +23,8 @@ from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
 SEEDS = 2
+STARTS = 3
+START_SHARE = 0.13
 WAIT_S = 0.02
 
 
@@ -73,8 +75,9 @@ class Search:
         figures[BEST] = np.inf
         figures[PER_BYTE] = scale / max(1, problem.budget)
         figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
-        plain = np.arange(len(problem.node_time), dtype=np.int64)
-        annealing.start_from(problem, self._work, self._state, plain, len(plain))
+        self._plain = np.arange(len(problem.node_time), dtype=np.int64)
+        self._started = False
+        self.adopt(self._plain)
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -90,7 +93,8 @@ class Search:
         return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal for ``moves`` moves: one long cooling, then four cycles, each twice as long as the one before.
+        """Anneal for ``moves`` moves: a few coolings from plain training at first, then four cycles from the
+        best, each twice as long as the one before.
 
         Parameters
         ----------
@@ -109,13 +113,18 @@ class Search:
 
     def _cycles(self) -> Iterator[tuple[float, float, float, bool]]:
         """Share of the moves, temperatures, and whether to start from the best, of one cooling after the other."""
-        if self.incumbent is None:
+        left = 1.0
+        if not self._started:
+            self._started = True
             energy = max(self._plain_energy, 1e-12)
-            yield 0.12, 3e-3 * energy, 1e-6 * energy, False
+            for _ in range(STARTS):
+                self.adopt(self._plain)
+                left -= START_SHARE
+                yield START_SHARE, 3e-3 * energy, 1e-6 * energy, False
         for cycle in range(4):
-            again = cycle % 2 == 1
+            again = cycle % 2 == (0 if left < 1 else 1)
             overhead = self._overhead()
-            yield 0.88 * 2**cycle / 15, (0.1 if again else 0.3) * overhead, 2e-4 * overhead, again
+            yield left * 2**cycle / 15, (0.1 if again else 0.3) * overhead, 2e-4 * overhead, again
 
     def _overhead(self) -> float:
         """Energy above plain training, which sets the scale of the temperature."""
@@ -196,4 +205,4 @@ class Searches:
 
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 2e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
+    return 5e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
