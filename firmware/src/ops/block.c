@@ -11,17 +11,19 @@
 #include "block_steps.h"
 #endif
 
+/* Channels of one line each are the lines of a single channel. */
 static poet_walk walk_of(const poet_block *block)
 {
+    const int32_t one_line = block->lines == 1;
     return (poet_walk){
-        .channels = block->channels,
-        .lines = block->lines,
+        .channels = one_line ? 1 : block->channels,
+        .lines = one_line ? block->channels : block->lines,
         .taps = block->taps,
-        .a_channel = block->a_channel - block->lines * block->a_line,
-        .a_line = block->a_line,
+        .a_channel = one_line ? 0 : block->a_channel - block->lines * block->a_line,
+        .a_line = one_line ? block->a_channel : block->a_line,
         .a_tap = block->a_tap,
-        .b_channel = block->b_channel - block->lines * block->b_line,
-        .b_line = block->b_line,
+        .b_channel = one_line ? 0 : block->b_channel - block->lines * block->b_line,
+        .b_line = one_line ? block->b_channel : block->b_line,
         .b_tap = block->b_tap,
         .b_column = block->b_column,
         .b_block_bytes = POET_BLOCK * block->b_column * (int32_t)sizeof(float),
@@ -44,21 +46,29 @@ static void walk_set_rows(poet_walk *walk, const poet_block *block, const float 
     }
 }
 
+/* So many blocks side by side, in each strip. */
+static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out,
+                            int32_t blocks)
+{
+    for (int32_t strip = 0; strip < block->strips; strip++) {
+        walk->b = b;
+        walk->out = out;
+        walk->blocks = blocks;
+        multiply_blocks(walk, kind);
+        b += block->b_strip;
+        out += block->out_strip;
+    }
+}
+
 /* Four rows that lie whole in the result. The last columns, if they are no whole block, are computed with the ones
  * before them once more: the outcome is the same. */
 static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
-    walk->b = b;
-    walk->out = out;
     walk->out_row = block->out_row;
-    walk->blocks = block->columns / POET_BLOCK;
-    multiply_blocks(walk, kind);
+    multiply_strips(walk, kind, block, b, out, block->columns / POET_BLOCK);
     if (block->columns % POET_BLOCK != 0) {
         const int32_t last = block->columns - POET_BLOCK;
-        walk->b = b + last * block->b_column;
-        walk->out = out + last;
-        walk->blocks = 1;
-        multiply_blocks(walk, kind);
+        multiply_strips(walk, kind, block, b + last * block->b_column, out + last, 1);
     }
 }
 
@@ -106,16 +116,14 @@ static void multiply_row(const poet_block *block, const float *a, float start, c
 static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
     float part[POET_BLOCK * POET_BLOCK];
+    const poet_block alone = {.strips = 1};
     const int32_t rows = block->rows < POET_BLOCK ? block->rows : POET_BLOCK;
     for (int32_t column = 0; column < block->columns; column += POET_BLOCK) {
         const int32_t past = column + POET_BLOCK - block->columns;
         const int32_t first = past > 0 && column >= past ? column - past : column;
         const int32_t end = first + POET_BLOCK < block->columns ? first + POET_BLOCK : block->columns;
-        walk->b = b + first * block->b_column;
-        walk->out = part;
         walk->out_row = POET_BLOCK;
-        walk->blocks = 1;
-        multiply_blocks(walk, kind);
+        multiply_strips(walk, kind, &alone, b + first * block->b_column, part, 1);
         for (int32_t i = 0; i < rows; i++) {
             for (int32_t j = first; j < end; j++) {
                 out[i * block->out_row + j * block->out_column] = part[i * POET_BLOCK + j - first];
@@ -127,14 +135,17 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
     if (block->rows <= FEW_ROWS) {
-        for (int32_t row = 0; row < block->rows; row++) {
-            multiply_row(block, a + row * block->a_row, start ? start[row] : 0.0f, b, out + row * block->out_row);
+        for (int32_t strip = 0; strip < block->strips; strip++) {
+            for (int32_t row = 0; row < block->rows; row++) {
+                multiply_row(block, a + row * block->a_row, start ? start[row] : 0.0f, b + strip * block->b_strip,
+                             out + row * block->out_row + strip * block->out_strip);
+            }
         }
         return;
     }
-    const walk_kind kind = kind_of(block);
     const int whole = block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
     poet_walk walk = walk_of(block);
+    const walk_kind kind = kind_of(&walk, block);
     for (int32_t row = 0; row < block->rows; row += POET_BLOCK) {
         const int32_t past = row + POET_BLOCK - block->rows;
         const int32_t first = past > 0 && row >= past ? row - past : row;
@@ -142,7 +153,10 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
         if (whole) {
             multiply_rows(&walk, kind, block, b, out + first * block->out_row);
         } else {
-            multiply_part(&walk, kind, block, b, out + first * block->out_row);
+            for (int32_t strip = 0; strip < block->strips; strip++) {
+                multiply_part(&walk, kind, block, b + strip * block->b_strip,
+                              out + first * block->out_row + strip * block->out_strip);
+            }
         }
     }
 }

@@ -11,25 +11,27 @@ typedef enum walk_kind {
     WALK_GENERAL,
     WALK_SINGLES,          /* one tap a line, A contiguous, columns of B contiguous */
     WALK_SINGLES_APART,    /* the same, but every second element of B */
-    WALK_TRIPLES,          /* three taps a line */
+    WALK_TRIPLES,          /* three taps a line, lines by threes, A contiguous: a 3x3 kernel */
     WALK_TRIPLES_APART,    /* the same, but every second element of B */
     WALK_TRIPLES_REVERSED, /* the same as WALK_TRIPLES, but taps of B descend */
+    WALK_APART,            /* the same as WALK_SINGLES, but A at any distances */
     WALK_PANELS            /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
 } walk_kind;
 
-static inline walk_kind kind_of(const poet_block *block)
+static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 {
-    if (block->taps == 1 && block->a_line == 1 && (block->b_column == 1 || block->b_column == 2)) {
-        return block->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
+    const int singles = walk->taps == 1 && walk->channels == 1;
+    if (singles && walk->a_line == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
+        return walk->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
     }
-    if (block->taps == 1 && block->channels == 1 && block->rows >= POET_BLOCK && block->a_row == 1 &&
-        block->b_column == 1) {
-        return WALK_PANELS;
+    if (singles && walk->b_column == 1) {
+        return block->rows >= POET_BLOCK && block->a_row == 1 ? WALK_PANELS : WALK_APART;
     }
-    if (block->taps == 3 && block->a_tap == 1 && block->b_tap == 1 && (block->b_column == 1 || block->b_column == 2)) {
-        return block->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
+    const int triples = walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
+    if (triples && walk->b_tap == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
+        return walk->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
     }
-    if (block->taps == 3 && block->a_tap == 1 && block->b_tap == -1 && block->b_column == 1) {
+    if (triples && walk->b_tap == -1 && walk->b_column == 1) {
         return WALK_TRIPLES_REVERSED;
     }
     return WALK_GENERAL;
@@ -59,9 +61,9 @@ static inline walk_kind kind_of(const poet_block *block)
     "add %[a0], %[a0], " by "\n add %[a1], %[a1], " by "\n" \
     "add %[a2], %[a2], " by "\n add %[a3], %[a3], " by "\n"
 
-#define START                                                                                           \
+#define START(COUNTS)                                                                                           \
     "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                           \
-    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n ldr %[b], [%[w], %[at_b]]\n"           \
+    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n ldr %[b], [%[w], %[at_b]]\n" COUNTS    \
     "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                                     \
     "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                                \
     "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                       \
@@ -71,13 +73,11 @@ static inline walk_kind kind_of(const poet_block *block)
 
 /* Stores the block and moves `b` and `out` to the next one; leaves with the zero flag set behind the last. */
 #define STORE                                                                                           \
-    "ldr %[a0], [%[w], %[out]]\n ldr %[a1], [%[w], %[out_row]]\n"                                       \
-    "ldr %[b], [%[w], %[at_b]]\n ldr %[n], [%[w], %[b_block]]\n"                                        \
-    "add %[a2], %[a0], %[a1], lsl #3\n add %[a3], %[a0], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
+    "ldr %[a1], [%[w], %[out_row]]\n ldr %[b], [%[w], %[at_b]]\n ldr %[n], [%[w], %[b_block]]\n"        \
+    "add %[a2], %[out], %[a1], lsl #3\n add %[a3], %[out], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
     "add %[b], %[b], %[n]\n str %[b], [%[w], %[at_b]]\n"                                                \
     "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstm %[a1], {s28-s31}\n"                           \
-    "vstmia %[a0]!, {s16-s19}\n str %[a0], [%[w], %[out]]\n"                                            \
-    "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n"
+    "vstmia %[out]!, {s16-s19}\n subs %[blocks], %[blocks], #1\n"
 
 #define AT(field) [field] "i"(offsetof(poet_walk, field))
 
@@ -88,40 +88,69 @@ static inline walk_kind kind_of(const poet_block *block)
 
 /* The frame around `LINES`, which must work off %[n] lines and advance a0-a3 and b behind the last one. */
 #define WALK(LINES)                                                                                   \
-    __asm__ volatile("7:\n" START                                                                     \
-                     "ldr %[channels], [%[w], %[all_channels]]\n"                                     \
-                     "1: ldr %[n], [%[w], %[lines]]\n" LINES                                          \
+    __asm__ volatile("7:\n" START("ldr %[channels], [%[w], %[all_channels]]\n ldr %[n], [%[w], %[lines]]\n") \
+                     "1:\n" LINES                                                                     \
                      "subs %[channels], %[channels], #1\n"                                            \
-                     "beq 9f\n"                                                                       \
-                     "ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                     \
+                     "bne 8f\n" STORE "bne 7b\n b 9f\n"                                               \
+                     "8: ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                  \
                      "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                \
-                     "b 1b\n"                                                                         \
-                     "9:\n" STORE "bne 7b\n"                                                          \
+                     "ldr %[n], [%[w], %[lines]]\n b 1b\n"                                            \
+                     "9:\n"                                                                           \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
-                       [n] "=&r"(n), [channels] "=&r"(channels)                                       \
-                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4), \
+                       [n] "=&r"(n), [channels] "=&r"(channels), [out] "+&r"(out), [blocks] "+&r"(blocks) \
+                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4),                                 \
                        [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
-                       [all_channels] "i"(offsetof(poet_walk, channels)), AT(start), AT(a), AT(lines), AT(out), \
-                       AT(out_row), AT(blocks), AT(a_channel), AT(b_channel)                          \
+                       [all_channels] "i"(offsetof(poet_walk, channels)), AT(start), AT(a), AT(lines), \
+                       AT(out_row), AT(a_channel), AT(b_channel)                                      \
                      : FP_REGISTERS, "cc", "memory")
 
-#define NEXT_LINE "subs %[n], %[n], #1\n bne 2b\n"
+/* The same for a single channel. */
+#define WALK_LINES(LINES)                                                                             \
+    __asm__ volatile("7:\n" START("ldr %[n], [%[w], %[lines]]\n") LINES STORE "bne 7b\n"             \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                         \
+                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4), \
+                       [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
+                       AT(start), AT(a), AT(lines), AT(out_row)                                       \
+                     : FP_REGISTERS, "cc", "memory")
 
-#define TRIPLES(TAPS) WALK("2:\n" TAPS ADVANCE_A("%[a_line]") "add %[b], %[b], %[b_line]\n" NEXT_LINE)
+/* Three lines at a time; `LINE` is given the places of its taps in A. */
+#define TRIPLES(LINE)                                                                             \
+    WALK("2:\n" LINE("0", "4", "8") "add %[b], %[b], %[b_line]\n"                                \
+         LINE("12", "16", "20") "add %[b], %[b], %[b_line]\n"                                    \
+         LINE("24", "28", "32") "add %[b], %[b], %[b_line]\n"                                    \
+         ADVANCE_A("#36") "subs %[n], %[n], #3\n bne 2b\n")
+
+/* Columns slide over s4-s7, s12, s13. */
+#define TRIPLE(at0, at1, at2)                                                                     \
+    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")  \
+    LOAD_A(at1) LOAD_B("s12", "16") TAP("s5", "s6", "s7", "s12")                                  \
+    LOAD_A(at2) LOAD_B("s13", "20") TAP("s6", "s7", "s12", "s13")
+
+#define TRIPLE_APART(at0, at1, at2)                                                               \
+    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24") TAP("s4", "s5", "s6", "s7") \
+    LOAD_A(at1) LOAD_B4("s12", "4", "s13", "12", "s14", "20", "s15", "28")                        \
+    TAP("s12", "s13", "s14", "s15")                                                               \
+    LOAD_A(at2) LOAD_B("s4", "32") TAP("s5", "s6", "s7", "s4")
+
+#define TRIPLE_REVERSED(at0, at1, at2)                                                            \
+    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")  \
+    LOAD_A(at1) LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")                                  \
+    LOAD_A(at2) LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5")
 
 #define SINGLE(at, LOAD) LOAD_A(at) LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"
 
 /* Eight lines at a time, then one by one. */
 #define SINGLES(LOAD)                                                                         \
-    WALK("subs %[n], %[n], #8\n blt 3f\n"                                                    \
-         "2:\n"                                                                               \
-         SINGLE("0", LOAD) SINGLE("4", LOAD) SINGLE("8", LOAD) SINGLE("12", LOAD)             \
-         SINGLE("16", LOAD) SINGLE("20", LOAD) SINGLE("24", LOAD) SINGLE("28", LOAD)          \
-         ADVANCE_A("#32")                                                                     \
-         "subs %[n], %[n], #8\n bge 2b\n"                                                    \
-         "3: adds %[n], %[n], #8\n beq 5f\n"                                                 \
-         "4:\n" SINGLE("0", LOAD) ADVANCE_A("#4") "subs %[n], %[n], #1\n bne 4b\n"           \
-         "5:\n")
+    WALK_LINES("subs %[n], %[n], #8\n blt 3f\n"                                              \
+               "2:\n"                                                                         \
+               SINGLE("0", LOAD) SINGLE("4", LOAD) SINGLE("8", LOAD) SINGLE("12", LOAD)       \
+               SINGLE("16", LOAD) SINGLE("20", LOAD) SINGLE("24", LOAD) SINGLE("28", LOAD)    \
+               ADVANCE_A("#32")                                                               \
+               "subs %[n], %[n], #8\n bge 2b\n"                                              \
+               "3: adds %[n], %[n], #8\n beq 5f\n"                                           \
+               "4:\n" SINGLE("0", LOAD) ADVANCE_A("#4") "subs %[n], %[n], #1\n bne 4b\n"     \
+               "5:\n")
 
 #define PANELS_STEP                                                            \
     "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n"                                \
@@ -130,31 +159,23 @@ static inline walk_kind kind_of(const poet_block *block)
     TAP("s4", "s5", "s6", "s7")                                                \
     "add %[a0], %[a0], %[a_line]\n add %[b], %[b], %[b_line]\n"
 
-static inline void multiply_blocks_panels(poet_walk *walk)
-{
-    const float *a0, *a1, *a2, *a3, *b;
-    int32_t n;
-    __asm__ volatile(
-        "7:\n" START
-        "ldr %[n], [%[w], %[lines]]\n"
-        "subs %[n], %[n], #4\n blt 3f\n"
-        "2:\n" PANELS_STEP PANELS_STEP PANELS_STEP PANELS_STEP "subs %[n], %[n], #4\n bge 2b\n"
-        "3: adds %[n], %[n], #4\n beq 5f\n"
-        "4:\n" PANELS_STEP "subs %[n], %[n], #1\n bne 4b\n"
-        "5:\n" STORE "bne 7b\n"
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n)
-        : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4),
-          [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a),
-          AT(lines), AT(out), AT(out_row), AT(blocks)
-        : FP_REGISTERS, "cc", "memory");
-}
+#define LINES_STEP SINGLE("0", LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")) ADVANCE_A("%[a_line]")
+
+/* Four lines at a time, then one by one. */
+#define BY_FOUR(STEP)                                                                        \
+    WALK_LINES("subs %[n], %[n], #4\n blt 3f\n"                                              \
+               "2:\n" STEP STEP STEP STEP "subs %[n], %[n], #4\n bge 2b\n"                   \
+               "3: adds %[n], %[n], #4\n beq 5f\n"                                           \
+               "4:\n" STEP "subs %[n], %[n], #1\n bne 4b\n"                                  \
+               "5:\n")
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */
 static inline void multiply_blocks_general(poet_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b;
-    int32_t n, t;
+    float *out = walk->out;
+    int32_t blocks = walk->blocks, n, t;
     poet_walk bytes = *walk; /* with distances in bytes, from behind the last tap or line */
     if (walk->taps == 1) {   /* the innermost loop is the one without overhead */
         bytes.taps = walk->lines;
@@ -172,7 +193,7 @@ static inline void multiply_blocks_general(poet_walk *walk)
     }
     const int32_t channels = bytes.channels;
     __asm__ volatile(
-        "7:\n" START
+        "7:\n" START("")
         "str %[all_channels], [%[w], %[channels]]\n"
         "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"
         "2: ldr %[n], [%[w], %[taps]]\n"
@@ -191,20 +212,20 @@ static inline void multiply_blocks_general(poet_walk *walk)
         "add %[b], %[b], %[n]\n"
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"
         STORE "bne 7b\n"
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t)
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),
+          [out] "+&r"(out), [blocks] "+&r"(blocks)
         : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),
           [b_column] "r"(walk->b_column * 4), [all_channels] "r"(channels), [at_b] "i"(offsetof(poet_walk, b)),
-          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out), AT(out_row), AT(blocks),
+          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),
           AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)
         : FP_REGISTERS, "cc", "memory");
-    walk->b = bytes.b;
-    walk->out = bytes.out;
 }
 
 static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 {
     const float *a0, *a1, *a2, *a3, *b;
-    int32_t channels, n;
+    float *out = walk->out;
+    int32_t blocks = walk->blocks, channels, n;
     switch (kind) {
     case WALK_SINGLES:
         SINGLES(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
@@ -212,23 +233,20 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     case WALK_SINGLES_APART:
         SINGLES(LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24"));
         break;
-    case WALK_TRIPLES: /* columns slide over s4-s7, s12, s13 */
-        TRIPLES(LOAD_A("0") LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")
-                LOAD_A("4") LOAD_B("s12", "16") TAP("s5", "s6", "s7", "s12")
-                LOAD_A("8") LOAD_B("s13", "20") TAP("s6", "s7", "s12", "s13"));
+    case WALK_TRIPLES:
+        TRIPLES(TRIPLE);
         break;
     case WALK_TRIPLES_APART:
-        TRIPLES(LOAD_A("0") LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24") TAP("s4", "s5", "s6", "s7")
-                LOAD_A("4") LOAD_B4("s12", "4", "s13", "12", "s14", "20", "s15", "28") TAP("s12", "s13", "s14", "s15")
-                LOAD_A("8") LOAD_B("s4", "32") TAP("s5", "s6", "s7", "s4"));
+        TRIPLES(TRIPLE_APART);
         break;
     case WALK_TRIPLES_REVERSED:
-        TRIPLES(LOAD_A("0") LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")
-                LOAD_A("4") LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")
-                LOAD_A("8") LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5"));
+        TRIPLES(TRIPLE_REVERSED);
         break;
     case WALK_PANELS:
-        multiply_blocks_panels(walk);
+        BY_FOUR(PANELS_STEP);
+        break;
+    case WALK_APART:
+        BY_FOUR(LINES_STEP);
         break;
     case WALK_GENERAL:
         multiply_blocks_general(walk);

@@ -9,8 +9,9 @@
 
 typedef int walk_kind; /* all walks are alike here */
 
-static inline walk_kind kind_of(const poet_block *block)
+static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 {
+    (void)walk;
     (void)block;
     return 0;
 }

@@ -83,6 +83,9 @@ int poet_conv2d_run(const poet_op_args *args)
         .b_column = win->sw,
         .out_row = win->oh * win->ow,
         .out_column = 1,
+        .strips = in_place ? win->oh : 1,
+        .b_strip = win->sh * win->w,
+        .out_strip = win->ow,
     };
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
@@ -90,15 +93,15 @@ int poet_conv2d_run(const poet_op_args *args)
         const float *w = args->inputs[1];
         const float *bias = conv.bias ? args->inputs[2] : NULL;
         for (int32_t group = 0; group < conv.groups; group++) {
-            for (int32_t oy = 0; oy < win->oh; oy++) {
+            if (in_place) {
+                poet_block_multiply(&block, w, bias, x, y);
+            }
+            for (int32_t oy = 0; !in_place && oy < win->oh; oy++) {
                 const int32_t filled = oy % rows_at_a_time(&conv);
-                const float *b = x + oy * win->sh * win->w;
-                if (!in_place) {
-                    if (filled == 0) {
-                        poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
-                    }
-                    b = (const float *)args->workspace + filled * win->sh * lines.width;
+                if (filled == 0) {
+                    poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
                 }
+                const float *b = (const float *)args->workspace + filled * win->sh * lines.width;
                 poet_block_multiply(&block, w, bias, b, y + oy * win->ow);
             }
             x += conv.in_channels * win->h * win->w;

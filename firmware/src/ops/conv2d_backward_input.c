@@ -99,6 +99,7 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
         .b_column = 1,
         .out_row = win->h * win->w,
         .out_column = win->sw,
+        .strips = 1,
     };
     for (int32_t i = 0; i < rows->count; i++) {
         const int32_t filled = i % step;

@@ -53,7 +53,7 @@ static void multiply_rows_by_rows(const poet_product *p, const float *a, const f
 /* Columns are read four at a time: where there are not so many, the result is computed transposed. */
 void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)
 {
-    poet_block block = {.channels = 1, .lines = p->k, .taps = 1};
+    poet_block block = {.channels = 1, .lines = p->k, .taps = 1, .strips = 1};
     if (p->m > 1 && p->n > 1 && p->a_k == 1 && p->c_k == 1) {
         multiply_rows_by_rows(p, a, c, y);
     } else if (p->m > 1 && p->n >= POET_BLOCK) {
