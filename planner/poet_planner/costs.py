@@ -70,11 +70,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class CostedGraph:
-    """A graph with its costs, what each node's rests on, and the fitted models that were used, by name."""
+    """A graph with its costs, what each node's rests on, and the fitted models that were used, by name.
+
+    ``firmware`` are the builds that the profile's rows were taken with, none for published rows.
+    """
 
     graph: Graph
     basis: dict[str, Basis]
     fits: dict[str, Fit]
+    firmware: tuple[str, ...]
 
 
 class CostModel:
@@ -99,6 +103,7 @@ class CostModel:
         for row in self._exact.values():
             self._by_operator.setdefault(row.op, []).append(row)
         self._fits: dict[str, Fit] = {}
+        self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
 
     def apply(self, graph: Graph) -> CostedGraph:
         """Give every node its time and energy, and every value its page costs where the board has storage.
@@ -115,7 +120,7 @@ class CostModel:
             basis[node.id] = cost.basis
             values = tuple(replace(value, page=self._page(value)) for value in node.values)
             nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
-        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, dict(sorted(self._fits.items())))
+        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, dict(sorted(self._fits.items())), self._firmware)
 
     def _compute(self, node: Node) -> _Cost:
         if node.operation is None:

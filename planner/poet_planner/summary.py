@@ -33,7 +33,10 @@ class FitReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's."""
+    """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's.
+
+    ``firmware`` are the builds that the costs were profiled with.
+    """
 
     graph: str
     graph_hash: str
@@ -64,6 +67,7 @@ class Summary:
     plain_peak_bytes: int
     energy_share: dict[str, float]
     fits: tuple[FitReport, ...]
+    firmware: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -117,6 +121,7 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
         plain_peak_bytes=plain.peak_bytes,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         fits=_fit_reports(costed) if costed else (),
+        firmware=costed.firmware if costed else (),
     )
 
 

@@ -160,6 +160,29 @@ def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:
         train(board(), plan_folder, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("profiled", "warned"), [(["simulated-1"], False), ([], False), (["simulated-0"], True), (None, False)]
+)
+def test_costs_profiled_with_another_firmware_are_told(
+    plan_folder: Path, profiled: list[str] | None, warned: bool
+) -> None:
+    if profiled is not None:
+        (plan_folder / "summary.json").write_text(json.dumps({"firmware": profiled}))
+    options = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--board", "nrf52840"]
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, ["run", "--port", url, "--meter", "nominal", *options])
+    assert result.exit_code == 0, result.output
+    told = [line for line in result.stderr.splitlines() if "simulated-0" in line and "simulated-1" in line]
+    assert len(told) == warned
+
+
+def test_a_damaged_summary_is_one_line(plan_folder: Path) -> None:
+    for content in ("{", "[]", '{"firmware": 5}'):
+        (plan_folder / "summary.json").write_text(content)
+        with pytest.raises(UserError, match=r"summary\.json: not a summary"):
+            read_plan(plan_folder)
+
+
 def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_folder: Path) -> None:
     out, saved = plan_folder / "observed.csv", plan_folder / "saved.npz"
     options = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--steps", str(STEPS)]

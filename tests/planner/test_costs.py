@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +126,10 @@ def test_fit_is_the_non_negative_least_squares_optimum(rows: list[tuple[float, f
     found = np.array(fit_relative(features, costs))
     assert (found >= 0).all()
     assert np.linalg.norm(weighted @ found - 1) <= residual + 1e-6
+
+
+def test_the_builds_that_rows_were_taken_with_are_known_but_for_published_ones(tmp_path: Path) -> None:
+    old, new = relu_row(10), replace(relu_row(20), firmware="newer")
+    published = replace(relu_row(30, "published"), firmware="none")
+    costed = model(tmp_path, [new, old, published]).apply(graph("relu", "size=10"))
+    assert costed.firmware == ("f", "newer")

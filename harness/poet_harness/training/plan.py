@@ -1,4 +1,4 @@
-"""What the harness needs of a plan: the folder's ``graph.json`` and ``schedule.json`` (docs/SPEC.md, 3 and 4)."""
+"""What the harness needs of a plan's folder: graph, schedule, and a key of the summary (docs/SPEC.md, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Plan:
-    """A schedule with the graph it was made for. ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions."""
+    """A schedule with the graph it was made for. ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
+
+    ``firmware`` are the builds whose profile they rest on, as far as that is known.
+    """
 
     graph_hash: str
     residents: tuple[Resident, ...]
@@ -50,6 +53,7 @@ class Plan:
     energy_j: float
     time_s: float
     peak_bytes: int
+    firmware: tuple[str, ...] = ()
 
 
 def read_plan(folder: Path) -> Plan:
@@ -74,6 +78,7 @@ def read_plan(folder: Path) -> Plan:
             energy_j=schedule["energy_j"],
             time_s=schedule["time_s"],
             peak_bytes=schedule["peak_bytes"],
+            firmware=_profiled_firmware(folder / "summary.json"),
         )
     except KeyError as error:
         raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
@@ -88,6 +93,16 @@ def _action(step: Mapping[str, Any], nodes: Mapping[str, Any], values: Mapping[s
         return Action(do, name, "", 0.0, 0.0)
     value = values[name]
     return Action(do, name, do, value.get(f"{do}_time_s", math.nan), value.get(f"{do}_energy_j", math.nan))
+
+
+def _profiled_firmware(path: Path) -> tuple[str, ...]:
+    """Nothing for a plan without a summary, which runs all the same."""
+    if not path.is_file():
+        return ()
+    try:
+        return tuple(json.loads(path.read_text(encoding="utf-8")).get("firmware", ()))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: not a summary of a plan: {error}") from None
 
 
 def _read(path: Path, form: str) -> Any:

@@ -64,6 +64,8 @@ def command(
         if not image.is_file():
             raise UserError(f"{image}: is missing; run poet-harness flash --board {board} --plan {plan} first")
     with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
+        if description.kind != "host":
+            _warn_of_stale_costs(schedule, target.device.hello.firmware)
         trainer = Trainer(target.device, target.meter, schedule)
         if target.fresh_card:
             target.device.format()
@@ -84,6 +86,17 @@ def command(
         console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
     if stack_bytes:
         console.print(f"most stack used: {stack_bytes} bytes")
+
+
+def _warn_of_stale_costs(plan: plans.Plan, firmware: str) -> None:
+    """A build's identity is that of its sources, with or without a model: any other may have other kernels."""
+    others = [build for build in plan.firmware if build != firmware]
+    if others:
+        typer.echo(
+            f"the plan's costs were profiled with firmware {', '.join(others)}, the board runs {firmware}: predictions "
+            "may be stale; profile again and plan again",
+            err=True,
+        )
 
 
 def _with_progress(
