@@ -24,7 +24,7 @@ SEARCH_S = 1.0
 SEARCH_S_PER_NODE = 0.015
 MOST_SEARCH_S = 4.0
 SEARCH_SHARE = 0.3
-PLACING_SHARE = 0.15
+PLACING_SHARE = 0.25
 EXACT_S = 2.0
 EXACT_ATTEMPTS = 2
 MOST_ATTEMPTS = 12
@@ -143,7 +143,7 @@ class _Run:
             search = Search(planned, self._options.seed + attempt)
             if tight > needed:
                 search.adopt(incumbent.events)
-            search.run(self._moves(SEARCH_S), self._within(left_s / 3, search))
+            search.run(self._moves(SEARCH_S), self._within(left_s / 2.5, search))
             incumbent = search.incumbent or incumbent
 
     def _within(self, seconds: float, search: Search) -> Callable[[], bool]:

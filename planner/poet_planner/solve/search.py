@@ -77,7 +77,7 @@ class Search:
         figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
         self._plain = np.arange(len(problem.node_time), dtype=np.int64)
         self._started = False
-        self.adopt(self._plain)
+        annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -90,7 +90,9 @@ class Search:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
         if len(events) > len(self._state.current):
             return False
-        return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+        adopted = bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+        self._started |= adopted
+        return adopted
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal for ``moves`` moves: a few coolings from plain training at first, then four cycles from the
@@ -118,7 +120,7 @@ class Search:
             self._started = True
             energy = max(self._plain_energy, 1e-12)
             for _ in range(STARTS):
-                self.adopt(self._plain)
+                annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
                 left -= START_SHARE
                 yield START_SHARE, 3e-3 * energy, 1e-6 * energy, False
         for cycle in range(4):
