@@ -50,13 +50,15 @@ static void walk_set_rows(poet_walk *walk, const poet_block *block, const float 
 static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out,
                             int32_t blocks)
 {
-    for (int32_t strip = 0; strip < block->strips; strip++) {
+    const int32_t b_strip = block->b_strip;
+    const int32_t out_strip = block->out_strip;
+    for (int32_t strip = block->strips; strip > 0; strip--) {
         walk->b = b;
         walk->out = out;
         walk->blocks = blocks;
         multiply_blocks(walk, kind);
-        b += block->b_strip;
-        out += block->out_strip;
+        b += b_strip;
+        out += out_strip;
     }
 }
 
@@ -72,8 +74,9 @@ static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *blo
     }
 }
 
-/* So few rows that a 4 x 4 block would mostly compute what is dropped. */
+/* So few that a 4 x 4 block would mostly compute what is dropped. */
 #define FEW_ROWS 2
+#define FEW_COLUMNS 2
 
 /* One row and four columns; `sums` come in as they begin. */
 static inline void multiply_1x4(const poet_block *block, const float *a, const float *b, int32_t b_column, float *sums)
@@ -92,6 +95,32 @@ static inline void multiply_1x4(const poet_block *block, const float *a, const f
     }
     for (int32_t j = 0; j < POET_BLOCK; j++) {
         sums[j] = s[j];
+    }
+}
+
+/* A row of a plain matrix product: one tap a line, columns of B and of the result contiguous. */
+static int is_plain(const poet_block *block)
+{
+    return block->channels == 1 && block->taps == 1 && block->b_column == 1 && block->out_column == 1 &&
+           block->columns >= POET_BLOCK;
+}
+
+static void multiply_plain_row(const poet_block *block, const float *a, float start, const float *b, float *out)
+{
+    const int32_t last = block->columns - POET_BLOCK;
+    for (int32_t column = 0; column < block->columns; column += POET_BLOCK) {
+        const int32_t first = column < last ? column : last;
+        const float *a_at = a;
+        const float *b_at = b + first;
+        float sums[POET_BLOCK] = {start, start, start, start};
+        for (int32_t line = block->lines; line > 0; line--) {
+            multiply_add_1x4(sums, *a_at, b_at[0], b_at[1], b_at[2], b_at[3]);
+            a_at += block->a_line;
+            b_at += block->b_line;
+        }
+        for (int32_t j = 0; j < POET_BLOCK; j++) {
+            out[first + j] = sums[j];
+        }
     }
 }
 
@@ -135,10 +164,17 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
     if (block->rows <= FEW_ROWS) {
+        const int plain = is_plain(block);
         for (int32_t strip = 0; strip < block->strips; strip++) {
             for (int32_t row = 0; row < block->rows; row++) {
-                multiply_row(block, a + row * block->a_row, start ? start[row] : 0.0f, b + strip * block->b_strip,
-                             out + row * block->out_row + strip * block->out_strip);
+                const float first = start ? start[row] : 0.0f;
+                const float *b_at = b + strip * block->b_strip;
+                float *out_at = out + row * block->out_row + strip * block->out_strip;
+                if (plain) {
+                    multiply_plain_row(block, a + row * block->a_row, first, b_at, out_at);
+                } else {
+                    multiply_row(block, a + row * block->a_row, first, b_at, out_at);
+                }
             }
         }
         return;
@@ -161,27 +197,50 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
     }
 }
 
-/* One row, up to four columns. Those that are missing repeat the last one. */
-static void add_dot_row(const poet_dot *dot, const float *a, const float *const *b, float *out)
+/* One row and four columns. */
+static void add_dot_1x4(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
-    const int32_t last = dot->columns - 1;
     const float *b0 = b[0];
-    const float *b1 = b[last < 1 ? last : 1];
-    const float *b2 = b[last < 2 ? last : 2];
-    const float *b3 = b[last];
-    float sums[POET_BLOCK] = {out[0], out[last < 1 ? last : 1], out[last < 2 ? last : 2], out[last]};
+    const float *b1 = b[1];
+    const float *b2 = b[2];
+    const float *b3 = b[3];
+    float sums[POET_BLOCK] = {out[0], out[1], out[2], out[3]};
     for (int32_t line = 0; line < dot->lines; line++) {
-        for (int32_t tap = 0; tap < dot->taps; tap++) {
+        int32_t tap = dot->b_tap == 1 ? add_taps_1x4(dot->taps, sums, a, b0, b1, b2, b3) : 0;
+        for (; tap < dot->taps; tap++) {
             const int32_t at = tap * dot->b_tap;
-            multiply_add_1x4(sums, *a++, b0[at], b1[at], b2[at], b3[at]);
+            multiply_add_1x4(sums, a[tap], b0[at], b1[at], b2[at], b3[at]);
         }
+        a += dot->taps;
         b0 += dot->b_line;
         b1 += dot->b_line;
         b2 += dot->b_line;
         b3 += dot->b_line;
     }
-    for (int32_t j = 0; j < dot->columns; j++) {
+    for (int32_t j = 0; j < POET_BLOCK; j++) {
         out[j] = sums[j];
+    }
+}
+
+static float add_dot_1x1(const poet_dot *dot, const float *a, const float *b, float sum)
+{
+    for (int32_t line = 0; line < dot->lines; line++) {
+        for (int32_t tap = 0; tap < dot->taps; tap++) {
+            sum = multiply_add_1x1(sum, *a++, b[tap * dot->b_tap]);
+        }
+        b += dot->b_line;
+    }
+    return sum;
+}
+
+static void add_dot_row(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    if (dot->columns == POET_BLOCK) {
+        add_dot_1x4(dot, a, b, out);
+        return;
+    }
+    for (int32_t j = 0; j < dot->columns; j++) {
+        out[j] = add_dot_1x1(dot, a, b[j], out[j]);
     }
 }
 
@@ -200,6 +259,7 @@ static void add_dot_part(poet_dot_walk *walk, const poet_dot *dot, int32_t rows,
     walk->out = part;
     walk->out_row = POET_BLOCK;
     walk->blocks = 1;
+    walk->columns = POET_BLOCK;
     add_dot_blocks(walk);
     for (int32_t i = 0; i < rows; i++) {
         for (int32_t j = 0; j < dot->columns; j++) {
@@ -210,13 +270,15 @@ static void add_dot_part(poet_dot_walk *walk, const poet_dot *dot, int32_t rows,
 
 void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
-    if (dot->rows <= FEW_ROWS) {
+    const int suits = suits_dot_blocks(dot);
+    if (dot->rows <= FEW_ROWS || (dot->columns <= FEW_COLUMNS && !suits)) {
         for (int32_t row = 0; row < dot->rows; row++) {
             add_dot_row(dot, a + row * dot->a_row, b, out + row * dot->out_row);
         }
         return;
     }
     poet_dot_walk walk = {
+        .columns = dot->columns,
         .lines = dot->lines,
         .taps = dot->taps,
         .b_line = dot->b_line,
@@ -228,7 +290,7 @@ void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, fl
         walk.b[j] = b[j < dot->columns ? j : dot->columns - 1];
     }
     int32_t row = 0;
-    if (dot->columns == POET_BLOCK && dot->rows >= POET_BLOCK) {
+    if (suits && dot->rows >= POET_BLOCK) {
         for (int32_t i = 0; i < POET_BLOCK; i++) {
             walk.a[i] = a + i * dot->a_row;
         }

@@ -63,7 +63,7 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 
 #define START(COUNTS)                                                                                           \
     "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                           \
-    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n ldr %[b], [%[w], %[at_b]]\n" COUNTS    \
+    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n mov %[b], %[next]\n" COUNTS    \
     "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                                     \
     "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                                \
     "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                       \
@@ -73,9 +73,9 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 
 /* Stores the block and moves `b` and `out` to the next one; leaves with the zero flag set behind the last. */
 #define STORE                                                                                           \
-    "ldr %[a1], [%[w], %[out_row]]\n ldr %[b], [%[w], %[at_b]]\n ldr %[n], [%[w], %[b_block]]\n"        \
+    "ldr %[a1], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"        \
     "add %[a2], %[out], %[a1], lsl #3\n add %[a3], %[out], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
-    "add %[b], %[b], %[n]\n str %[b], [%[w], %[at_b]]\n"                                                \
+    "add %[next], %[next], %[n]\n"                                                \
     "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstm %[a1], {s28-s31}\n"                           \
     "vstmia %[out]!, {s16-s19}\n subs %[blocks], %[blocks], #1\n"
 
@@ -97,20 +97,23 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
                      "ldr %[n], [%[w], %[lines]]\n b 1b\n"                                            \
                      "9:\n"                                                                           \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
-                       [n] "=&r"(n), [channels] "=&r"(channels), [out] "+&r"(out), [blocks] "+&r"(blocks) \
+                       [n] "=&r"(n), [channels] "=&r"(channels), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next) \
                      : [w] "r"(walk), [b_line] "r"(walk->b_line * 4),                                 \
-                       [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
+                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
                        [all_channels] "i"(offsetof(poet_walk, channels)), AT(start), AT(a), AT(lines), \
                        AT(out_row), AT(a_channel), AT(b_channel)                                      \
                      : FP_REGISTERS, "cc", "memory")
 
-/* The same for a single channel. */
-#define WALK_LINES(LINES)                                                                             \
-    __asm__ volatile("7:\n" START("ldr %[n], [%[w], %[lines]]\n") LINES STORE "bne 7b\n"             \
+/* The same for a single channel: LINES leaves in %[n], with the flags set by it, how many lines are left to REST. */
+#define WALK_LINES(A_LINE, LINES, REST)                                                                       \
+    __asm__ volatile("7:\n" START("ldr %[n], [%[w], %[lines]]\n") LINES "bne 4f\n"                   \
+                     "5:\n" STORE "bne 7b\n b 9f\n"                                                  \
+                     "4:\n" REST "subs %[n], %[n], #1\n bne 4b\n b 5b\n"                             \
+                     "9:\n"                                                                           \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
-                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                         \
-                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4), \
-                       [at_b] "i"(offsetof(poet_walk, b)), [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                         \
+                     : [w] "r"(walk), [a_line] A_LINE, [b_line] "r"(walk->b_line * 4), \
+                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
                        AT(start), AT(a), AT(lines), AT(out_row)                                       \
                      : FP_REGISTERS, "cc", "memory")
 
@@ -142,15 +145,13 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 
 /* Eight lines at a time, then one by one. */
 #define SINGLES(LOAD)                                                                         \
-    WALK_LINES("subs %[n], %[n], #8\n blt 3f\n"                                              \
+    WALK_LINES("i"(4), "subs %[n], %[n], #8\n blt 3f\n"                                              \
                "2:\n"                                                                         \
                SINGLE("0", LOAD) SINGLE("4", LOAD) SINGLE("8", LOAD) SINGLE("12", LOAD)       \
                SINGLE("16", LOAD) SINGLE("20", LOAD) SINGLE("24", LOAD) SINGLE("28", LOAD)    \
                ADVANCE_A("#32")                                                               \
                "subs %[n], %[n], #8\n bge 2b\n"                                              \
-               "3: adds %[n], %[n], #8\n beq 5f\n"                                           \
-               "4:\n" SINGLE("0", LOAD) ADVANCE_A("#4") "subs %[n], %[n], #1\n bne 4b\n"     \
-               "5:\n")
+               "3: adds %[n], %[n], #8\n", SINGLE("0", LOAD) ADVANCE_A("#4"))
 
 #define PANELS_STEP                                                            \
     "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n"                                \
@@ -163,17 +164,16 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 
 /* Four lines at a time, then one by one. */
 #define BY_FOUR(STEP)                                                                        \
-    WALK_LINES("subs %[n], %[n], #4\n blt 3f\n"                                              \
+    WALK_LINES("r"(walk->a_line * 4), "subs %[n], %[n], #4\n blt 3f\n"                                              \
                "2:\n" STEP STEP STEP STEP "subs %[n], %[n], #4\n bge 2b\n"                   \
-               "3: adds %[n], %[n], #4\n beq 5f\n"                                           \
-               "4:\n" STEP "subs %[n], %[n], #1\n bne 4b\n"                                  \
-               "5:\n")
+               "3: adds %[n], %[n], #4\n", STEP)
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */
 static inline void multiply_blocks_general(poet_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b;
+    const float *next = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, n, t;
     poet_walk bytes = *walk; /* with distances in bytes, from behind the last tap or line */
@@ -191,10 +191,10 @@ static inline void multiply_blocks_general(poet_walk *walk)
         bytes.a_channel = walk->a_channel * 4;
         bytes.b_channel = walk->b_channel * 4;
     }
-    const int32_t channels = bytes.channels;
+    bytes.all_channels = bytes.channels;
     __asm__ volatile(
         "7:\n" START("")
-        "str %[all_channels], [%[w], %[channels]]\n"
+        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"
         "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"
         "2: ldr %[n], [%[w], %[taps]]\n"
         "3:\n" LOAD_A("0")
@@ -213,9 +213,9 @@ static inline void multiply_blocks_general(poet_walk *walk)
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"
         STORE "bne 7b\n"
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),
-          [out] "+&r"(out), [blocks] "+&r"(blocks)
+          [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)
         : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),
-          [b_column] "r"(walk->b_column * 4), [all_channels] "r"(channels), [at_b] "i"(offsetof(poet_walk, b)),
+          [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),
           [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),
           AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)
         : FP_REGISTERS, "cc", "memory");
@@ -224,6 +224,7 @@ static inline void multiply_blocks_general(poet_walk *walk)
 static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 {
     const float *a0, *a1, *a2, *a3, *b;
+    const float *next = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, channels, n;
     switch (kind) {
@@ -259,37 +260,55 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"                          \
     "vldr s6, [%[b2], #" b_at "]\n vldr s7, [%[b3], #" b_at "]\n" TAP("s4", "s5", "s6", "s7")
 
+#define DOT_PAIR_STEP(a_at, b_at)                                                            \
+    LOAD_A(a_at) "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"               \
+    "vmul.f32 s8, s0, s4\n vmul.f32 s9, s0, s5\n vmul.f32 s10, s1, s4\n vmul.f32 s11, s1, s5\n"  \
+    "vmul.f32 s12, s2, s4\n vmul.f32 s13, s2, s5\n vmul.f32 s14, s3, s4\n vmul.f32 s15, s3, s5\n" \
+    "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s20, s20, s10\n vadd.f32 s21, s21, s11\n" \
+    "vadd.f32 s24, s24, s12\n vadd.f32 s25, s25, s13\n vadd.f32 s28, s28, s14\n vadd.f32 s29, s29, s15\n"
+
 #define ADVANCE_B(by)                                       \
     "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n" \
     "add %[b2], %[b2], " by "\n add %[b3], %[b3], " by "\n"
 
-/* s16-s31 of the block at `out`: MOVE is vldm or vstm. */
-#define DOT_SUMS(MOVE)                                                                    \
+#define ROW_TAP(a, at)                                                                     \
+    "vldr s4, [%[b0], #" at "]\n vldr s5, [%[b1], #" at "]\n"                              \
+    "vldr s6, [%[b2], #" at "]\n vldr s7, [%[b3], #" at "]\n"                              \
+    ROW(a, "s4", "s5", "s6", "s7", "s16", "s17", "s18", "s19")
+
+#define ADVANCE_B_PAIR(by) "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n"
+
+/* The sums of the block at `out`: MOVE is vldm or vstm. */
+#define DOT_SUMS(MOVE, COLUMNS)                                                           \
     "ldr %[n], [%[w], %[out]]\n ldr %[t], [%[w], %[out_row]]\n"                            \
     "add %[a0], %[n], %[t], lsl #2\n add %[a1], %[n], %[t], lsl #3\n add %[a2], %[a0], %[t], lsl #3\n" \
-    MOVE " %[n], {s16-s19}\n" MOVE " %[a0], {s20-s23}\n"                                   \
-    MOVE " %[a1], {s24-s27}\n" MOVE " %[a2], {s28-s31}\n"
+    MOVE " %[n], {s16-s" COLUMNS(19, 17) "}\n" MOVE " %[a0], {s20-s" COLUMNS(23, 21) "}\n"  \
+    MOVE " %[a1], {s24-s" COLUMNS(27, 25) "}\n" MOVE " %[a2], {s28-s" COLUMNS(31, 29) "}\n"
+
+#define FOUR(four, two) #four
+#define TWO(four, two) #two
 
 #define DOT_ROW(i) "ldr %[a0], [%[w], %[a] + 4 * " #i "]\n add %[a0], %[a0], %[n]\n str %[a0], [%[w], %[a] + 4 * " #i "]\n"
 
-/* `b1_at` to `b3_at`: places of the second to the fourth tap of B; `b4_at`: of the fifth. */
-#define DOT_BLOCKS(b1_at, b2_at, b3_at, b4_at)                                                                 \
+/* Eight taps at a time, then one by one. `b1` to `b7`: places of the second to the eighth tap of B; `b8`: of the ninth. */
+#define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)              \
     __asm__ volatile(                                                                                          \
-        "7:\n" DOT_SUMS("vldm")                                                                                \
+        "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                              \
         "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
         "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
         "ldr %[b0], [%[w], %[b]]\n ldr %[b1], [%[w], %[b] + 4]\n"                                              \
         "ldr %[b2], [%[w], %[b] + 8]\n ldr %[b3], [%[w], %[b] + 12]\n"                                         \
         "ldr %[t], [%[w], %[lines]]\n"                                                                         \
-        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #4\n blt 3f\n"                                        \
-        "2:\n" DOT_STEP("0", "0") DOT_STEP("4", b1_at) DOT_STEP("8", b2_at) DOT_STEP("12", b3_at)              \
-        ADVANCE_A("#16") ADVANCE_B("#" b4_at)                                                                  \
-        "subs %[n], %[n], #4\n bge 2b\n"                                                                       \
-        "3: adds %[n], %[n], #4\n beq 5f\n"                                                                    \
-        "4:\n" DOT_STEP("0", "0") ADVANCE_A("#4") ADVANCE_B("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"        \
-        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE_B("%[n]")                                                   \
+        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #8\n blt 3f\n"                                         \
+        "2:\n" STEP("0", "0") STEP("4", b1_at) STEP("8", b2_at) STEP("12", b3_at)                              \
+        STEP("16", b4_at) STEP("20", b5_at) STEP("24", b6_at) STEP("28", b7_at)                                \
+        ADVANCE_A("#32") ADVANCE("#" b8_at)                                                                    \
+        "subs %[n], %[n], #8\n bge 2b\n"                                                                       \
+        "3: adds %[n], %[n], #8\n beq 5f\n"                                                                    \
+        "4:\n" STEP("0", "0") ADVANCE_A("#4") ADVANCE("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"              \
+        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE("%[n]")                                                 \
         "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
-        DOT_SUMS("vstm")                                                                                       \
+        DOT_SUMS("vstm", COLUMNS)                                                                                     \
         "add %[n], %[n], %[t], lsl #4\n str %[n], [%[w], %[out]]\n"                                            \
         "ldr %[n], [%[w], %[a_block_bytes]]\n" DOT_ROW(0) DOT_ROW(1) DOT_ROW(2) DOT_ROW(3)                     \
         "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n bne 7b\n"           \
@@ -300,6 +319,34 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         : FP_REGISTERS, "cc", "memory")
 
 #define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
+
+/* Whether add_dot_blocks takes so many columns. */
+static inline int suits_dot_blocks(const poet_dot *dot)
+{
+    return dot->columns == POET_BLOCK || (dot->columns == 2 && dot->b_tap == 1);
+}
+
+/* One row with four columns whose taps lie behind one another: adds the products of the first taps, as many as go by
+ * fours, and returns how many. */
+static inline int32_t add_taps_1x4(int32_t taps, float *sums, const float *a, const float *b0, const float *b1,
+                                   const float *b2, const float *b3)
+{
+    int32_t n = taps / 4;
+    if (n == 0) {
+        return 0;
+    }
+    __asm__ volatile("vldm %[sums], {s16-s19}\n"
+                     "1:\n"
+                     "vldr s0, [%[a]]\n vldr s1, [%[a], #4]\n vldr s2, [%[a], #8]\n vldr s3, [%[a], #12]\n"
+                     ROW_TAP("s0", "0") ROW_TAP("s1", "4") ROW_TAP("s2", "8") ROW_TAP("s3", "12")
+                     "add %[a], %[a], #16\n" ADVANCE_B("#16")
+                     "subs %[n], %[n], #1\n bne 1b\n"
+                     "vstm %[sums], {s16-s19}\n"
+                     : [a] "+&r"(a), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2), [b3] "+&r"(b3), [n] "+&r"(n)
+                     : [sums] "r"(sums)
+                     : FP_REGISTERS, "cc", "memory");
+    return taps / 4 * 4;
+}
 
 /* Any distance between the taps of B. */
 static inline void add_dot_blocks_apart(poet_dot_walk *walk)
@@ -328,10 +375,12 @@ static inline void add_dot_blocks(poet_dot_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
     int32_t n, t;
-    if (walk->b_tap == 1) {
-        DOT_BLOCKS("4", "8", "12", "16");
+    if (walk->b_tap == 1 && walk->columns == 2) {
+        DOT_BLOCKS(TWO, DOT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
+    } else if (walk->b_tap == 1) {
+        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "4", "8", "12", "16", "20", "24", "28", "32");
     } else if (walk->b_tap == 2) {
-        DOT_BLOCKS("8", "16", "24", "32");
+        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "8", "16", "24", "32", "40", "48", "56", "64");
     } else {
         add_dot_blocks_apart(walk);
     }

@@ -16,6 +16,11 @@ static inline void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_
     }
 }
 
+static inline float multiply_add_1x1(float sum, float a, float b)
+{
+    return sum + a * b;
+}
+
 /* One element of one row with one of each of four columns. */
 static inline void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {

@@ -182,6 +182,16 @@ static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
     }
 }
 
+static float multiply_add_1x1(float sum, float a, float b)
+{
+    factor row;
+    factor column;
+    take_apart(a, &row);
+    take_apart(b, &column);
+    row.exponent -= 127;
+    return float_of(multiply_add(bits_of(sum), &row, &column));
+}
+
 /* One element of one row with one of each of four columns. */
 static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {

@@ -56,6 +56,20 @@ static void multiply_blocks(poet_walk *walk, walk_kind kind)
     }
 }
 
+static inline int suits_dot_blocks(const poet_dot *dot)
+{
+    return dot->columns == POET_BLOCK;
+}
+
+static inline int32_t add_taps_1x4(int32_t taps, float *sums, const float *a, const float *b0, const float *b1,
+                                   const float *b2, const float *b3)
+{
+    for (int32_t tap = 0; tap < taps; tap++) {
+        multiply_add_1x4(sums, a[tap], b0[tap], b1[tap], b2[tap], b3[tap]);
+    }
+    return taps;
+}
+
 static void add_dot_4x4(const poet_dot_walk *walk)
 {
     float sums[POET_BLOCK * POET_BLOCK];

@@ -18,7 +18,7 @@ typedef struct poet_walk {
     int32_t a_tap, b_tap;
     int32_t b_column;
     int32_t b_block_bytes;        /* from a block's first column to the next one's */
-    int32_t line;                 /* scratch */
+    int32_t line, all_channels;   /* scratch */
 } poet_walk;
 
 /* The same for poet_dot_add: 4 x 4 blocks one below the other. */
@@ -28,6 +28,7 @@ typedef struct poet_dot_walk {
     float *out;
     int32_t out_row;
     int32_t blocks;
+    int32_t columns; /* POET_BLOCK, or fewer if the target's suits_dot_blocks says so */
     int32_t lines, taps;
     int32_t b_line, b_tap;
     int32_t b_gap_bytes; /* from behind a line's last tap to the next line */

@@ -1,30 +1,14 @@
 #include "product.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "block.h"
 
-/* One row of the result from one row of A, four columns at a time. */
+/* Fewer columns than a block's. */
 static void multiply_row(const poet_product *p, const float *a, const float *c, float *y)
 {
-    int32_t n = 0;
-    for (; n + POET_BLOCK <= p->n; n += POET_BLOCK) {
-        const float *element = c + n * p->c_n;
-        float sum0 = 0.0f, sum1 = 0.0f, sum2 = 0.0f, sum3 = 0.0f;
-        for (int32_t k = 0; k < p->k; k++) {
-            const float factor = a[k * p->a_k];
-            sum0 += factor * element[0];
-            sum1 += factor * element[p->c_n];
-            sum2 += factor * element[2 * p->c_n];
-            sum3 += factor * element[3 * p->c_n];
-            element += p->c_k;
-        }
-        y[n] = sum0;
-        y[n + 1] = sum1;
-        y[n + 2] = sum2;
-        y[n + 3] = sum3;
-    }
-    for (; n < p->n; n++) {
+    for (int32_t n = 0; n < p->n; n++) {
         float sum = 0.0f;
         for (int32_t k = 0; k < p->k; k++) {
             sum += a[k * p->a_k] * c[k * p->c_k + n * p->c_n];
@@ -37,9 +21,7 @@ static void multiply_row(const poet_product *p, const float *a, const float *c, 
 static void multiply_rows_by_rows(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_dot dot = {.rows = p->m, .lines = 1, .taps = p->k, .a_row = p->a_m, .b_tap = 1, .out_row = p->n};
-    for (int32_t i = 0; i < p->m * p->n; i++) {
-        y[i] = 0.0f;
-    }
+    memset(y, 0, (size_t)p->m * (size_t)p->n * sizeof *y);
     for (int32_t n = 0; n < p->n; n += POET_BLOCK) {
         const float *columns[POET_BLOCK];
         dot.columns = p->n - n < POET_BLOCK ? p->n - n : POET_BLOCK;
@@ -54,9 +36,9 @@ static void multiply_rows_by_rows(const poet_product *p, const float *a, const f
 void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_block block = {.channels = 1, .lines = p->k, .taps = 1, .strips = 1};
-    if (p->m > 1 && p->n > 1 && p->a_k == 1 && p->c_k == 1) {
+    if (p->a_k == 1 && p->c_k == 1) {
         multiply_rows_by_rows(p, a, c, y);
-    } else if (p->m > 1 && p->n >= POET_BLOCK) {
+    } else if (p->n >= POET_BLOCK) {
         block.rows = p->m;
         block.a_row = p->a_m;
         block.a_line = p->a_k;
@@ -66,7 +48,7 @@ void poet_product_compute(const poet_product *p, const float *a, const float *c,
         block.out_row = p->n;
         block.out_column = 1;
         poet_block_multiply(&block, a, NULL, c, y);
-    } else if (p->n > 1 && p->m >= POET_BLOCK) {
+    } else if (p->m >= POET_BLOCK) {
         block.rows = p->n;
         block.a_row = p->c_n;
         block.a_line = p->c_k;
