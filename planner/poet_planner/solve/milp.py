@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,11 @@ class Answer:
     infeasible: bool
 
 
+def seconds_to_state(model: LinearModel) -> float:
+    """About how long it takes until a solver has the model."""
+    return 1.0 + len(model.columns) / 5e4
+
+
 def solve_milp(
     model: LinearModel,
     solver: Solver,
@@ -38,6 +44,7 @@ def solve_milp(
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
 
+    started_s = time.monotonic()
     free = np.nonzero(model.lower < model.upper)[0]
     fixed_value = np.where(model.lower < model.upper, 0.0, model.lower)
     number = np.full(len(model.cost), -1, dtype=np.int64)
@@ -73,7 +80,8 @@ def solve_milp(
     stated.energy = pyo.Objective(
         expr=LinearExpression(constant=constant, linear_vars=variables, linear_coefs=model.cost[free].tolist())
     )
-    outcome = solver.solve(stated, time_limit_s, absolute_gap, hear)
+    left_s = time_limit_s - (time.monotonic() - started_s)
+    outcome = solver.solve(stated, max(left_s, 0.01), absolute_gap, hear)
     solutions = []
     for values in outcome.solutions:
         x = fixed_value.copy()

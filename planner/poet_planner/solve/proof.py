@@ -8,7 +8,7 @@ import numpy as np
 
 from poet_planner.solve.bound import Relaxation, events_of, longest_path, relaxation
 from poet_planner.solve.exact import cheapest_events
-from poet_planner.solve.milp import solve_milp
+from poet_planner.solve.milp import seconds_to_state, solve_milp
 from poet_planner.solve.problem import Floats, Ints, Problem, node_need
 from poet_planner.solve.root import Root
 from poet_planner.solve.search import Searches, moves_per_second
@@ -79,7 +79,7 @@ class Proof:
                 self._follow(relaxed, root.point)
                 self._search_on(seconds_left, tell)
         relaxed, root = max(roots, key=lambda pair: pair[1].bound)
-        while not self.complete and seconds_left() > 0 and tell():
+        while not self.complete and seconds_left() > seconds_to_state(relaxed.model) and tell():
             before_j = self._best_j()
             self._branch(relaxed, root, seconds_left, tell)
             if self._best_j() >= before_j:
