@@ -284,7 +284,7 @@ void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, fl
         .b_line = dot->b_line,
         .b_tap = dot->b_tap,
         .b_gap_bytes = (dot->b_line - dot->taps * dot->b_tap) * (int32_t)sizeof(float),
-        .a_block_bytes = POET_BLOCK * dot->a_row * (int32_t)sizeof(float),
+        .a_gap_bytes = (POET_BLOCK * dot->a_row - dot->lines * dot->taps) * (int32_t)sizeof(float),
     };
     for (int32_t j = 0; j < POET_BLOCK; j++) {
         walk.b[j] = b[j < dot->columns ? j : dot->columns - 1];

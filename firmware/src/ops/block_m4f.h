@@ -278,24 +278,22 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 
 #define ADVANCE_B_PAIR(by) "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n"
 
-/* The sums of the block at `out`: MOVE is vldm or vstm. */
+/* The sums of the block at `out`: MOVE is vldm or vstm. Leaves %[t] as the distance of its rows. */
 #define DOT_SUMS(MOVE, COLUMNS)                                                           \
-    "ldr %[n], [%[w], %[out]]\n ldr %[t], [%[w], %[out_row]]\n"                            \
-    "add %[a0], %[n], %[t], lsl #2\n add %[a1], %[n], %[t], lsl #3\n add %[a2], %[a0], %[t], lsl #3\n" \
-    MOVE " %[n], {s16-s" COLUMNS(19, 17) "}\n" MOVE " %[a0], {s20-s" COLUMNS(23, 21) "}\n"  \
-    MOVE " %[a1], {s24-s" COLUMNS(27, 25) "}\n" MOVE " %[a2], {s28-s" COLUMNS(31, 29) "}\n"
+    "ldr %[t], [%[w], %[out_row]]\n"                                                      \
+    "add %[b0], %[out], %[t], lsl #2\n add %[b1], %[out], %[t], lsl #3\n add %[b2], %[b0], %[t], lsl #3\n" \
+    MOVE " %[out], {s16-s" COLUMNS(19, 17) "}\n" MOVE " %[b0], {s20-s" COLUMNS(23, 21) "}\n" \
+    MOVE " %[b1], {s24-s" COLUMNS(27, 25) "}\n" MOVE " %[b2], {s28-s" COLUMNS(31, 29) "}\n"
 
 #define FOUR(four, two) #four
 #define TWO(four, two) #two
 
-#define DOT_ROW(i) "ldr %[a0], [%[w], %[a] + 4 * " #i "]\n add %[a0], %[a0], %[n]\n str %[a0], [%[w], %[a] + 4 * " #i "]\n"
-
 /* Eight taps at a time, then one by one. `b1` to `b7`: places of the second to the eighth tap of B; `b8`: of the ninth. */
 #define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)              \
     __asm__ volatile(                                                                                          \
-        "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                              \
         "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
         "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
+        "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                       \
         "ldr %[b0], [%[w], %[b]]\n ldr %[b1], [%[w], %[b] + 4]\n"                                              \
         "ldr %[b2], [%[w], %[b] + 8]\n ldr %[b3], [%[w], %[b] + 12]\n"                                         \
         "ldr %[t], [%[w], %[lines]]\n"                                                                         \
@@ -309,13 +307,12 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE("%[n]")                                                 \
         "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
         DOT_SUMS("vstm", COLUMNS)                                                                                     \
-        "add %[n], %[n], %[t], lsl #4\n str %[n], [%[w], %[out]]\n"                                            \
-        "ldr %[n], [%[w], %[a_block_bytes]]\n" DOT_ROW(0) DOT_ROW(1) DOT_ROW(2) DOT_ROW(3)                     \
-        "ldr %[n], [%[w], %[blocks]]\n subs %[n], %[n], #1\n str %[n], [%[w], %[blocks]]\n bne 7b\n"           \
+        "add %[out], %[out], %[t], lsl #4\n ldr %[n], [%[w], %[a_gap_bytes]]\n" ADVANCE_A("%[n]")               \
+        "subs %[blocks], %[blocks], #1\n bne 7b\n"                                                             \
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),      \
-          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t)                                           \
-        : [w] "r"(walk), DOT_AT(a), DOT_AT(b), DOT_AT(out), DOT_AT(out_row), DOT_AT(blocks), DOT_AT(lines),   \
-          DOT_AT(taps), DOT_AT(b_gap_bytes), DOT_AT(a_block_bytes)                                                  \
+          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks) \
+        : [w] "r"(walk), DOT_AT(a), DOT_AT(b), DOT_AT(out_row), DOT_AT(lines), DOT_AT(taps),                   \
+          DOT_AT(b_gap_bytes), DOT_AT(a_gap_bytes)                                                             \
         : FP_REGISTERS, "cc", "memory")
 
 #define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
@@ -365,7 +362,7 @@ static inline void add_dot_blocks_apart(poet_dot_walk *walk)
                 }
                 walk->out[i * walk->out_row + j] = sum;
             }
-            walk->a[i] += walk->a_block_bytes / (int32_t)sizeof(float);
+            walk->a[i] += walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
         }
         walk->out += POET_BLOCK * walk->out_row;
     }
@@ -374,7 +371,8 @@ static inline void add_dot_blocks_apart(poet_dot_walk *walk)
 static inline void add_dot_blocks(poet_dot_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
-    int32_t n, t;
+    float *out = walk->out;
+    int32_t blocks = walk->blocks, n, t;
     if (walk->b_tap == 1 && walk->columns == 2) {
         DOT_BLOCKS(TWO, DOT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
     } else if (walk->b_tap == 1) {

@@ -96,7 +96,7 @@ static void add_dot_blocks(poet_dot_walk *walk)
     for (; walk->blocks > 0; walk->blocks--) {
         add_dot_4x4(walk);
         for (int32_t i = 0; i < POET_BLOCK; i++) {
-            walk->a[i] += walk->a_block_bytes / (int32_t)sizeof(float);
+            walk->a[i] += walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
         }
         walk->out += POET_BLOCK * walk->out_row;
     }

@@ -32,7 +32,7 @@ typedef struct poet_dot_walk {
     int32_t lines, taps;
     int32_t b_line, b_tap;
     int32_t b_gap_bytes; /* from behind a line's last tap to the next line */
-    int32_t a_block_bytes;
+    int32_t a_gap_bytes; /* from behind a row's last tap to the row four further down */
 } poet_dot_walk;
 
 #endif
