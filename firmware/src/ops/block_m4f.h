@@ -168,6 +168,34 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
                "2:\n" STEP STEP STEP STEP "subs %[n], %[n], #4\n bge 2b\n"                   \
                "3: adds %[n], %[n], #4\n", STEP)
 
+#define GENERAL(LOAD) \
+    __asm__ volatile(                                                                                                 \
+        "7:\n" START("")                                                                                              \
+        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                         \
+        "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"                                                 \
+        "2: ldr %[n], [%[w], %[taps]]\n"                                                                              \
+        "3:\n" LOAD_A("0")                                                                                            \
+        LOAD                                                                                                          \
+        TAP("s4", "s5", "s6", "s7")                                                                                   \
+        ADVANCE_A("%[a_tap]")                                                                                         \
+        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"                                                   \
+        "ldr %[t], [%[w], %[a_line]]\n ldr %[n], [%[w], %[b_line]]\n"                                                 \
+        ADVANCE_A("%[t]")                                                                                             \
+        "add %[b], %[b], %[n]\n"                                                                                      \
+        "ldr %[t], [%[w], %[line]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[line]]\n bne 2b\n"                      \
+        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"                                           \
+        ADVANCE_A("%[t]")                                                                                             \
+        "add %[b], %[b], %[n]\n"                                                                                      \
+        "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"              \
+        STORE "bne 7b\n"                                                                                              \
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
+          [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                                                \
+        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                                \
+          [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),                  \
+          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),                           \
+          AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)           \
+        : FP_REGISTERS, "cc", "memory")
+
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */
 static inline void multiply_blocks_general(poet_walk *walk)
@@ -192,33 +220,12 @@ static inline void multiply_blocks_general(poet_walk *walk)
         bytes.b_channel = walk->b_channel * 4;
     }
     bytes.all_channels = bytes.channels;
-    __asm__ volatile(
-        "7:\n" START("")
-        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"
-        "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"
-        "2: ldr %[n], [%[w], %[taps]]\n"
-        "3:\n" LOAD_A("0")
-        "add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n"
-        "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n"
-        TAP("s4", "s5", "s6", "s7")
-        ADVANCE_A("%[a_tap]")
-        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"
-        "ldr %[t], [%[w], %[a_line]]\n ldr %[n], [%[w], %[b_line]]\n"
-        ADVANCE_A("%[t]")
-        "add %[b], %[b], %[n]\n"
-        "ldr %[t], [%[w], %[line]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[line]]\n bne 2b\n"
-        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"
-        ADVANCE_A("%[t]")
-        "add %[b], %[b], %[n]\n"
-        "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"
-        STORE "bne 7b\n"
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),
-          [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)
-        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),
-          [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),
-          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),
-          AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)
-        : FP_REGISTERS, "cc", "memory");
+    if (walk->b_column == 1) {
+        GENERAL(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
+    } else {
+        GENERAL("add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n"
+                "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n");
+    }
 }
 
 static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
