@@ -65,6 +65,16 @@ class Line:
         assert int(check, 16) == binascii.crc_hqx(text.encode(), 0xFFFF)
         return text
 
+    def greet(self) -> None:
+        """Says hello until it is answered: what comes before a machine's serial line is set up is lost."""
+        for _ in range(60):
+            try:
+                self.ask("hello", patience_s=1.0)
+                return
+            except TimeoutError:
+                self.rest = b""
+        raise TimeoutError("the board never answered hello")
+
     def ask(self, request: str, patience_s: float = 60.0) -> str:
         """The answer's words behind ``ok`` or ``err``, with that word. A board that starts anew never answers."""
         self.twin.serial.timeout = patience_s

@@ -49,7 +49,7 @@ def open_qemu(firmware: dict[str, Path], tmp_path: Path) -> Iterator[Opener]:
         machine = QemuMachine("lm3s6965evb", cpu, firmware[cpu], "-drive", drive)
         machines.append(machine)
         line = Line(machine)  # type: ignore[arg-type]
-        line.values("hello")
+        line.greet()
         return line, card
 
     yield open_board
@@ -91,7 +91,7 @@ def test_qemu_and_the_twin_agree_to_the_bit(open_qemu: Opener, step_images: dict
     with open_twin(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "twin.img") as twin:
         twin.serial.timeout = 60
         other = Line(twin)
-        other.values("hello")
+        other.greet()
         for each in (line, other):
             each.values("format")
             put_all(each, random_data())
