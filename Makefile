@@ -47,8 +47,11 @@ unit: $(STAMP)
 
 profiles: $(STAMP)
 	$(BIN)/python -m poet_planner.published --out profiles
+	mkdir -p build
 	for board in nrf52840 mkr1000; do \
-	    $(BIN)/poet-harness profile --board $$board --emulate --out profiles/$$board.csv || exit 1; \
+	    rm -f build/$$board.csv; \
+	    $(BIN)/poet-harness profile --board $$board --emulate --out build/$$board.csv || exit 1; \
+	    mv build/$$board.csv profiles/$$board.csv; \
 	done
 
 notebooks: $(STAMP)
