@@ -65,8 +65,13 @@ def _serve(instrument: SimulatedLpm01a, port: int, stop: threading.Event) -> Non
     since: float | None = None
     sent = 0
     pending = b""
-    while not stop.is_set():
-        if select.select([port], [], [], 0.005)[0]:
+    while True:
+        last = stop.is_set()
+        # The kernel hands what the meter said last over a little later than its write returns.
+        readable = select.select([port], [], [], 0.1 if last else 0.005)[0]
+        if last and not readable:
+            break
+        if readable:
             *lines, pending = (pending + os.read(port, 4096)).split(b"\n")
             for command in (line.decode() for line in lines):
                 instrument.commands.append(command)

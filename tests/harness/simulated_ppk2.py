@@ -66,8 +66,12 @@ def _serve(instrument: SimulatedPpk2, port: int, stop: threading.Event) -> None:
     streaming_since: float | None = None
     sent = 0
     with contextlib.suppress(OSError):
-        while not stop.is_set():
-            readable, _, _ = select.select([port], [], [], 0.001)
+        while True:
+            last = stop.is_set()
+            # The kernel hands what the meter said last over a little later than its write returns.
+            readable, _, _ = select.select([port], [], [], 0.1 if last else 0.001)
+            if last and not readable:
+                break
             if readable:
                 received = os.read(port, 64)
                 instrument.commands += received
