@@ -64,35 +64,56 @@ def _padded_rows(channels: int, rows: int, width: int) -> int:
     return 4 * channels * rows * width
 
 
+def _laid_out(p: Params) -> Params:
+    """As the firmware sees the planes: of a pointwise convolution without stride, all positions are one row."""
+    if _is_pointwise(p) and p["sh"] == p["sw"] == 1:
+        return {**p, "h": 1, "w": p["h"] * p["w"]}
+    return p
+
+
+def _is_pointwise(p: Params) -> bool:
+    return (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0)
+
+
 def _conv2d_workspace(p: Params) -> int:
     rows, columns = _planes(p)
-    if (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0) and columns >= BLOCK:
+    if _is_pointwise(p) and columns >= BLOCK:
         return 0
     channels = p["c"] // p["g"]
     at_a_time = rows if channels == 1 else 1
     return _padded_rows(channels, (at_a_time - 1) * p["sh"] + p["r"], (max(columns, BLOCK) - 1) * p["sw"] + p["s"])
 
 
+def _conv2d_backward_input_workspace(p: Params) -> int:
+    if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
+        return 0
+    columns = max(-(-p["w"] // p["sw"]), BLOCK)
+    channels = p["k"] // p["g"]
+    at_a_time = -(-p["h"] // p["sh"]) if channels == 1 else 1
+    return _padded_rows(channels, at_a_time + -(-p["r"] // p["sh"]) - 1, columns + -(-p["s"] // p["sw"]) - 1)
+
+
+def _conv2d_backward_weight_workspace(p: Params) -> int:
+    if (p["ph"], p["pw"]) == (0, 0):
+        return 0
+    rows, columns = _planes(p)
+    at_a_time = min(-(-POSITIONS_AT_A_TIME // columns), rows)
+    return _padded_rows(p["c"] // p["g"], (at_a_time - 1) * p["sh"] + p["r"], (columns - 1) * p["sw"] + p["s"])
+
+
 def _conv2d(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
-    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(p))
+    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(_laid_out(p)))
 
 
 def _conv2d_backward_input(p: Params) -> Sizes:
     x, w, _, y, flops = _conv(p)
-    columns = max(-(-p["w"] // p["sw"]), BLOCK)
-    channels = p["k"] // p["g"]
-    at_a_time = -(-p["h"] // p["sh"]) if channels == 1 else 1
-    rows, width = at_a_time + -(-p["r"] // p["sh"]) - 1, columns + -(-p["s"] // p["sw"]) - 1
-    return Sizes((y, w), (x,), flops, _padded_rows(channels, rows, width))
+    return Sizes((y, w), (x,), flops, _conv2d_backward_input_workspace(_laid_out(p)))
 
 
 def _conv2d_backward_weight(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
-    rows, columns = _planes(p)
-    at_a_time = min(-(-POSITIONS_AT_A_TIME // columns), rows)
-    workspace = _padded_rows(p["c"] // p["g"], (at_a_time - 1) * p["sh"] + p["r"], (columns - 1) * p["sw"] + p["s"])
-    return Sizes((y, x), (w, b) if p["bias"] else (w,), flops, workspace)
+    return Sizes((y, x), (w, b) if p["bias"] else (w,), flops, _conv2d_backward_weight_workspace(p))
 
 
 def _linear(p: Params) -> Sizes:

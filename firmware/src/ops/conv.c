@@ -1,5 +1,7 @@
 #include "conv.h"
 
+#include "block.h"
+
 int poet_conv_read(const int32_t *params, poet_conv *conv)
 {
     const poet_conv2d_params *p = (const poet_conv2d_params *)params;
@@ -25,5 +27,14 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
         return POET_E_ARGUMENT;
     }
     conv->taps = conv->in_channels * p->r * p->s;
+    poet_windows *win = &conv->windows;
+    const int pointwise = p->r == 1 && p->s == 1 && p->ph == 0 && p->pw == 0;
+    if (pointwise && p->sh == 1 && p->sw == 1) { /* positions follow one another as elements do: one long row */
+        win->w *= win->h;
+        win->h = 1;
+        win->ow = win->w;
+        win->oh = 1;
+    }
+    conv->in_place = pointwise && win->ow >= POET_BLOCK;
     return POET_OK;
 }

@@ -1,21 +1,15 @@
 /* Convolution (cross-correlation, as in deep learning): y[n,k] = b[k] + sum over c, r, s of x[n,c] * w[k,c,r,s].
  *
  * For each output row, the input rows that it needs are laid out with their padding in the workspace; then 4 output
- * channels are computed at a time. A 1x1 convolution without padding reads its input where it lies. */
+ * channels are computed at a time. A pointwise convolution reads its input where it lies. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
 
-static int reads_in_place(const poet_conv *conv)
-{
-    const poet_windows *win = &conv->windows;
-    return win->r == 1 && win->s == 1 && win->ph == 0 && win->pw == 0 && win->ow >= POET_BLOCK;
-}
-
 /* Of a single channel, all input rows are laid out at once. */
 static int32_t rows_at_a_time(const poet_conv *conv)
 {
-    return conv->in_channels == 1 ? conv->windows.oh : 1;
+    return conv->in_place || conv->in_channels == 1 ? conv->windows.oh : 1;
 }
 
 /* Input rows behind so many output rows. */
@@ -44,7 +38,7 @@ int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
         .input_bytes = {conv.x_bytes, conv.w_bytes, conv.bias ? conv.b_bytes : 0},
         .output_bytes = {conv.y_bytes},
     };
-    if (!reads_in_place(&conv)) {
+    if (!conv.in_place) {
         sizes->workspace_bytes = poet_lines_bytes(
             conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)), line_width(&conv.windows));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
@@ -60,10 +54,10 @@ int poet_conv2d_run(const poet_op_args *args)
         return status;
     }
     const poet_windows *win = &conv.windows;
-    const int in_place = reads_in_place(&conv);
+    const int32_t rows = rows_at_a_time(&conv);
     const poet_lines lines = {
         .channels = conv.in_channels,
-        .rows = (int32_t)rows_behind(win, rows_at_a_time(&conv)),
+        .rows = (int32_t)rows_behind(win, rows),
         .width = (int32_t)line_width(win),
         .h = win->h,
         .w = win->w,
@@ -78,13 +72,13 @@ int poet_conv2d_run(const poet_op_args *args)
         .a_row = conv.taps,
         .a_line = win->s,
         .a_tap = 1,
-        .b_line = in_place ? win->h * win->w : lines.width,
+        .b_line = conv.in_place ? win->h * win->w : lines.width,
         .b_tap = 1,
         .b_column = win->sw,
         .out_row = win->oh * win->ow,
         .out_column = 1,
-        .strips = in_place ? win->oh : 1,
-        .b_strip = win->sh * win->w,
+        .strips = rows,
+        .b_strip = win->sh * (conv.in_place ? win->w : lines.width),
         .out_strip = win->ow,
     };
     const float *x = args->inputs[0];
@@ -93,16 +87,11 @@ int poet_conv2d_run(const poet_op_args *args)
         const float *w = args->inputs[1];
         const float *bias = conv.bias ? args->inputs[2] : NULL;
         for (int32_t group = 0; group < conv.groups; group++) {
-            if (in_place) {
-                poet_block_multiply(&block, w, bias, x, y);
-            }
-            for (int32_t oy = 0; !in_place && oy < win->oh; oy++) {
-                const int32_t filled = oy % rows_at_a_time(&conv);
-                if (filled == 0) {
+            for (int32_t oy = 0; oy < win->oh; oy += rows) {
+                if (!conv.in_place) {
                     poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
                 }
-                const float *b = (const float *)args->workspace + filled * win->sh * lines.width;
-                poet_block_multiply(&block, w, bias, b, y + oy * win->ow);
+                poet_block_multiply(&block, w, bias, conv.in_place ? x : args->workspace, y + oy * win->ow);
             }
             x += conv.in_channels * win->h * win->w;
             w += conv.out_channels * conv.taps;

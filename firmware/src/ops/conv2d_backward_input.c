@@ -2,7 +2,8 @@
  *
  * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r that
  * leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride over gy,
- * with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. */
+ * with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. A
+ * pointwise convolution has one phase with a tap, and reads gy where it lies. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
@@ -33,7 +34,7 @@ static int64_t line_width(int32_t columns, int32_t taps)
 /* Rows of gx computed from one filling of the workspace: of a single channel of gy, all of it is laid out at once. */
 static int32_t rows_at_a_time(const poet_conv *conv, int32_t rows)
 {
-    return conv->out_channels == 1 ? rows : 1;
+    return conv->in_place || conv->out_channels == 1 ? rows : 1;
 }
 
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
@@ -50,10 +51,14 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
         .outputs = 1,
         .input_bytes = {conv.y_bytes, conv.w_bytes},
         .output_bytes = {conv.x_bytes},
-        .workspace_bytes = poet_lines_bytes(conv.out_channels, (int64_t)rows + (win->r - 1) / win->sh,
-                                            line_width((win->w - 1) / win->sw + 1, (win->s - 1) / win->sw + 1)),
     };
-    return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
+    if (!conv.in_place) {
+        sizes->workspace_bytes =
+            poet_lines_bytes(conv.out_channels, (int64_t)rows + (win->r - 1) / win->sh,
+                             line_width((win->w - 1) / win->sw + 1, (win->s - 1) / win->sw + 1));
+        return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
+    }
+    return POET_OK;
 }
 
 static void fill_zeros(const phase *rows, const phase *columns, const poet_conv *conv, float *gx)
@@ -93,21 +98,23 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
         .a_channel = conv->taps,
         .a_line = win->sh * win->s,
         .a_tap = win->sw,
-        .b_channel = lines.rows * lines.width,
+        .b_channel = conv->in_place ? win->oh * win->ow : lines.rows * lines.width,
         .b_line = -lines.width,
         .b_tap = -1,
         .b_column = 1,
         .out_row = win->h * win->w,
         .out_column = win->sw,
-        .strips = 1,
+        .strips = step,
+        .b_strip = lines.width,
+        .out_strip = win->sh * win->w,
     };
-    for (int32_t i = 0; i < rows->count; i++) {
-        const int32_t filled = i % step;
-        if (filled == 0) {
+    const float *first = conv->in_place ? gy : workspace; /* what meets tap `first` of the first row and column of a step */
+    first += (rows->taps - 1) * lines.width + columns->taps - 1;
+    for (int32_t i = 0; i < rows->count; i += step) {
+        if (!conv->in_place) {
             poet_lines_fill(&lines, gy, rows->source + i - (rows->taps - 1), workspace);
         }
-        const float *last = workspace + (filled + rows->taps - 1) * lines.width + columns->taps - 1;
-        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, last,
+        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, first,
                             gx + (rows->begin + i * win->sh) * win->w + columns->begin);
     }
 }

@@ -1,8 +1,8 @@
 /* Gradient of a convolution by its weights, gw[k,c,r,s] = sum over n and positions of gy[n,k] * x[n,c], and by its
  * bias, gb[k] = sum over n and positions of gy[n,k].
  *
- * For a few output rows at a time, the input rows behind them are laid out with their padding in the workspace. Every
- * tap is then a stretch of each of those rows, and its share of the gradient a product along them, which is added to what
+ * For a few output rows at a time, the input rows behind them are laid out with their padding in the workspace, unless
+ * there is none. Every tap is then a stretch of each of those rows, and its share of the gradient a product along them, which is added to what
  * earlier rows gave. */
 #include "block.h"
 #include "conv.h"
@@ -10,8 +10,16 @@
 
 #define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
 
+static int is_padded(const poet_windows *win)
+{
+    return win->ph > 0 || win->pw > 0;
+}
+
 static int32_t rows_at_a_time(const poet_windows *win)
 {
+    if (!is_padded(win)) {
+        return win->oh;
+    }
     const int32_t wanted = (POSITIONS_AT_A_TIME - 1) / win->ow + 1;
     return wanted < win->oh ? wanted : win->oh;
 }
@@ -40,10 +48,13 @@ int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
         .outputs = conv.bias ? 2 : 1,
         .input_bytes = {conv.y_bytes, conv.x_bytes},
         .output_bytes = {conv.w_bytes, conv.bias ? conv.b_bytes : 0},
-        .workspace_bytes =
-            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(win)), line_width(win)),
     };
-    return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
+    if (is_padded(win)) {
+        sizes->workspace_bytes =
+            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(win)), line_width(win));
+        return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
+    }
+    return POET_OK;
 }
 
 /* Adds the share of some output rows of one group in one image. */
@@ -76,15 +87,16 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
 {
     const poet_windows *win = &conv->windows;
     const int32_t step = rows_at_a_time(win);
+    const int padded = is_padded(win);
     for (int32_t oy = 0; oy < win->oh; oy += step) {
         const int32_t rows = win->oh - oy < step ? win->oh - oy : step;
         const poet_lines lines = {
             .channels = conv->in_channels,
-            .rows = rows_behind(win, rows),
-            .width = (int32_t)line_width(win),
+            .rows = padded ? rows_behind(win, rows) : win->h,
+            .width = padded ? (int32_t)line_width(win) : win->w,
             .h = win->h,
             .w = win->w,
-                .left = -win->pw,
+            .left = -win->pw,
         };
         const poet_dot dot = {
             .rows = conv->out_channels,
@@ -96,8 +108,10 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
             .b_tap = win->sw,
             .out_row = conv->taps,
         };
-        poet_lines_fill(&lines, x, oy * win->sh - win->ph, workspace);
-        add_rows(conv, &dot, gy + oy * win->ow, workspace, &lines, gw);
+        if (padded) {
+            poet_lines_fill(&lines, x, oy * win->sh - win->ph, workspace);
+        }
+        add_rows(conv, &dot, gy + oy * win->ow, padded ? workspace : x, &lines, gw);
     }
 }
 
