@@ -67,6 +67,11 @@ uint32_t poet_board_boot_id(void)
     return 1;
 }
 
+void poet_board_sensors(poet_sensors *sensors)
+{
+    (void)sensors;
+}
+
 uint32_t poet_board_stack_peak(void)
 {
     return 0;

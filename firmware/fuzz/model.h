@@ -75,6 +75,7 @@ static uint32_t fuzz_offsets[FUZZ_OFFSETS];
 static poet_value_state fuzz_states[FUZZ_VALUES];
 static poet_block fuzz_blocks[FUZZ_VALUES + 1];
 static uint32_t fuzz_ticks[FUZZ_STEPS];
+static uint32_t fuzz_peaks[FUZZ_STEPS];
 static poet_model fuzz_model;
 static poet_schedule fuzz_schedule;
 static poet_built fuzz_built;
@@ -111,7 +112,7 @@ static inline void fuzz_build(void)
         .steps = fuzz_steps,
         .offsets = fuzz_offsets,
     };
-    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_states, fuzz_blocks, fuzz_ticks}};
+    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_states, fuzz_blocks, fuzz_ticks, fuzz_peaks}};
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 #ifdef POET_NO_MODEL
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL}};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}};
 
 #else
 
@@ -14,7 +14,8 @@ const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL}};
 static poet_value_state values[sizeof poet_built_values / sizeof *poet_built_values];
 static poet_block blocks[sizeof poet_built_values / sizeof *poet_built_values + 1u];
 static uint32_t ticks[sizeof poet_built_steps / sizeof *poet_built_steps];
+static uint32_t peaks[sizeof poet_built_steps / sizeof *poet_built_steps];
 
-const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {values, blocks, ticks}};
+const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {values, blocks, ticks, peaks}};
 
 #endif

@@ -44,11 +44,16 @@ class ProfileRow:
     voltage_v: float
     firmware: str
     taken_at: str
+    cpu_hz: float | None = None
+    cpu_hz_std: float | None = None
+    temperature_c: float | None = None
+    temperature_c_std: float | None = None
 
 
 COLUMNS = tuple(field.name for field in fields(ProfileRow))
 _WHOLE = ("bytes", "workspace_bytes", "repeats")
 _REAL = ("time_s", "time_s_std", "energy_j", "energy_j_std", "idle_power_w", "slice", "voltage_v")
+_SENSED = ("cpu_hz", "cpu_hz_std", "temperature_c", "temperature_c_std")
 _KEY = ("board", "op", "params", "dtype", "source")
 
 
@@ -77,6 +82,8 @@ def read_profile(path: str | Path) -> pd.DataFrame:
             record[column] = _number(path, line, column, row[column])
         for column in _WHOLE:
             record[column] = _count(path, line, column, row[column])
+        for column in _SENSED:
+            record[column] = _finite(path, line, column, row[column]) if row[column] else math.nan
         if row["source"] not in SOURCES:
             raise UserError(f"{path}:{line}: source: {row['source']!r} is none of {', '.join(SOURCES)}")
         for column in ("board", "op"):
@@ -126,7 +133,8 @@ class ProfileWriter:
     def append(self, row: ProfileRow) -> None:
         """Write one row, real numbers to seven digits, and wait until it is on disk."""
         values = asdict(row)
-        self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in _REAL}})
+        sensed = [column for column in _SENSED if values[column] is not None]
+        self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
         self._flush()
         self.done.add((row.op, row.params))
 
@@ -172,13 +180,20 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 
 
-def _number(path: Path, line: int, column: str, text: str) -> float:
+def _finite(path: Path, line: int, column: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         raise UserError(f"{path}:{line}: {column}: {text!r} is not a number") from None
-    if not math.isfinite(value) or value < 0:
-        raise UserError(f"{path}:{line}: {column}: {text} must be finite and not negative")
+    if not math.isfinite(value):
+        raise UserError(f"{path}:{line}: {column}: {text} must be finite")
+    return value
+
+
+def _number(path: Path, line: int, column: str, text: str) -> float:
+    value = _finite(path, line, column, text)
+    if value < 0:
+        raise UserError(f"{path}:{line}: {column}: {text} must not be negative")
     return value
 
 

@@ -77,15 +77,16 @@ Schedule = structure(
     steps=P(Step), offsets=P(u32),
 )  # fmt: skip
 ValueState = structure("ValueState", offset=u32, crc=u32, in_ram=c.c_bool, on_card=c.c_bool)
-Tables = structure("Tables", values=P(ValueState), blocks=P(Block), ticks=P(u32))
+Tables = structure("Tables", values=P(ValueState), blocks=P(Block), ticks=P(u32), peaks=P(u32))
 Runner = structure(
     "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, values=P(ValueState),
-    ticks=P(u32), moving=u32,
+    ticks=P(u32), peaks=P(u32), moving=u32,
 )  # fmt: skip
 Run = structure(
     "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
     page_ins=u32, page_outs=u32, updates=u32, steps=u32,
 )  # fmt: skip
+Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
 Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
@@ -234,7 +235,8 @@ class Net:
         self.states = (ValueState * max(1, len(values)))()
         self.blocks = (Block * (len(values) + 1))()
         self.ticks = (u32 * max(1, len(step_rows)))()
-        self.tables = Tables(self.states, self.blocks, self.ticks)
+        self.peaks = (u32 * max(1, len(step_rows)))()
+        self.tables = Tables(self.states, self.blocks, self.ticks, self.peaks)
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
 

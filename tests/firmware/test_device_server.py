@@ -27,6 +27,7 @@ from firmware_core import (
     TARGET,
     Card,
     Net,
+    Sensors,
 )
 
 SIZE = 128
@@ -166,6 +167,29 @@ def test_page_benchmark(device: Device, order: str) -> None:
     assert device.ask(f"page in {1 << 20} 1 {order}").startswith("err -2")
 
 
+@pytest.mark.parametrize("request_", [f"bench {ADD} 1 {SIZE}", "page out 512 1 sequential"])
+@pytest.mark.parametrize(
+    ("sensors", "told"),
+    [
+        ((False, False, 0, 0), {}),
+        ((True, False, 1_500_000, 0), {"cpu_khz": "1500000"}),
+        ((True, True, 600_000, -2_500), {"cpu_khz": "600000", "temperature_mc": "-2500"}),
+    ],
+)
+def test_a_benchmark_tells_what_the_boards_sensors_show(
+    device: Device, request_: str, sensors: tuple[bool, bool, int, int], told: dict[str, str]
+) -> None:
+    device.insert(Card(PAGE_AREA + 64))
+    shown = Sensors.in_dll(device.core, "test_sensors")
+    for field, value in zip(("has_clock", "has_temperature", "cpu_khz", "temperature_mc"), sensors, strict=True):
+        setattr(shown, field, value)
+    try:
+        answer = device.ok(request_)
+    finally:
+        shown.has_clock = shown.has_temperature = False
+    assert {key: answer[key] for key in ("cpu_khz", "temperature_mc") if key in answer} == told
+
+
 def test_an_unlabelled_card_is_formatted_only_on_request(device: Device) -> None:
     card = Card(PAGE_AREA + 64, labelled=False)
     device.insert(card)
@@ -228,7 +252,10 @@ def test_step_and_times(trained: Device) -> None:
     assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
     times = trained.ok("times 0 5")["ticks"].split(",")
     assert len(times) == 5 and sum(map(int, times)) == int(answer["ticks"])
-    assert trained.ask("times 1 5").startswith("err -1")
+    peaks = trained.ok("peaks 0 5")["bytes"].split(",")
+    assert max(map(int, peaks)) == int(answer["peak"])
+    for verb in ("times", "peaks"):
+        assert trained.ask(f"{verb} 1 5").startswith("err -1")
     trained.ok("step 50000000 1")
     assert trained.window_edges() == [1, 0] * 4
 

@@ -34,6 +34,23 @@ def test_a_session_with_a_new_card(host_program: Path, tmp_path: Path) -> None:
     assert card.read_bytes()[:12] == b"POET CARD 1\n"
 
 
+def test_clock_and_temperature_are_the_kernels(host_program: Path, tmp_path: Path) -> None:
+    for name, content in {
+        f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": 1_800_000 for cpu in range(256)
+    }.items():
+        _write(tmp_path / name, content)
+    for zone, millidegrees in enumerate((41_250, 63_500, -4_000)):
+        _write(tmp_path / f"class/thermal/thermal_zone{zone}/temp", millidegrees)
+    stream = frame(0, "hello") + frame(1, "bench 7 1 16")
+    assert " cpu_khz=1800000 temperature_mc=63500*" in talk(host_program, stream, "--sysfs", str(tmp_path))[-1]
+    assert "cpu_khz" not in talk(host_program, stream, "--sysfs", str(tmp_path / "none"))[-1]
+
+
+def _write(path: Path, content: int) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{content}\n")
+
+
 def test_without_a_card(host_program: Path) -> None:
     assert "err -9" in talk(host_program, frame(1, "hello") + frame(2, "format"))[-1]
 

@@ -141,6 +141,9 @@ def test_what_is_counted(core: c.CDLL, dma: bool) -> None:
     run = bench.run_
     assert (run.page_ins, run.page_outs, run.steps) == (1, 2, len(PAGED))
     assert run.peak_bytes == 3 * BYTES + ARENA  # residents, two values and a workspace
+    # A free counts what it is about to release; a compute step its workspace.
+    in_arena = [1, 1, 3, 2, 1, 1, 0, 1, 3, 3, 2, 1, 1]
+    assert [peak // BYTES - 3 for peak in bench.net.peaks] == in_arena
     assert run.arena_bytes == ARENA
     assert run.ticks == sum(bench.net.ticks)
     assert bench.edges() == [1, 0]

@@ -63,18 +63,23 @@ def clean(data: bytes) -> bytes:
 
 @dataclass
 class SimulatedDevice:
-    """State of the device. ``resets_after`` are counts of carried-out requests after which it loses its memory."""
+    """State of the device. ``resets_after`` are counts of carried-out requests after which it loses its memory.
+
+    ``sensors`` gives clock in kHz and temperature in thousandths of a degree at the end of each benchmark.
+    """
 
     board: str = "nrf52840"
     ram_bytes: int = 245_760
     resident_bytes: tuple[int, ...] = ()
     schedule_ticks: tuple[int, ...] = ()
+    schedule_peaks: tuple[int, ...] = ()
     graph_hash: str = "0" * 16
     card: bool = True
     resets_after: list[int] = field(default_factory=list)
     carried_out: list[str] = field(default_factory=list)
     boot: int = 1
     slowness: float = 1.0
+    sensors: Callable[[], tuple[int, int]] | None = None
     committed: tuple[int, bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -130,13 +135,16 @@ class SimulatedDevice:
             return "err -2 does not fit"
         ticks = 100 * int(params[0]) * (1 + zlib.crc32(" ".join((code, *params[1:])).encode()) % 50)
         ticks = round(ticks * int(repeats) * self.slowness)
-        return f"ok ticks={ticks} repeats={repeats} bytes=64 workspace=0 checksum=00000000"
+        return f"ok ticks={ticks} repeats={repeats} bytes=64 workspace=0 checksum=00000000{self._sensed()}"
 
     def _page(self, direction: str, count: str, repeats: str, pattern: str) -> str:
         if not self.card:
             return "err -9 no card"
         ticks = (3000 if direction == "in" else 9000) + 40 * int(count) + (500 if pattern == "scattered" else 0)
-        return f"ok ticks={ticks * int(repeats)} repeats={repeats} bytes={count}"
+        return f"ok ticks={ticks * int(repeats)} repeats={repeats} bytes={count}{self._sensed()}"
+
+    def _sensed(self) -> str:
+        return " cpu_khz={} temperature_mc={}".format(*self.sensors()) if self.sensors else ""
 
     def _idle(self, ticks: str) -> str:
         return f"ok ticks={ticks}"
@@ -178,6 +186,10 @@ class SimulatedDevice:
     def _times(self, first: str, count: str) -> str:
         chosen = self.schedule_ticks[int(first) : int(first) + int(count)]
         return "ok ticks=" + ",".join(str(ticks) for ticks in chosen)
+
+    def _peaks(self, first: str, count: str) -> str:
+        chosen = self.schedule_peaks[int(first) : int(first) + int(count)]
+        return "ok bytes=" + ",".join(str(peak) for peak in chosen)
 
     def _stack(self) -> str:
         return "ok bytes=512"

@@ -87,7 +87,7 @@ def test_energy_is_the_rails_current_times_voltage_times_time(image: Path, tmp_p
     compute = rows.loc[("relu", "size=4096")]
     rails = BOARD.rails_a
     assert compute["energy_j"] == pytest.approx(
-        compute["time_s"] * BOARD.voltage_v * (rails.cpu_active + rails.storage_idle), rel=1e-3
+        compute["time_s"] * BOARD.voltage_v * (rails.cpu_active - rails.cpu_idle), rel=1e-3
     )
     idle_w = BOARD.voltage_v * (rails.cpu_idle + rails.storage_idle)
     assert compute["idle_power_w"] == pytest.approx(idle_w, rel=1e-2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from click.testing import Result
 from poet_harness.benchmark.configurations import Configuration, from_file, from_graph, page
 from poet_harness.benchmark.grid import grid
 from poet_harness.benchmark.measure import Effort, measure
-from poet_harness.benchmark.profiler import Profiler
+from poet_harness.benchmark.profiler import Outcome, Profiler
 from poet_harness.benchmark.slices import ram_bytes, slices
 from poet_harness.cli import app
 from poet_harness.connection.ports import open_port
@@ -54,8 +55,12 @@ def test_rows_hold_the_devices_time_and_the_meters_energy(tmp_path: Path) -> Non
         profile(url, tmp_path / "p.csv", [page("page_in", 4096, "sequential")])
     row = read_profile(tmp_path / "p.csv").iloc[-1]
     assert row["time_s"] == pytest.approx((3000 + 40 * 4096) / TICKS_HZ, rel=1e-6)
-    power_w = BOARD.voltage_v * (BOARD.rails_a.cpu_active + BOARD.rails_a.storage_read)
-    assert row["energy_j"] == pytest.approx(row["time_s"] * power_w, rel=1e-6)
+    rails = BOARD.rails_a
+    gross_w = BOARD.voltage_v * (rails.cpu_active + rails.storage_read)
+    assert row["idle_power_w"] == pytest.approx(BOARD.voltage_v * (rails.cpu_idle + rails.storage_idle))
+    assert row["energy_j"] + row["idle_power_w"] * row["time_s"] == pytest.approx(row["time_s"] * gross_w, rel=1e-6)
+    idle = read_profile(tmp_path / "p.csv").iloc[0]
+    assert (idle["op"], idle["energy_j"]) == ("idle", 0.0)
     assert (row["source"], row["firmware"], row["slice"]) == ("emulated", "simulated-1", 1)
 
 
@@ -104,6 +109,71 @@ def test_a_board_that_slows_down_is_noticed(tmp_path: Path) -> None:
         with ProfileWriter(tmp_path / "hot.csv") as writer:
             hot = profiler.run(SOME, writer, lambda item: setattr(simulated, "slowness", 1 + SOME.index(item) / 10))
     assert hot.drift == pytest.approx(0.7, rel=0.01)
+    assert hot.unsteady == []
+
+
+class Sensors:
+    """Clock and temperature that a test sets, or lets run through a list and stay at its end."""
+
+    def __init__(self, *shown: tuple[int, int]) -> None:
+        self.shown = list(shown)
+
+    def __call__(self) -> tuple[int, int]:
+        return self.shown.pop(0) if len(self.shown) > 1 else self.shown[0]
+
+
+def watched(path: Path, sensors: Sensors, wanted: Sequence[Configuration]) -> tuple[SimulatedDevice, Outcome]:
+    simulated = SimulatedDevice(sensors=sensors)
+    with serve(simulated) as url:
+        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        with ProfileWriter(path) as writer:
+            return simulated, Profiler(device, NominalMeter(BOARD), BOARD, Effort(most=3)).run(wanted, writer)
+
+
+@pytest.mark.parametrize(
+    ("late", "words"),
+    [((1_000_000, 50_000), "clock at 1000 MHz, at its fastest 1500 MHz"), ((1_500_000, 57_000), "57.0 at its last")],
+)
+def test_a_row_in_which_the_board_drifts_is_measured_again(tmp_path: Path, late: tuple[int, int], words: str) -> None:
+    steady = (1_500_000, 50_000)
+    # A warm-up and three windows: the clock falls, or the board grows warm, before the last; then all is steady.
+    path = tmp_path / "once.csv"
+    simulated, outcome = watched(path, Sensors(*[steady] * 3, late, steady), SOME[:1])
+    assert outcome.unsteady == []
+    row = read_profile(path).iloc[-1]
+    assert (row["cpu_hz"], row["cpu_hz_std"], row["temperature_c"], row["temperature_c_std"]) == (1.5e9, 0, 50, 0)
+    again = [request for request in simulated.carried_out if request.startswith("bench")]
+    # Twice for the row and once more at the end of the run, each a warm-up and three windows.
+    assert len(again) == 3 * 4
+    assert outcome.temperatures_c == (50, max(50, late[1] / 1000))
+    # If it drifts each time, the row is kept, shows it, and is told.
+    path = tmp_path / "always.csv"
+    _, outcome = watched(path, Sensors(*[steady, steady, steady, late] * 9), SOME[:1])
+    assert [(item, words in reason) for item, reason in outcome.unsteady] == [(SOME[0], True)]
+    row = read_profile(path).iloc[-1]
+    assert (row["cpu_hz_std"] > 0) == (late[0] != steady[0])
+    assert (row["temperature_c_std"] > 0) == (late[1] != steady[1])
+
+
+def test_a_clock_that_stays_behind_is_told_for_every_row(tmp_path: Path) -> None:
+    fast, slow = (1_500_000, 50_000), (1_200_000, 80_000)
+    simulated, outcome = watched(tmp_path / "p.csv", Sensors(*[fast] * 4, slow), SOME[:3])
+    assert [item for item, _ in outcome.unsteady] == SOME[1:3]
+    assert [request for request in simulated.carried_out if request.startswith("idle")][3:]  # it rested meanwhile
+    assert list(read_profile(tmp_path / "p.csv")["cpu_hz"])[1:] == [1.5e9, 1.2e9, 1.2e9]
+    assert outcome.temperatures_c == (50, 80)
+
+
+def test_a_configuration_that_draws_less_than_the_sleeping_board_has_no_negative_energy(tmp_path: Path) -> None:
+    meter = ScriptedMeter(Window(0.1, 1e-3, samples=10_000, period_s=1e-5), *[Window(0.01, 9e-5, 1000)] * 2)
+    configuration = Configuration("relu", "size=8")
+    with serve(SimulatedDevice()) as url:
+        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        with ProfileWriter(tmp_path / "p.csv") as writer:
+            meter.matched = True
+            outcome = Profiler(device, meter, BOARD, QUICK).run([configuration], writer)
+    assert outcome.below_idle == [configuration]
+    assert read_profile(tmp_path / "p.csv").iloc[-1]["energy_j"] == 0
 
 
 def test_what_does_not_fit_is_measured_on_the_largest_slice(tmp_path: Path) -> None:
@@ -117,6 +187,48 @@ def test_what_does_not_fit_is_measured_on_the_largest_slice(tmp_path: Path) -> N
     with serve(SimulatedDevice(ram_bytes=10_000_000)) as url:
         profile(url, tmp_path / "whole.csv", [item])
     assert row["time_s"] == pytest.approx(read_profile(tmp_path / "whole.csv").iloc[-1]["time_s"], rel=1e-3)
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "scattered"])
+def test_a_page_larger_than_the_ram_goes_through_the_largest_buffer(tmp_path: Path, pattern: str) -> None:
+    simulated = SimulatedDevice(ram_bytes=10_000)
+    with serve(simulated) as url:
+        profile(url, tmp_path / "p.csv", [page("page_in", 32_768, pattern)])
+    row = read_profile(tmp_path / "p.csv").iloc[-1]
+    buffer = 19 * 512
+    assert any(request.startswith(f"page in {buffer} ") for request in simulated.carried_out)
+    assert (row["bytes"], row["slice"]) == (32_768, pytest.approx(buffer / 32_768))
+    one_s = (3000 + 40 * buffer + 500 * (pattern == "scattered")) / TICKS_HZ
+    assert row["time_s"] == pytest.approx(one_s * 32_768 / buffer, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "key", "expected", "fraction"),
+    [
+        # Eight groups of two channels in and four out: as many whole groups as fit.
+        ("conv2d", "n=1 c=16 h=8 w=8 k=32 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=8 bias=1", "c=10 k=20 g=5", 5 / 8),
+        ("conv2d_backward_weight", "n=1 c=16 h=16 w=16 k=1 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0", "c=9", 9 / 16),
+        ("embedding", "m=64 v=256 d=32", "d=19", 19 / 32),
+        ("embedding_backward", "m=64 v=256 d=32", "d=19", 19 / 32),
+        # A transposed copy: fewer columns of the source, and a shorter source.
+        ("strided_copy", "d0=1 d1=1 d2=64 d3=64 s0=0 s1=0 s2=1 s3=64 offset=0 size=4096", "d3=48 size=3072", 48 / 64),
+    ],
+)
+def test_what_is_cut_shrinks_in_proportion(op: str, key: str, expected: str, fraction: float) -> None:
+    params = parse_params(key)
+    largest = {**params, **parse_params(expected)}
+    assert next(iter(slices(op, params, ram_bytes(op, largest)))) == (fraction, largest)
+    cut = largest
+    whole, part = OPERATORS[op].sizes(params), OPERATORS[op].sizes(cut)
+    assert sum(part.outputs) == pytest.approx(fraction * sum(whole.outputs), rel=0.01)
+    assert part.flops == pytest.approx(fraction * whole.flops, rel=0.01)
+
+
+def test_the_grid_leaves_nothing_out_on_the_smallest_board() -> None:
+    board = load_board("mkr1000")
+    for item in grid():
+        if not item.is_page:
+            assert next(iter(slices(item.op, parse_params(item.params), board.usable_ram_bytes)), None), item
 
 
 def test_the_first_slice_is_the_largest_along_its_axis() -> None:
@@ -138,8 +250,8 @@ def test_the_first_slice_is_the_largest_along_its_axis() -> None:
     limit = ram_bytes("conv2d", {**params, "n": 5})
     fraction, cut = next(iter(slices("conv2d", params, limit)))
     assert (fraction, cut["n"]) == (5 / 8, 5)
-    fractions = [fraction for fraction, _ in slices("conv2d", params, limit)]
-    assert fractions == sorted(fractions, reverse=True)
+    first_axis = [fraction for fraction, cut in slices("conv2d", params, limit) if (cut["k"], cut["c"]) == (4, 4)]
+    assert first_axis[:3] == [5 / 8, 3 / 8, 1 / 8]
     assert all(ram_bytes("conv2d", cut) <= limit for _, cut in slices("conv2d", params, limit))
 
 
@@ -158,6 +270,7 @@ class ScriptedMeter(Meter):
 
     def __init__(self, *script: Window | MeterError) -> None:
         self._script = list(script)
+        self.matched = False  # windows take the length that the device says, at their own power
 
     def begin(self) -> None:
         pass
@@ -166,6 +279,9 @@ class ScriptedMeter(Meter):
         outcome = self._script.pop(0)
         if isinstance(outcome, MeterError):
             raise outcome
+        if self.matched:
+            device_s = marks[0].device_s
+            outcome = replace(outcome, duration_s=device_s, energy_j=outcome.energy_j / outcome.duration_s * device_s)
         return [outcome]
 
 
@@ -272,7 +388,7 @@ def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
     assert asked.read_text().split()[:4] == ["models", "--board", "nrf52840", "--graphs"]
     measured = list(zip(rows["op"], rows["params"], strict=True))
     assert measured[1:3] == [(model.op, model.params), (shared.op, shared.params)]
-    assert {(item.op, item.params) for item in grid() if _fits(item)} < set(measured)
+    assert {(item.op, item.params) for item in grid()} < set(measured)
     assert len(set(measured)) == len(measured)
 
 
@@ -283,7 +399,7 @@ def test_without_the_planner_the_standard_profile_is_the_grid_and_says_so(
     assert done.exit_code == 0
     assert "only the grid is measured" in done.stderr
     assert "poet-plan is not installed here" in done.stderr
-    assert len(rows) == 1 + sum(_fits(item) for item in grid())
+    assert len(rows) == 1 + len(grid())
 
 
 def test_a_planner_that_fails_is_told_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,10 +424,6 @@ def _standard_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Re
 
 def _node(item: Configuration, bytes: int) -> dict[str, object]:
     return {"id": f"{item.op} {item.params}", "op": item.op, "params": item.params, "bytes": bytes}
-
-
-def _fits(item: Configuration) -> bool:
-    return not item.is_page or int(item.params.split()[0].removeprefix("bytes=")) <= SimulatedDevice().ram_bytes
 
 
 def test_no_board_is_one_line_that_names_the_ways_out() -> None:

@@ -62,6 +62,8 @@ SCHEDULE: dict[str, Any] = {
     "arena_bytes": 512,
 }
 TICKS = (16_000, 32_000, 0, 16_000, 10)
+# 20 bytes of residents, and 512 of the value wherever it is in RAM; the board says 4 bytes more in its second step.
+PEAKS = (532, 536, 532, 532, 532)
 BATCHES = np.arange(2 * STEPS, dtype=np.float32).reshape(STEPS, 2)
 
 
@@ -76,7 +78,9 @@ def plan_folder(tmp_path: Path) -> Path:
 
 
 def board(**changes: Any) -> SimulatedDevice:
-    return SimulatedDevice(resident_bytes=(8, 4, 8), schedule_ticks=TICKS, **{"graph_hash": HASH, **changes})
+    return SimulatedDevice(
+        resident_bytes=(8, 4, 8), schedule_ticks=TICKS, schedule_peaks=PEAKS, **{"graph_hash": HASH, **changes}
+    )
 
 
 def train(device: SimulatedDevice, folder: Path, **options: Any) -> list[ObservedStep]:
@@ -107,7 +111,7 @@ def test_a_reset_in_the_middle_changes_no_result(plan_folder: Path) -> None:
 
 def test_with_commits_a_reset_repeats_only_what_came_after_the_last_one(plan_folder: Path) -> None:
     clean = train(board(), plan_folder)
-    device = board(resets_after=[13])
+    device = board(resets_after=[16])
     rough = train(device, plan_folder, commit_every=2)
     assert [step.loss for step in rough] == [step.loss for step in clean]
     assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [1.0 + 0.25 * STEPS, 2.0 + 0.25 * STEPS]
@@ -116,13 +120,13 @@ def test_with_commits_a_reset_repeats_only_what_came_after_the_last_one(plan_fol
 
 
 class FailingMeter(NominalMeter):
-    """Loses the second recording."""
+    """Loses the recording of the second step."""
 
     recordings = 0
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         self.recordings += 1
-        if self.recordings == 2:
+        if self.recordings == 3:  # the first is the sleeping board
             raise MeterError("cable loose")
         return super().end(marks)
 
@@ -196,11 +200,18 @@ def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_fold
     assert list(traced["do"]) == [step["do"] for step in SCHEDULE["steps"]]
     assert list(traced["observed_time_s"]) == pytest.approx([ticks / TICKS_HZ for ticks in TICKS])
     assert list(traced["predicted_energy_j"]) == [1e-5, 4e-5, 0.0, 3e-5, 0.0]
+    assert list(traced["predicted_peak_bytes"]) == [532] * 5
+    assert list(traced["observed_peak_bytes"]) == list(PEAKS)
+    rails, volt = load_board("nrf52840").rails_a, load_board("nrf52840").voltage_v
+    above_idle_w = volt * (rails.cpu_active - rails.cpu_idle)
+    assert list(table["idle_power_w"]) == pytest.approx([volt * (rails.cpu_idle + rails.storage_idle)] * len(table))
+    assert traced["observed_energy_j"].iloc[0] == pytest.approx(above_idle_w * TICKS[0] / TICKS_HZ)
     assert list(traced["observed_energy_j"].isna()) == [False, False, True, False, True]
     whole = table[table["do"] == "step"]
     assert len(whole) == STEPS
     assert set(whole["observed_peak_bytes"]) == {1000}
-    assert whole["observed_energy_j"].notna().all()
+    untraced = whole[whole["training_step"] > 0]
+    assert list(untraced["observed_energy_j"]) == pytest.approx([above_idle_w * sum(TICKS) / TICKS_HZ] * (STEPS - 1))
     arrays = np.load(saved)
     assert arrays["loss"].dtype == np.float32
     assert arrays["w.grad"].shape == (STEPS, 1)

@@ -34,7 +34,7 @@ ROW = ProfileRow(
 )
 SPECIFIED = (
     "board op params dtype time_s time_s_std energy_j energy_j_std idle_power_w bytes workspace_bytes repeats slice "
-    "source meter voltage_v firmware taken_at"
+    "source meter voltage_v firmware taken_at cpu_hz cpu_hz_std temperature_c temperature_c_std"
 )
 
 
@@ -98,6 +98,13 @@ def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
     assert len(read_profile(path)) == 1
 
 
+def test_a_sensor_that_a_board_lacks_leaves_its_column_blank(tmp_path: Path) -> None:
+    cold = dataclasses.replace(ROW, op="add", cpu_hz=1.5e9, cpu_hz_std=0.0, temperature_c=-5.5, temperature_c_std=0.1)
+    rows = read_profile(written(tmp_path / "p.csv", ROW, cold))
+    assert rows["cpu_hz"].isna().tolist() == [True, False]
+    assert rows.iloc[1][["cpu_hz", "temperature_c", "temperature_c_std"]].tolist() == [1.5e9, -5.5, 0.1]
+
+
 def test_further_columns_are_kept(tmp_path: Path) -> None:
     path = written(tmp_path / "p.csv", ROW)
     frame = read_profile(path).assign(room_c=21.5)
@@ -113,13 +120,14 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
     [
         ("time_s", "abc", r"p\.csv:2: time_s: 'abc' is not a number"),
         ("time_s", "", r"p\.csv:2: time_s: '' is not a number"),
-        ("energy_j", "-1", r"p\.csv:2: energy_j: -1 must be finite and not negative"),
+        ("energy_j", "-1", r"p\.csv:2: energy_j: -1 must not be negative"),
         ("energy_j", "nan", r"p\.csv:2: energy_j: nan must be finite"),
         ("time_s", "inf", r"p\.csv:2: time_s: inf must be finite"),
         ("bytes", "1.5", r"p\.csv:2: bytes: 1.5 is not a whole number"),
         ("source", "guessed", r"p\.csv:2: source: 'guessed' is none of measured, emulated, published"),
         ("op", "", r"p\.csv:2: op: is empty"),
         ("slice", "x", r"p\.csv:2: slice: 'x'"),
+        ("cpu_hz", "fast", r"p\.csv:2: cpu_hz: 'fast' is not a number"),
     ],
 )
 def test_a_bad_value_is_told_with_file_line_and_column(tmp_path: Path, column: str, value: str, message: str) -> None:

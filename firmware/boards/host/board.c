@@ -1,16 +1,18 @@
 /* This computer as a board: serial line on standard input and output, a file as the card, RAM of any size.
  *
- *     program [--card FILE] [--ram BYTES]
+ *     program [--card FILE] [--ram BYTES] [--sysfs DIR]
  *
- * FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. The program ends
- * when its input ends. There is no marker line and no interrupt; libc is allowed here, and only here.
+ * FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. DIR, instead of /sys,
+ * is where the kernel shows the processor's clock and temperature. The program ends when its input ends. There is no
+ * marker line and no interrupt; libc is allowed here, and only here.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 
 #include "poet/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +28,10 @@
 const char poet_board_name[] = "host";
 const uint32_t poet_board_ticks_hz = 1000000000u;
 
+static const char usage[] = "expected [--card FILE] [--ram BYTES] [--sysfs DIR], not";
 static char arguments[4096]; /* every argument, each with its zero byte */
 static const char *card_path;
+static const char *sysfs = "/sys";
 static uint8_t *ram;
 static uint32_t ram_size = DEFAULT_RAM_BYTES;
 static int card = -1;
@@ -59,13 +63,15 @@ static void read_arguments(void)
     for (const char *word = arguments + strlen(arguments) + 1u; word < end;) {
         const char *value = word + strlen(word) + 1u;
         if (value >= end)
-            stop("expected [--card FILE] [--ram BYTES], not", word);
+            stop(usage, word);
         if (strcmp(word, "--card") == 0)
             card_path = value;
         else if (strcmp(word, "--ram") == 0)
             ram_size = parse_bytes(value);
+        else if (strcmp(word, "--sysfs") == 0)
+            sysfs = value;
         else
-            stop("expected [--card FILE] [--ram BYTES], not", word);
+            stop(usage, word);
         word = value + strlen(value) + 1u;
     }
 }
@@ -160,6 +166,39 @@ uint32_t poet_board_stack_peak(void)
     return 0;
 }
 
+/* ---- sensors ---- */
+
+static bool read_number(const char *folder, int index, const char *name, long *number)
+{
+    char path[4096];
+    char text[32];
+    if (snprintf(path, sizeof path, "%s/%s%d/%s", sysfs, folder, index, name) >= (int)sizeof path)
+        return false;
+    int file = open(path, O_RDONLY);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1u);
+    if (file >= 0)
+        close(file);
+    text[length > 0 ? length : 0] = '\0';
+    char *end;
+    *number = strtol(text, &end, 10);
+    return end != text;
+}
+
+/* The clock of the core that this runs on, and the hottest zone. */
+void poet_board_sensors(poet_sensors *sensors)
+{
+    long number;
+    if (read_number("devices/system/cpu/cpu", sched_getcpu(), "cpufreq/scaling_cur_freq", &number)) {
+        sensors->has_clock = true;
+        sensors->cpu_khz = (uint32_t)number;
+    }
+    for (int zone = 0; read_number("class/thermal/thermal_zone", zone, "temp", &number); zone++)
+        if (zone == 0 || number > sensors->temperature_mc) {
+            sensors->has_temperature = true;
+            sensors->temperature_mc = (int32_t)number;
+        }
+}
+
 /* ---- card ---- */
 
 static off_t position(uint32_t block)
@@ -167,9 +206,12 @@ static off_t position(uint32_t block)
     return (off_t)block * (off_t)POET_BLOCK_BYTES;
 }
 
+/* A page must leave RAM and come back from the disk, or paging would cost nothing: the kernel's copy is let go before a
+ * read, and a write ends when the disk has the data. Only sync_card makes it outlive a cut of power. */
 static int read_card(void *context, uint32_t block, void *data, uint32_t bytes)
 {
     (void)context;
+    (void)posix_fadvise(card, position(block), (off_t)bytes, POSIX_FADV_DONTNEED);
     return pread(card, data, bytes, position(block)) == (ssize_t)bytes ? POET_OK : POET_E_IO;
 }
 
@@ -180,7 +222,10 @@ static int write_card(void *context, uint32_t block, const void *data, uint32_t 
     (void)context;
     if (pwrite(card, data, bytes, position(block)) != (ssize_t)bytes)
         return POET_E_IO;
-    return pwrite(card, zeros, padding, position(block) + (off_t)bytes) == (ssize_t)padding ? POET_OK : POET_E_IO;
+    if (pwrite(card, zeros, padding, position(block) + (off_t)bytes) != (ssize_t)padding)
+        return POET_E_IO;
+    const unsigned out = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    return sync_file_range(card, position(block), (off_t)(bytes + padding), out) == 0 ? POET_OK : POET_E_IO;
 }
 
 static int sync_card(void *context)

@@ -30,8 +30,8 @@ typedef struct poet_arena {
     uint32_t capacity;
     uint32_t live_count;
     uint32_t live_bytes;
-    uint32_t peak_bytes; /* the most `live_bytes` has been since poet_arena_clear */
-    uint32_t high_water; /* the highest end of a block since then */
+    uint32_t peak_bytes; /* the most `live_bytes` has been since poet_arena_begin_peak */
+    uint32_t high_water; /* the highest end of a block since poet_arena_clear */
 } poet_arena;
 
 /* `memory` must be aligned to 4. */
@@ -39,6 +39,9 @@ void poet_arena_init(poet_arena *arena, void *memory, uint32_t bytes, poet_block
 
 /* Forgets every block and both marks. */
 void poet_arena_clear(poet_arena *arena);
+
+/* Begins a new peak with the blocks that are live now. */
+void poet_arena_begin_peak(poet_arena *arena);
 
 /* Takes `bytes`, rounded up to 4, at `offset` and gives their address. POET_E_MEMORY, with nothing changed, if the
  * offset is not a multiple of 4, the block is empty, lies outside or overlaps a live one, or the table is full. */

@@ -42,6 +42,17 @@ uint8_t *poet_board_ram(uint32_t *bytes);
 /* A number that differs between two boots (reset cause, noise, a counter): the host notices a reset by it. */
 uint32_t poet_board_boot_id(void);
 
+/* Clock and temperature of the core, where the board can tell: a system that changes its clock. Read at the end of each
+ * benchmark, outside of its window. */
+typedef struct poet_sensors {
+    bool has_clock;
+    bool has_temperature;
+    uint32_t cpu_khz;
+    int32_t temperature_mc; /* thousandths of a degree Celsius */
+} poet_sensors;
+
+void poet_board_sensors(poet_sensors *sensors);
+
 /* Most stack used since boot, in bytes (found by painting), or 0 where unknown. */
 uint32_t poet_board_stack_peak(void);
 

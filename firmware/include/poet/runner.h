@@ -34,6 +34,7 @@ typedef struct poet_tables {
     poet_value_state *values; /* value_count */
     poet_block *blocks;       /* value_count + 1: every value and one workspace */
     uint32_t *ticks;          /* step_count: what each step of the last run took */
+    uint32_t *peaks;          /* step_count: the most bytes in RAM during it, resident tensors included */
 } poet_tables;
 
 typedef struct poet_runner {
@@ -43,6 +44,7 @@ typedef struct poet_runner {
     poet_arena arena;
     poet_value_state *values;
     uint32_t *ticks;
+    uint32_t *peaks;
     uint32_t moving; /* the value that a transfer may be moving, or POET_NO_VALUE */
 } poet_runner;
 

@@ -11,7 +11,7 @@
 #endif
 
 #define MOST_GET_BYTES 224u
-#define MOST_TIMES 24u
+#define MOST_STEPS 24u
 
 /* ---- answers ---- */
 
@@ -38,6 +38,25 @@ static void put_string(poet_text *answer, const char *key, const char *string)
 {
     put_key(answer, key);
     poet_text_string(answer, string);
+}
+
+static void put_signed(poet_text *answer, const char *key, int32_t number)
+{
+    put_key(answer, key);
+    if (number < 0)
+        poet_text_char(answer, '-');
+    poet_text_decimal(answer, number < 0 ? 0u - (uint32_t)number : (uint32_t)number);
+}
+
+/* What the board's own sensors show; nothing where it has none. */
+static void put_sensors(poet_text *answer)
+{
+    poet_sensors sensors = {0};
+    poet_board_sensors(&sensors);
+    if (sensors.has_clock)
+        put_number(answer, "cpu_khz", sensors.cpu_khz);
+    if (sensors.has_temperature)
+        put_signed(answer, "temperature_mc", sensors.temperature_mc);
 }
 
 static const char *explain(int status)
@@ -157,6 +176,7 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
     put_number(answer, "bytes", result.output_bytes);
     put_number(answer, "workspace", result.workspace_bytes);
     put_hex(answer, "checksum", result.checksum, 8);
+    put_sensors(answer);
     return POET_OK;
 }
 
@@ -206,6 +226,7 @@ static int page(poet_server *server, const char *arguments, poet_text *answer)
     put_number(answer, "ticks", work.ticks);
     put_number(answer, "repeats", work.repeats);
     put_number(answer, "bytes", work.bytes);
+    put_sensors(answer);
     return POET_OK;
 }
 
@@ -329,23 +350,35 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-static int times(poet_server *server, const char *arguments, poet_text *answer)
+/* Answers with a part of a table that has a number for each schedule step. */
+static int put_steps(const poet_server *server, const char *arguments, poet_text *answer, const char *key,
+                     const uint32_t *table)
 {
     uint32_t first;
     uint32_t count;
     if (!read_unsigned(&arguments, &first) || !read_unsigned(&arguments, &count) || !at_end(arguments) ||
-        count > MOST_TIMES)
-        return fail(answer, POET_E_ARGUMENT, "expected: times FIRST count, count at most 24");
+        count > MOST_STEPS)
+        return fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
     uint32_t steps = server->built->schedule->step_count;
     if (first > steps || count > steps - first)
         return fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
-    put_key(answer, "ticks");
+    put_key(answer, key);
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0)
             poet_text_char(answer, ',');
-        poet_text_decimal(answer, server->runner.ticks[first + i]);
+        poet_text_decimal(answer, table[first + i]);
     }
     return POET_OK;
+}
+
+static int times(poet_server *server, const char *arguments, poet_text *answer)
+{
+    return put_steps(server, arguments, answer, "ticks", server->runner.ticks);
+}
+
+static int peaks(poet_server *server, const char *arguments, poet_text *answer)
+{
+    return put_steps(server, arguments, answer, "bytes", server->runner.peaks);
 }
 
 static int commit(poet_server *server, const char *arguments, poet_text *answer)
@@ -422,7 +455,8 @@ static const struct {
 } verbs[] = {
     {"hello", hello, false},  {"bench", bench, false},    {"page", page, false},   {"idle", idle, false},
     {"put", put, true},       {"get", get, true},         {"step", step, true},    {"times", times, true},
-    {"commit", commit, true}, {"restore", restore, true}, {"stack", stack, false}, {"format", format, false},
+    {"peaks", peaks, true},   {"commit", commit, true},   {"restore", restore, true}, {"stack", stack, false},
+    {"format", format, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

@@ -17,6 +17,11 @@ void poet_arena_clear(poet_arena *arena)
     arena->high_water = 0;
 }
 
+void poet_arena_begin_peak(poet_arena *arena)
+{
+    arena->peak_bytes = arena->live_bytes;
+}
+
 /* Index of the first live block at or behind `offset`. */
 static uint32_t first_from(const poet_arena *arena, uint32_t offset)
 {

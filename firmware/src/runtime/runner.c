@@ -108,6 +108,7 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
     runner->residents = ram;
     runner->values = tables->values;
     runner->ticks = tables->ticks;
+    runner->peaks = tables->peaks;
     poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
                     (uint32_t)model->value_count + 1u);
     return POET_OK;
@@ -268,6 +269,7 @@ static void begin(poet_runner *runner, poet_run *run)
         runner->values[i] = (poet_value_state){0};
     poet_arena_clear(&runner->arena);
     run->ticks = 0;
+    run->peak_bytes = runner->model->resident_bytes;
     run->page_ins = 0;
     run->page_outs = 0;
     run->updates = 0;
@@ -317,19 +319,22 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
             poet_board_window(true);
             before = poet_board_ticks();
         }
+        poet_arena_begin_peak(&runner->arena);
         status = execute_whole(runner, step, run, run->steps + 1u == schedule->step_count);
         /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
         uint32_t now = poet_board_ticks();
         if (traced)
             poet_board_window(false);
         runner->ticks[run->steps] = now - before;
+        runner->peaks[run->steps] = runner->model->resident_bytes + runner->arena.peak_bytes;
+        if (runner->peaks[run->steps] > run->peak_bytes)
+            run->peak_bytes = runner->peaks[run->steps];
         run->ticks += now - before;
         before = now;
         if (status != POET_OK)
             break;
     }
     poet_board_window(false);
-    run->peak_bytes = runner->model->resident_bytes + runner->arena.peak_bytes;
     run->arena_bytes = runner->arena.high_water;
     return status;
 }

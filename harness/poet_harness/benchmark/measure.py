@@ -41,7 +41,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Median and standard deviation of one call, over windows of several calls each."""
+    """Median and standard deviation of one call, over windows of several calls each.
+
+    ``energy_j`` is that above the idle power, and below zero where the board drew less. ``cpu_hz`` and
+    ``temperature_c`` are what the board's sensors showed at the end of each window; empty for a board without them.
+    """
 
     time_s: float
     time_s_std: float
@@ -50,10 +54,17 @@ class Measurement:
     repeats: int
     bytes: int
     workspace_bytes: int
+    cpu_hz: tuple[float, ...] = ()
+    temperature_c: tuple[float, ...] = ()
 
 
-def measure(call: Call, activity: Activity, meter: Meter, effort: Effort) -> Measurement:
+def measure(call: Call, activity: Activity, meter: Meter, effort: Effort, idle_power_w: float = 0.0) -> Measurement:
     """Measure one configuration.
+
+    Parameters
+    ----------
+    idle_power_w : float
+        Taken off the power of every window.
 
     Raises
     ------
@@ -63,23 +74,27 @@ def measure(call: Call, activity: Activity, meter: Meter, effort: Effort) -> Mea
     warm = call(1, 0.0)
     one_s = max(warm.work_s, 1e-9)
     repeats = max(1, min(MOST_CALLS, math.ceil(meter.shortest_window_s / one_s)))
+    timings: list[Timing] = []
     times_s: list[float] = []
     energies_j: list[float] = []
     while len(times_s) < effort.most:
         timing, window = _window(lambda: call(repeats, repeats * one_s), activity, meter)
+        timings.append(timing)
         times_s.append(timing.work_s / repeats)
-        energies_j.append(window.energy_j / repeats)
+        energies_j.append((window.energy_j - idle_power_w * timing.work_s) / repeats)
         enough = len(times_s) >= effort.fewest
         if enough and _certain(times_s, effort) and _certain(energies_j, effort):
             break
     return Measurement(
         time_s=statistics.median(times_s),
-        time_s_std=_spread(times_s),
+        time_s_std=spread(times_s),
         energy_j=statistics.median(energies_j),
-        energy_j_std=_spread(energies_j),
+        energy_j_std=spread(energies_j),
         repeats=repeats * len(times_s),
         bytes=warm.bytes,
         workspace_bytes=warm.workspace_bytes,
+        cpu_hz=tuple(timing.cpu_hz for timing in timings if timing.cpu_hz is not None),
+        temperature_c=tuple(timing.temperature_c for timing in timings if timing.temperature_c is not None),
     )
 
 
@@ -116,5 +131,6 @@ def _certain(values: Sequence[float], effort: Effort) -> bool:
     return half_width <= effort.confidence * statistics.fmean(values)
 
 
-def _spread(values: Sequence[float]) -> float:
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation; 0 for a single value."""
     return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
@@ -17,14 +18,17 @@ from ..meters.meter import Activity, Meter
 from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError, DeviceResetError
 from .configurations import PAGE_OPS, Configuration
-from .measure import Effort, Measurement, measure
-from .slices import ram_bytes, slices
+from .drift import DriftWatch
+from .idle import measure_idle
+from .measure import Effort, Measurement, measure, spread
+from .slices import page_slice, ram_bytes, slices
 
 T = TypeVar("T")
 
 E_MEMORY, E_ABSENT = -2, -9
 MOST_RESETS = 8
-IDLE_WINDOWS = 10
+STEADY_ATTEMPTS = 3
+REST_S = 1.0
 
 
 @dataclass
@@ -40,14 +44,23 @@ class Outcome:
     resets : int
         How often the board was reset meanwhile.
     drift : float
-        How much longer the first operator took when it was measured again at the end: a board that grew hot, or
-        changed its clock.
+        How much more time or energy the first operator took when it was measured again at the end: a board that grew
+        hot, or changed its clock.
+    unsteady : list
+        Configurations in whose row the board's own sensors show drift, every time they were measured, with its words.
+    temperatures_c : tuple of float
+        Lowest and highest of the run; empty for a board without such a sensor.
+    below_idle : list
+        Configurations that drew less than the sleeping board; their rows have an energy of zero.
     """
 
     written: int = 0
     skipped: list[tuple[Configuration, str]] = field(default_factory=list)
     resets: int = 0
     drift: float = 0.0
+    unsteady: list[tuple[Configuration, str]] = field(default_factory=list)
+    temperatures_c: tuple[float, ...] = ()
+    below_idle: list[Configuration] = field(default_factory=list)
 
 
 class Profiler:
@@ -67,6 +80,8 @@ class Profiler:
         self._board = board
         self._effort = effort
         self._outcome = Outcome()
+        self._watch = DriftWatch()
+        self._idle_power_w = 0.0
 
     def run(
         self,
@@ -87,17 +102,18 @@ class Profiler:
             If the board no longer answers, keeps resetting, or the meter fails; rows written so far stay.
         """
         self._outcome = Outcome()
-        idle = self._steadily(self._idle)
-        idle_power_w = idle.energy_j / idle.time_s
+        self._watch = DriftWatch()
+        idle = self._through_resets(partial(measure_idle, self._device, self._meter, self._effort))
+        self._idle_power_w = idle.energy_j / idle.time_s
         if ("idle", "") not in profile.done:
-            self._append(profile, Configuration("idle", ""), idle, idle_power_w, 1.0)
-        first: tuple[Configuration, float] | None = None
+            self._append(profile, Configuration("idle", ""), replace(idle, energy_j=0.0), 1.0)
+        first: tuple[Configuration, Measurement] | None = None
         for item in configurations:
             began(item)
             if (item.op, item.params) in profile.done:
                 continue
             try:
-                fraction, measurement = self._steadily(partial(self._measure, item))
+                fraction, measurement = self._steadily(item)
             except DeviceError as error:
                 if error.number == E_ABSENT and item.is_page:
                     raise UserError(
@@ -106,17 +122,30 @@ class Profiler:
                     ) from None
                 self._outcome.skipped.append((item, error.text))
                 continue
-            self._append(profile, item, measurement, idle_power_w, fraction)
+            self._append(profile, item, measurement, fraction)
             if first is None and not item.is_page:
-                first = item, measurement.time_s
+                first = item, measurement
         if first is not None:
-            again_s = self._steadily(partial(self._measure, first[0]))[1].time_s
-            self._outcome.drift = again_s / first[1] - 1
+            again = self._through_resets(partial(self._measure, first[0]))[1]
+            self._outcome.drift = _largest_change(first[1], again)
+        self._outcome.temperatures_c = self._watch.temperatures_c
         return self._outcome
+
+    def _steadily(self, item: Configuration) -> tuple[float, Measurement]:
+        """Measure; again, after a rest, when the board's own sensors show drift."""
+        for attempt in range(STEADY_ATTEMPTS):
+            if attempt:
+                self._through_resets(partial(self._device.idle, attempt * REST_S))
+            fraction, measurement = self._through_resets(partial(self._measure, item))
+            drift = self._watch.drift(measurement)
+            if not drift:
+                return fraction, measurement
+        self._outcome.unsteady.append((item, drift))
+        return fraction, measurement
 
     def _measure(self, item: Configuration) -> tuple[float, Measurement]:
         if item.is_page:
-            return 1.0, self._page(item)
+            return self._page(item)
         if item.op not in OPERATORS:
             raise DeviceError(0, "not in the operator table of this harness")
         params = parse_params(item.params)
@@ -135,24 +164,19 @@ class Profiler:
         def call(repeats: int, expected_s: float) -> Timing:
             return self._device.bench(operator.code, repeats, values, expected_s)
 
-        return measure(call, Activity.COMPUTE, self._meter, self._effort)
+        return measure(call, Activity.COMPUTE, self._meter, self._effort, self._idle_power_w)
 
-    def _page(self, item: Configuration) -> Measurement:
+    def _page(self, item: Configuration) -> tuple[float, Measurement]:
         words = dict(pair.split("=") for pair in item.params.split())
         size, pattern = int(words["bytes"]), words["pattern"]
-        if size > self._device.hello.ram_bytes:
-            raise DeviceError(E_MEMORY, f"a buffer of {size} bytes does not fit the board's RAM")
+        buffer = page_slice(size, self._device.hello.ram_bytes)
 
         def call(repeats: int, expected_s: float) -> Timing:
-            return self._device.page(PAGE_OPS[item.op], size, repeats, pattern, expected_s)
+            return self._device.page(PAGE_OPS[item.op], buffer, repeats, pattern, expected_s)
 
-        return measure(call, Activity(item.op), self._meter, self._effort)
+        return buffer / size, measure(call, Activity(item.op), self._meter, self._effort, self._idle_power_w)
 
-    def _idle(self) -> Measurement:
-        window_s = IDLE_WINDOWS * self._meter.shortest_window_s
-        return measure(lambda _repeats, _s: self._device.idle(window_s), Activity.IDLE, self._meter, self._effort)
-
-    def _steadily(self, work: Callable[[], T]) -> T:
+    def _through_resets(self, work: Callable[[], T]) -> T:
         """Do ``work`` again when the board was reset in the middle of it."""
         while True:
             try:
@@ -165,12 +189,12 @@ class Profiler:
                         NO_DEVICE,
                     ) from None
 
-    def _append(
-        self, profile: ProfileWriter, item: Configuration, measured: Measurement, idle_power_w: float, fraction: float
-    ) -> None:
-        whole_bytes = measured.bytes
+    def _append(self, profile: ProfileWriter, item: Configuration, measured: Measurement, fraction: float) -> None:
+        whole_bytes = round(measured.bytes / fraction)
         if item.op in OPERATORS:
             whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
+        if measured.energy_j < 0:
+            self._outcome.below_idle.append(item)
         profile.append(
             ProfileRow(
                 board=self._board.name,
@@ -179,9 +203,9 @@ class Profiler:
                 dtype="f32",
                 time_s=measured.time_s / fraction,
                 time_s_std=measured.time_s_std / fraction,
-                energy_j=measured.energy_j / fraction,
+                energy_j=max(0.0, measured.energy_j) / fraction,
                 energy_j_std=measured.energy_j_std / fraction,
-                idle_power_w=idle_power_w,
+                idle_power_w=self._idle_power_w,
                 bytes=whole_bytes,
                 workspace_bytes=measured.workspace_bytes,
                 repeats=measured.repeats,
@@ -191,6 +215,24 @@ class Profiler:
                 voltage_v=self._meter.voltage_v,
                 firmware=self._device.hello.firmware,
                 taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                cpu_hz=_median(measured.cpu_hz),
+                cpu_hz_std=_spread(measured.cpu_hz),
+                temperature_c=_median(measured.temperature_c),
+                temperature_c_std=_spread(measured.temperature_c),
             )
         )
         self._outcome.written += 1
+
+
+def _largest_change(before: Measurement, after: Measurement) -> float:
+    """Relative change of time or of energy, whichever is larger."""
+    pairs = ((before.time_s, after.time_s), (before.energy_j, after.energy_j))
+    return max((now / then - 1 for then, now in pairs if then > 0), key=abs, default=0.0)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return spread(values) if values else None

@@ -1,30 +1,36 @@
 """The largest part of a configuration that fits a board's RAM, where the whole does not.
 
-Work is cut along an axis along which it grows in proportion: the batch first, then rows, then output channels.
+Work is cut along an axis along which it grows in proportion: the batch first, then rows, then channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from poet_profiles.operators import OPERATORS
 
-_AXES = {
-    "conv2d": ("n", "k"),
-    "conv2d_backward_input": ("n", "k"),
-    "conv2d_backward_weight": ("n", "k"),
-    "linear": ("m", "n"),
-    "matmul": ("b", "m", "n"),
-    "max_pool2d": ("n", "c"),
-    "max_pool2d_backward": ("n", "c"),
-    "avg_pool2d": ("n", "c"),
-    "avg_pool2d_backward": ("n", "c"),
-    "batch_norm": ("n", "size"),
-    "batch_norm_backward": ("n", "size"),
-    "batch_norm_update": ("c",),
-    "strided_copy": (),
-    "strided_copy_backward": (),
+from .configurations import PAGE_GRANULE
+
+Axis = tuple[str, ...]
+"""Parameters that are cut together, each in proportion to the first."""
+
+_AXES: dict[str, tuple[Axis, ...]] = {
+    "linear": (("m",), ("n",)),
+    "matmul": (("b",), ("m",), ("n",)),
+    "max_pool2d": (("n",), ("c",)),
+    "max_pool2d_backward": (("n",), ("c",)),
+    "avg_pool2d": (("n",), ("c",)),
+    "avg_pool2d_backward": (("n",), ("c",)),
+    "batch_norm": (("n",), ("size",)),
+    "batch_norm_backward": (("n",), ("size",)),
+    "batch_norm_update": (("c",),),
+    # The table is what does not fit. Its gradient is written whole, however few rows are looked up.
+    "embedding": (("d",), ("m",)),
+    "embedding_backward": (("d",),),
 }
+_ROWS: tuple[Axis, ...] = (("m",), ("size",))
+_PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))
+_GROUPED_CONVOLUTION: tuple[Axis, ...] = (("n",), ("g", "c", "k"))
 
 
 def ram_bytes(op: str, params: Mapping[str, int]) -> int:
@@ -34,37 +40,68 @@ def ram_bytes(op: str, params: Mapping[str, int]) -> int:
 
 
 def slices(op: str, params: Mapping[str, int], limit_bytes: int) -> Iterator[tuple[float, dict[str, int]]]:
-    """Ever smaller parts of a configuration whose operands fit ``limit_bytes``, each with its fraction of the whole.
+    """Parts of a configuration whose operands fit ``limit_bytes``, the best first, each with its fraction of the whole.
 
-    The whole comes first if it fits. Further ones follow in case the board has less room than it says.
+    The whole comes first if it fits, then the largest parts along one axis, then parts along all of them. Smaller ones
+    follow in case the board has less room than it says.
     """
+    if ram_bytes(op, params) <= limit_bytes:
+        yield 1.0, dict(params)
+    axes = _axes(op, params)
+    for together in (*((axis,) for axis in axes), axes):
+        yield from _parts(op, params, together, limit_bytes)
+
+
+def page_slice(size: int, limit_bytes: int) -> int:
+    """The most bytes of a page, in whole blocks, for which the RAM has a buffer; 0 if for none.
+
+    A page is longer than its slice by more transfers of the same buffer, one behind the other.
+    """
+    return size if size <= limit_bytes else limit_bytes // PAGE_GRANULE * PAGE_GRANULE
+
+
+def _parts(
+    op: str, params: Mapping[str, int], axes: Sequence[Axis], limit_bytes: int
+) -> Iterator[tuple[float, dict[str, int]]]:
+    """Ever smaller parts, the axes cut to a single one each in turn."""
     cut = dict(params)
     fraction = 1.0
-    if ram_bytes(op, cut) <= limit_bytes:
-        yield fraction, dict(cut)
-    for axis in _cuttable(op, params):
-        while cut[axis] > 1:
-            smaller = cut[axis] // 2
-            fraction *= smaller / cut[axis]
-            cut[axis] = smaller
+    for axis in axes:
+        leader = axis[0]
+        while cut[leader] > 1:
+            smaller = cut[leader] // 2
+            fraction *= smaller / cut[leader]
+            cut = _cut(op, cut, axis, smaller)
             if ram_bytes(op, cut) <= limit_bytes:
                 grown = _grow(op, cut, axis, 2 * smaller, limit_bytes)
-                yield fraction * grown[axis] / smaller, grown
+                yield fraction * grown[leader] / smaller, grown
 
 
-def _cuttable(op: str, params: Mapping[str, int]) -> list[str]:
-    axes = _AXES.get(op, ("m", "size"))
-    # The output channels of a grouped convolution belong to their group's inputs: no proportion there.
-    return [axis for axis in axes if axis in params and not (axis == "k" and params.get("g", 1) > 1 and "r" in params)]
+def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
+    if op.startswith("conv2d"):
+        return _GROUPED_CONVOLUTION if params["g"] > 1 else _PLAIN_CONVOLUTION
+    if op.startswith("strided_copy"):
+        # Along the longest stride first: that shortens the source as well.
+        outermost_first = sorted(range(4), key=lambda index: -params[f"s{index}"])
+        return tuple((f"d{index}",) for index in outermost_first)
+    return tuple(axis for axis in _AXES.get(op, _ROWS) if axis[0] in params)
 
 
-def _grow(op: str, fits: Mapping[str, int], axis: str, too_large: int, limit_bytes: int) -> dict[str, int]:
+def _cut(op: str, params: Mapping[str, int], axis: Axis, extent: int) -> dict[str, int]:
+    leader = params[axis[0]]
+    cut = {**params, **{name: params[name] // leader * extent for name in axis}}
+    if op.startswith("strided_copy"):
+        cut["size"] = cut["offset"] + 1 + sum((cut[f"d{index}"] - 1) * cut[f"s{index}"] for index in range(4))
+    return cut
+
+
+def _grow(op: str, fits: Mapping[str, int], axis: Axis, too_large: int, limit_bytes: int) -> dict[str, int]:
     """The largest extent between one that fits and one that does not."""
-    low, high = fits[axis], too_large
+    low, high = fits[axis[0]], too_large
     while high - low > 1:
         middle = (low + high) // 2
-        if ram_bytes(op, {**fits, axis: middle}) <= limit_bytes:
+        if ram_bytes(op, _cut(op, fits, axis, middle)) <= limit_bytes:
             low = middle
         else:
             high = middle
-    return {**fits, axis: low}
+    return _cut(op, fits, axis, low)

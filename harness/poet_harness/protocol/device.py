@@ -12,7 +12,7 @@ from .link import Answer, DeviceResetError, Link, SilentDeviceError
 PROTOCOL = "1"
 LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
 LONG_LINE_ATTEMPTS = 4
-TIMES_PER_LINE = 24
+STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
 
 
@@ -31,7 +31,10 @@ class Hello:
 
 @dataclass(frozen=True)
 class Timing:
-    """Device time of one window: ``work_s`` for ``repeats`` calls, and the host's clock around it."""
+    """Device time of one window: ``work_s`` for ``repeats`` calls, and the host's clock around it.
+
+    ``cpu_hz`` and ``temperature_c`` are what the board's own sensors showed at the window's end; None without sensors.
+    """
 
     work_s: float
     repeats: int
@@ -40,6 +43,8 @@ class Timing:
     checksum: str
     host_start_s: float
     host_end_s: float
+    cpu_hz: float | None = None
+    temperature_c: float | None = None
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,11 @@ class Device:
 
     def times(self, steps: int) -> list[float]:
         """Seconds of each schedule step of the last training step."""
-        ticks: list[int] = []
-        while len(ticks) < steps:
-            count = min(TIMES_PER_LINE, steps - len(ticks))
-            ticks += [int(word) for word in self._ask(f"times {len(ticks)} {count}").values["ticks"].split(",")]
-        return [count / self.hello.ticks_hz for count in ticks]
+        return [count / self.hello.ticks_hz for count in self._of_each("times", "ticks", steps)]
+
+    def peaks(self, steps: int) -> list[int]:
+        """Most bytes in RAM during each schedule step of the last training step, residents included."""
+        return self._of_each("peaks", "bytes", steps)
 
     def commit(self, step: int) -> None:
         """Keep weights and state on the card, under the number of training steps that made them."""
@@ -162,6 +167,14 @@ class Device:
     def format(self) -> int:
         """Label the card for paging, and return how many blocks it has."""
         return int(self._ask("format").values["blocks"])
+
+    def _of_each(self, verb: str, key: str, steps: int) -> list[int]:
+        """A number of each schedule step, asked for line by line."""
+        numbers: list[int] = []
+        while len(numbers) < steps:
+            count = min(STEPS_PER_LINE, steps - len(numbers))
+            numbers += [int(word) for word in self._ask(f"{verb} {len(numbers)} {count}").values[key].split(",")]
+        return numbers
 
     def _transfer(self, text: str) -> Answer | None:
         """A request with a long line in it. Where none arrives whole, None: the next ones are half as long."""
@@ -191,4 +204,10 @@ class Device:
             checksum=values.get("checksum", ""),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
+            cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
+            temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
         )
+
+
+def _scaled(text: str | None, unit: float) -> float | None:
+    return None if text is None else int(text) * unit

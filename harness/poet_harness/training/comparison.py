@@ -13,7 +13,10 @@ from .trainer import ObservedStep
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """``do`` is ``step`` for a whole training step; empty fields are what was not observed or not predicted."""
+    """``do`` is ``step`` for a whole training step; empty fields are what was not observed or not predicted.
+
+    Energies are those above ``idle_power_w``, predicted as well as observed.
+    """
 
     training_step: int
     index: int | None
@@ -24,30 +27,53 @@ class ComparisonRow:
     observed_time_s: float
     predicted_energy_j: float
     observed_energy_j: float | None
-    predicted_peak_bytes: int | None
-    observed_peak_bytes: int | None
+    predicted_peak_bytes: int
+    observed_peak_bytes: int
+    idle_power_w: float
     loss: float | None
     source: str
 
 
-def compare(plan: Plan, steps: Sequence[ObservedStep], source: str) -> list[ComparisonRow]:
+def compare(plan: Plan, steps: Sequence[ObservedStep], idle_power_w: float, source: str) -> list[ComparisonRow]:
     """Rows for every training step, and for the actions of those that were traced."""
     rows = []
     for step in steps:
         rows.append(
             ComparisonRow(
-                *(step.number, None, "step", "", ""),
-                *(plan.time_s, step.report.work_s, plan.energy_j, step.energy_j),
-                *(plan.peak_bytes, step.report.peak_bytes, step.loss, source),
+                training_step=step.number,
+                index=None,
+                do="step",
+                name="",
+                op="",
+                predicted_time_s=plan.time_s,
+                observed_time_s=step.report.work_s,
+                predicted_energy_j=plan.energy_j,
+                observed_energy_j=step.energy_j,
+                predicted_peak_bytes=plan.peak_bytes,
+                observed_peak_bytes=step.report.peak_bytes,
+                idle_power_w=idle_power_w,
+                loss=step.loss,
+                source=source,
             )
         )
         for index, seen in enumerate(step.actions):
             action = plan.actions[index]
             rows.append(
                 ComparisonRow(
-                    *(step.number, index, action.do, action.name, action.op),
-                    *(action.time_s, seen.time_s, action.energy_j, seen.energy_j),
-                    *(None, None, None, source),
+                    training_step=step.number,
+                    index=index,
+                    do=action.do,
+                    name=action.name,
+                    op=action.op,
+                    predicted_time_s=action.time_s,
+                    observed_time_s=seen.time_s,
+                    predicted_energy_j=action.energy_j,
+                    observed_energy_j=seen.energy_j,
+                    predicted_peak_bytes=action.peak_bytes,
+                    observed_peak_bytes=seen.peak_bytes,
+                    idle_power_w=idle_power_w,
+                    loss=None,
+                    source=source,
                 )
             )
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,17 @@ class Resident:
 
 @dataclass(frozen=True)
 class Action:
-    """One step of the schedule with its predicted cost; ``op`` is empty for what computes nothing."""
+    """One step of the schedule with its predicted cost; ``op`` is empty for what computes nothing.
+
+    ``peak_bytes`` is the most RAM in use during it, residents included.
+    """
 
     do: str
     name: str
     op: str
     time_s: float
     energy_j: float
+    peak_bytes: int
 
     @property
     def is_marked(self) -> bool:
@@ -66,15 +70,13 @@ def read_plan(folder: Path) -> Plan:
     """
     graph, schedule = (_read(folder / name, form) for name, form in FORMATS.items())
     try:
-        nodes = {node["id"]: node for node in graph["nodes"]}
-        values = {value["id"]: value for node in graph["nodes"] for value in node.get("outputs", [node])}
         residents = tuple(
             Resident(entry["id"], entry["kind"], entry["bytes"], tuple(entry["shape"])) for entry in graph["residents"]
         )
         return Plan(
             graph_hash=schedule["graph_hash"],
             residents=residents,
-            actions=tuple(_action(step, nodes, values) for step in schedule["steps"]),
+            actions=tuple(_actions(graph, schedule["steps"])),
             energy_j=schedule["energy_j"],
             time_s=schedule["time_s"],
             peak_bytes=schedule["peak_bytes"],
@@ -84,15 +86,37 @@ def read_plan(folder: Path) -> Plan:
         raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
 
 
-def _action(step: Mapping[str, Any], nodes: Mapping[str, Any], values: Mapping[str, Any]) -> Action:
-    do, name = step["do"], step["node"]
-    if do == "compute":
-        node = nodes[name]
-        return Action(do, name, node.get("op") or "", node["time_s"], node["energy_j"])
-    if do == "free":
-        return Action(do, name, "", 0.0, 0.0)
-    value = values[name]
-    return Action(do, name, do, value.get(f"{do}_time_s", math.nan), value.get(f"{do}_energy_j", math.nan))
+def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:
+    nodes = {node["id"]: node for node in graph["nodes"]}
+    values = {value["id"]: value for node in graph["nodes"] for value in _values(node)}
+    in_ram_bytes = graph["resident_bytes"]
+    for step in steps:
+        do, name = step["do"], step["node"]
+        if do == "compute":
+            node = nodes[name]
+            made_bytes = sum(_padded(value["bytes"]) for value in _values(node))
+            peak_bytes = in_ram_bytes + made_bytes + _padded(node.get("workspace_bytes", 0))
+            yield Action(do, name, node.get("op") or "", node["time_s"], node["energy_j"], peak_bytes)
+            in_ram_bytes += made_bytes
+        elif do == "free":
+            yield Action(do, name, "", 0.0, 0.0, in_ram_bytes)
+            in_ram_bytes -= _padded(values[name]["bytes"])
+        else:
+            value = values[name]
+            in_ram_bytes += _padded(value["bytes"]) if do == "page_in" else 0
+            time_s, energy_j = (value.get(f"{do}_{cost}", math.nan) for cost in ("time_s", "energy_j"))
+            yield Action(do, name, do, time_s, energy_j, in_ram_bytes)
+
+
+def _values(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What a node yields: its outputs, or else one value named like itself."""
+    values: Sequence[Mapping[str, Any]] = node.get("outputs", [node])
+    return values
+
+
+def _padded(size: int) -> int:
+    """Bytes in the arena, whose blocks are multiples of 4."""
+    return -(-size // 4) * 4
 
 
 def _profiled_firmware(path: Path) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..benchmark.idle import measure_idle
+from ..benchmark.measure import Effort
 from ..meters.meter import MOST_LOST, Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
@@ -22,15 +25,23 @@ MOST_RESETS = 3
 
 @dataclass(frozen=True)
 class ObservedAction:
-    """Time and energy of one action; ``energy_j`` is None where the board marks no window or the meter failed."""
+    """Time, energy and RAM of one action.
+
+    ``energy_j`` is that above the idle power, None where the board marks no window or the meter failed; ``peak_bytes``
+    the most in the arena during it, and the residents.
+    """
 
     time_s: float
     energy_j: float | None
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
 class ObservedStep:
-    """One training step as board and meter saw it. ``actions`` is empty for a step that was not traced."""
+    """One training step as board and meter saw it. ``actions`` is empty for a step that was not traced.
+
+    ``energy_j`` is that above the idle power.
+    """
 
     number: int
     loss: float
@@ -54,6 +65,8 @@ class Trainer:
     ----------
     unmetered : list of str
         Why the energy of a step or an action is not known, one reason each.
+    idle_power_w : float
+        Of the sleeping board, measured before the first step.
 
     Raises
     ------
@@ -66,6 +79,7 @@ class Trainer:
         self._meter = meter
         self._plan = plan
         self.unmetered: list[str] = []
+        self.idle_power_w = math.nan
         check_flashed(device, plan)
 
     def train(
@@ -117,6 +131,9 @@ class Trainer:
         self, data: TrainingData, learning_rate: float, commit_every: int, begin: int | None, traced: int
     ) -> Iterator[ObservedStep]:
         """Steps from ``begin`` on, with the weights on the board; from the initial ones if it is None."""
+        if math.isnan(self.idle_power_w):
+            idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
+            self.idle_power_w = idle.energy_j / idle.time_s
         resident = data.constants if begin is not None else {**data.constants, **data.weights}
         for index, content in resident.items():
             self._device.put(index, content)
@@ -148,7 +165,8 @@ class Trainer:
         report = self._device.step(learning_rate, trace, self._plan.time_s)
         actions: tuple[ObservedAction, ...] = ()
         if trace:
-            actions = self._traced(report, self._device.times(len(self._plan.actions)))
+            count = len(self._plan.actions)
+            actions = self._traced(report, self._device.times(count), self._device.peaks(count))
             energy_j = self._total(actions)
         else:
             [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
@@ -170,7 +188,7 @@ class Trainer:
                 total_j += seen.energy_j
         return total_j
 
-    def _traced(self, report: StepReport, times_s: list[float]) -> tuple[ObservedAction, ...]:
+    def _traced(self, report: StepReport, times_s: list[float], peaks: list[int]) -> tuple[ObservedAction, ...]:
         marks = []
         clock_s = report.host_start_s
         for action, time_s in zip(self._plan.actions, times_s, strict=True):
@@ -180,12 +198,12 @@ class Trainer:
             clock_s += time_s
         energies = iter(self._energies(marks))
         return tuple(
-            ObservedAction(time_s, next(energies) if action.is_marked else None)
-            for action, time_s in zip(self._plan.actions, times_s, strict=True)
+            ObservedAction(time_s, next(energies) if action.is_marked else None, peak_bytes)
+            for action, time_s, peak_bytes in zip(self._plan.actions, times_s, peaks, strict=True)
         )
 
     def _energies(self, marks: list[Mark]) -> list[float | None]:
-        """Energy of each mark; None where the meter's recording cannot be used. Training goes on without it."""
+        """Energy of each mark above idle; None where the recording cannot be used. Training goes on without it."""
         try:
             windows = self._meter.end(marks)
         except MeterError as error:
@@ -197,7 +215,8 @@ class Trainer:
                 self.unmetered.append(f"{window.lost_share:.2%} of the samples lost")
                 energies.append(None)
             else:
-                energies.append(window.with_device_time(mark.device_s).energy_j)
+                drawn_j = window.with_device_time(mark.device_s).energy_j
+                energies.append(drawn_j - self.idle_power_w * mark.device_s)
         return energies
 
     def _gradients(self) -> dict[str, NDArray[np.float32]]:

@@ -137,12 +137,31 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
         console.print(f"the board was reset {outcome.resets} times; what it was measuring was measured again")
     if abs(outcome.drift) > MOST_DRIFT:
         console.print(
-            f"the first operator took {outcome.drift:+.1%} when measured again at the end: does the board grow hot, or "
-            "change its clock? Fix its clock or cool it, and profile again"
+            f"the first operator took {outcome.drift:+.1%} time or energy when measured again at the end: does the "
+            "board grow hot, or change its clock? Fix its clock or cool it, and profile again"
         )
-    if outcome.skipped:
-        console.print(f"{len(outcome.skipped)} configurations cannot run on this board:")
-        for item, reason in outcome.skipped[:MOST_NAMED]:
-            console.print(f"  {item.op} {item.params}: {reason}")
-        if len(outcome.skipped) > MOST_NAMED:
-            console.print(f"  and {len(outcome.skipped) - MOST_NAMED} more")
+    if outcome.temperatures_c:
+        coolest_c, hottest_c = outcome.temperatures_c
+        console.print(f"the board's own sensors showed {coolest_c:.1f} to {hottest_c:.1f} degrees Celsius")
+    _list(
+        console,
+        outcome.unsteady,
+        "rows drifted each time they were measured; fix the clock (cpufreq's governor performance) or cool the board",
+    )
+    if outcome.below_idle:
+        console.print(
+            f"{len(outcome.below_idle)} rows have an energy of 0, since the board drew less in them than asleep, the "
+            f"first: {outcome.below_idle[0].op} {outcome.below_idle[0].params}"
+        )
+    _list(console, outcome.skipped, "configurations cannot run on this board")
+
+
+def _list(console: Console, entries: list[tuple[Configuration, str]], what: str) -> None:
+    """The first few configurations, each with its reason; nothing if there are none."""
+    if not entries:
+        return
+    console.print(f"{len(entries)} {what}:")
+    for item, reason in entries[:MOST_NAMED]:
+        console.print(f"  {item.op} {item.params}: {reason}")
+    if len(entries) > MOST_NAMED:
+        console.print(f"  and {len(entries) - MOST_NAMED} more")

@@ -72,7 +72,7 @@ def command(
         observed = _with_progress(trainer, batches, learning_rate, commit_every, resume)
         source, stack_bytes = target.meter.source, target.device.stack()
     if out is not None:
-        write_whole(out, as_csv(compare(schedule, observed, source)))
+        write_whole(out, as_csv(compare(schedule, observed, trainer.idle_power_w, source)))
     if save is not None:
         write_whole(save, _arrays(observed))
     console = wide_console()
@@ -82,6 +82,7 @@ def command(
         return
     console.print(_steps_table(schedule, observed, source))
     console.print(_actions_table(schedule, observed[0], source))
+    console.print(f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW")
     if trainer.unmetered:
         console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
     if stack_bytes:
@@ -150,7 +151,7 @@ def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -
 
 
 def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
-    """Predicted and observed cost by operator, over all its runs in the traced step."""
+    """Predicted and observed cost by operator over all its runs in the traced step, and the highest of their peaks."""
     from rich.table import Table
 
     table = Table(
@@ -162,20 +163,26 @@ def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:
             "predicted\nmJ",
             "observed\nmJ",
             "difference",
+            "predicted\npeak RAM",
+            "observed\npeak RAM",
         ),
         title=f"Traced step ({source})",
     )
     table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
+    peaks: dict[str, tuple[int, int]] = {}
     for action, seen in zip(plan.actions, step.actions, strict=True):
         if action.is_marked:
             entry = sums.setdefault(action.op, [0.0] * 5)
             for place, value in enumerate((1, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)):
                 entry[place] += value
+            highest = peaks.get(action.op, (0, 0))
+            peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes))
     for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
         table.add_row(
             *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
             *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
+            *(f"{peak:,}" for peak in peaks[op]),
         )
     return table
 

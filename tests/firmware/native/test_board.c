@@ -14,6 +14,7 @@ poet_block_device test_card; /* absent while it has no `read` */
 uint32_t test_tick_step = 1; /* by how much each look at the clock advances it */
 uint32_t test_ticks;
 uint32_t test_boot_id = 1;
+poet_sensors test_sensors; /* none, until a test sets some */
 char test_output[1u << 16];
 uint32_t test_output_length;
 uint8_t test_window_edges[1u << 12]; /* 1 for a rise, 0 for a fall */
@@ -71,6 +72,11 @@ uint8_t *poet_board_ram(uint32_t *bytes)
 uint32_t poet_board_boot_id(void)
 {
     return test_boot_id;
+}
+
+void poet_board_sensors(poet_sensors *sensors)
+{
+    *sensors = test_sensors;
 }
 
 uint32_t poet_board_stack_peak(void)
