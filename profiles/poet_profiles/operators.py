@@ -97,8 +97,9 @@ def _conv2d_backward_weight_workspace(p: Params) -> int:
     if (p["ph"], p["pw"]) == (0, 0):
         return 0
     rows, columns = _planes(p)
-    at_a_time = min(-(-POSITIONS_AT_A_TIME // columns), rows)
-    return _padded_rows(p["c"] // p["g"], (at_a_time - 1) * p["sh"] + p["r"], (columns - 1) * p["sw"] + p["s"])
+    channels = p["c"] // p["g"]
+    at_a_time = rows if channels == 1 else min(-(-POSITIONS_AT_A_TIME // columns), rows)
+    return _padded_rows(channels, (at_a_time - 1) * p["sh"] + p["r"], (columns - 1) * p["sw"] + p["s"])
 
 
 def _conv2d(p: Params) -> Sizes:

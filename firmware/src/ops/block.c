@@ -12,22 +12,24 @@
 #endif
 
 /* Channels of one line each are the lines of a single channel. */
-static poet_walk walk_of(const poet_block *block)
+static void walk_begin(poet_walk *walk, const poet_block *block)
 {
     const int32_t one_line = block->lines == 1;
-    return (poet_walk){
-        .channels = one_line ? 1 : block->channels,
-        .lines = one_line ? block->channels : block->lines,
-        .taps = block->taps,
-        .a_channel = one_line ? 0 : block->a_channel - block->lines * block->a_line,
-        .a_line = one_line ? block->a_channel : block->a_line,
-        .a_tap = block->a_tap,
-        .b_channel = one_line ? 0 : block->b_channel - block->lines * block->b_line,
-        .b_line = one_line ? block->b_channel : block->b_line,
-        .b_tap = block->b_tap,
-        .b_column = block->b_column,
-        .b_block_bytes = POET_BLOCK * block->b_column * (int32_t)sizeof(float),
-    };
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        walk->start[i] = 0.0f;
+    }
+    walk->left = 0;
+    walk->channels = one_line ? 1 : block->channels;
+    walk->lines = one_line ? block->channels : block->lines;
+    walk->taps = block->taps;
+    walk->a_channel = one_line ? 0 : block->a_channel - block->lines * block->a_line;
+    walk->a_line = one_line ? block->a_channel : block->a_line;
+    walk->a_tap = block->a_tap;
+    walk->b_channel = one_line ? 0 : block->b_channel - block->lines * block->b_line;
+    walk->b_line = one_line ? block->b_channel : block->b_line;
+    walk->b_tap = block->b_tap;
+    walk->b_column = block->b_column;
+    walk->b_block_bytes = POET_BLOCK * block->b_column * (int32_t)sizeof(float);
 }
 
 /* Rows beyond the last one repeat it: their results are dropped. */
@@ -62,13 +64,15 @@ static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *b
     }
 }
 
-/* Four rows that lie whole in the result. The last columns, if they are no whole block, are computed with the ones
- * before them once more: the outcome is the same. */
+/* Four rows that lie whole in the result. Where the target has no way to compute the last columns alone, some before
+ * them are computed with them once more: the outcome is the same. */
 static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
+    const int32_t left = block->columns % POET_BLOCK;
     walk->out_row = block->out_row;
+    walk->left = left <= 2 && suits_pair(kind) ? left : 0;
     multiply_strips(walk, kind, block, b, out, block->columns / POET_BLOCK);
-    if (block->columns % POET_BLOCK != 0) {
+    if (left > walk->left) {
         const int32_t last = block->columns - POET_BLOCK;
         multiply_strips(walk, kind, block, b + last * block->b_column, out + last, 1);
     }
@@ -161,26 +165,38 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
     }
 }
 
+/* So few that each is computed by itself. */
+static void multiply_few_rows(const poet_block *block, const float *a, const float *start, const float *b, float *out)
+{
+    const int plain = is_plain(block);
+    for (int32_t row = 0; row < block->rows; row++) {
+        const float *a_row = a + row * block->a_row;
+        const float first = start ? start[row] : 0.0f;
+        float *out_row = out + row * block->out_row;
+        if (multiply_window(block, a_row, first, b, out_row)) {
+            continue;
+        }
+        for (int32_t strip = 0; strip < block->strips; strip++) {
+            const float *b_at = b + strip * block->b_strip;
+            float *out_at = out_row + strip * block->out_strip;
+            if (plain) {
+                multiply_plain_row(block, a_row, first, b_at, out_at);
+            } else {
+                multiply_row(block, a_row, first, b_at, out_at);
+            }
+        }
+    }
+}
+
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
     if (block->rows <= FEW_ROWS) {
-        const int plain = is_plain(block);
-        for (int32_t strip = 0; strip < block->strips; strip++) {
-            for (int32_t row = 0; row < block->rows; row++) {
-                const float first = start ? start[row] : 0.0f;
-                const float *b_at = b + strip * block->b_strip;
-                float *out_at = out + row * block->out_row + strip * block->out_strip;
-                if (plain) {
-                    multiply_plain_row(block, a + row * block->a_row, first, b_at, out_at);
-                } else {
-                    multiply_row(block, a + row * block->a_row, first, b_at, out_at);
-                }
-            }
-        }
+        multiply_few_rows(block, a, start, b, out);
         return;
     }
     const int whole = block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
-    poet_walk walk = walk_of(block);
+    poet_walk walk;
+    walk_begin(&walk, block);
     const walk_kind kind = kind_of(&walk, block);
     for (int32_t row = 0; row < block->rows; row += POET_BLOCK) {
         const int32_t past = row + POET_BLOCK - block->rows;
@@ -206,8 +222,7 @@ static void add_dot_1x4(const poet_dot *dot, const float *a, const float *const 
     const float *b3 = b[3];
     float sums[POET_BLOCK] = {out[0], out[1], out[2], out[3]};
     for (int32_t line = 0; line < dot->lines; line++) {
-        int32_t tap = dot->b_tap == 1 ? add_taps_1x4(dot->taps, sums, a, b0, b1, b2, b3) : 0;
-        for (; tap < dot->taps; tap++) {
+        for (int32_t tap = 0; tap < dot->taps; tap++) {
             const int32_t at = tap * dot->b_tap;
             multiply_add_1x4(sums, a[tap], b0[at], b1[at], b2[at], b3[at]);
         }
@@ -233,75 +248,97 @@ static float add_dot_1x1(const poet_dot *dot, const float *a, const float *b, fl
     return sum;
 }
 
-static void add_dot_row(const poet_dot *dot, const float *a, const float *const *b, float *out)
+static void add_dot_row(const poet_dot *dot, int32_t columns, const float *a, const float *const *b, float *out)
 {
-    if (dot->columns == POET_BLOCK) {
-        add_dot_1x4(dot, a, b, out);
-        return;
+    int32_t j = add_dot_row_quickly(dot, columns, a, b, out);
+    for (; j + POET_BLOCK <= columns; j += POET_BLOCK) {
+        add_dot_1x4(dot, a, b + j, out + j);
     }
-    for (int32_t j = 0; j < dot->columns; j++) {
+    for (; j < columns; j++) {
         out[j] = add_dot_1x1(dot, a, b[j], out[j]);
     }
 }
 
-/* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. */
-static void add_dot_part(poet_dot_walk *walk, const poet_dot *dot, int32_t rows, const float *a, float *out)
+static void add_dot_rows(const poet_dot *dot, int32_t columns, const float *a, const float *const *b, float *out)
+{
+    for (int32_t row = 0; row < dot->rows; row++) {
+        add_dot_row(dot, columns, a + row * dot->a_row, b, out + row * dot->out_row);
+    }
+}
+
+/* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because the
+ * common way would pay for its variables. */
+__attribute__((noinline)) static void add_dot_part(const poet_dot_walk *whole, const poet_dot *dot, int32_t rows, int32_t columns,
+                         const float *a, const float *const *b, float *out)
 {
     float part[POET_BLOCK * POET_BLOCK] = {0};
+    const float *b_repeated[POET_BLOCK];
+    poet_dot_walk walk = *whole;
     for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < dot->columns; j++) {
+        for (int32_t j = 0; j < columns; j++) {
             part[i * POET_BLOCK + j] = out[i * dot->out_row + j];
         }
     }
     for (int32_t i = 0; i < POET_BLOCK; i++) {
-        walk->a[i] = a + (i < rows ? i : rows - 1) * dot->a_row;
+        walk.a[i] = a + (i < rows ? i : rows - 1) * dot->a_row;
+        b_repeated[i] = b[i < columns ? i : columns - 1];
     }
-    walk->out = part;
-    walk->out_row = POET_BLOCK;
-    walk->blocks = 1;
-    walk->columns = POET_BLOCK;
-    add_dot_blocks(walk);
+    walk.b = b_repeated;
+    walk.out = part;
+    walk.out_row = POET_BLOCK;
+    walk.blocks = 1;
+    walk.columns = POET_BLOCK;
+    add_dot_blocks(&walk);
     for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < dot->columns; j++) {
+        for (int32_t j = 0; j < columns; j++) {
             out[i * dot->out_row + j] = part[i * POET_BLOCK + j];
         }
     }
 }
 
-void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
+/* At most four columns. */
+static void add_dot_columns(poet_dot_walk *walk, const poet_dot *dot, int32_t columns, const float *a,
+                            const float *const *b, float *out)
 {
-    const int suits = suits_dot_blocks(dot);
-    if (dot->rows <= FEW_ROWS || (dot->columns <= FEW_COLUMNS && !suits)) {
-        for (int32_t row = 0; row < dot->rows; row++) {
-            add_dot_row(dot, a + row * dot->a_row, b, out + row * dot->out_row);
-        }
+    const int suits = suits_dot_blocks(dot, columns);
+    int32_t row = 0;
+    if (columns <= FEW_COLUMNS && !suits) {
+        add_dot_rows(dot, columns, a, b, out);
         return;
     }
-    poet_dot_walk walk = {
-        .columns = dot->columns,
-        .lines = dot->lines,
-        .taps = dot->taps,
-        .b_line = dot->b_line,
-        .b_tap = dot->b_tap,
-        .b_gap_bytes = (dot->b_line - dot->taps * dot->b_tap) * (int32_t)sizeof(float),
-        .a_gap_bytes = (POET_BLOCK * dot->a_row - dot->lines * dot->taps) * (int32_t)sizeof(float),
-    };
-    for (int32_t j = 0; j < POET_BLOCK; j++) {
-        walk.b[j] = b[j < dot->columns ? j : dot->columns - 1];
-    }
-    int32_t row = 0;
-    if (suits && dot->rows >= POET_BLOCK) {
-        for (int32_t i = 0; i < POET_BLOCK; i++) {
-            walk.a[i] = a + i * dot->a_row;
-        }
-        walk.out = out;
-        walk.out_row = dot->out_row;
-        walk.blocks = dot->rows / POET_BLOCK;
-        row = walk.blocks * POET_BLOCK;
-        add_dot_blocks(&walk);
+    if (suits) {
+        walk->b = b;
+        walk->columns = columns;
+        walk->out = out;
+        add_dot_blocks(walk);
+        row = walk->blocks * POET_BLOCK;
     }
     for (; row < dot->rows; row += POET_BLOCK) {
         const int32_t rows = dot->rows - row < POET_BLOCK ? dot->rows - row : POET_BLOCK;
-        add_dot_part(&walk, dot, rows, a + row * dot->a_row, out + row * dot->out_row);
+        add_dot_part(walk, dot, rows, columns, a + row * dot->a_row, b, out + row * dot->out_row);
+    }
+}
+
+void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    if (dot->rows <= FEW_ROWS) {
+        add_dot_rows(dot, dot->columns, a, b, out);
+        return;
+    }
+    poet_dot_walk walk;
+    for (int32_t i = 0; i < POET_BLOCK; i++) {
+        walk.a[i] = a + i * dot->a_row;
+    }
+    walk.out_row = dot->out_row;
+    walk.blocks = dot->rows / POET_BLOCK;
+    walk.lines = dot->lines;
+    walk.taps = dot->taps;
+    walk.b_line = dot->b_line;
+    walk.b_tap = dot->b_tap;
+    walk.b_gap_bytes = (dot->b_line - dot->taps * dot->b_tap) * (int32_t)sizeof(float);
+    walk.a_gap_bytes = (POET_BLOCK * dot->a_row - dot->lines * dot->taps) * (int32_t)sizeof(float);
+    for (int32_t column = 0; column < dot->columns; column += POET_BLOCK) {
+        const int32_t left = dot->columns - column;
+        add_dot_columns(&walk, dot, left < POET_BLOCK ? left : POET_BLOCK, a, b + column, out + column);
     }
 }

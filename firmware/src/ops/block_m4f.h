@@ -7,6 +7,13 @@
 
 #include "block_walk.h"
 
+#define FP_REGISTERS                                                                                      \
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", \
+        "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
+        "s30", "s31"
+
+#include "window_m4f.h"
+
 typedef enum walk_kind {
     WALK_GENERAL,
     WALK_SINGLES,          /* one tap a line, A contiguous, columns of B contiguous */
@@ -49,6 +56,16 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     ROW("s2", b0, b1, b2, b3, "s24", "s25", "s26", "s27")   \
     ROW("s3", b0, b1, b2, b3, "s28", "s29", "s30", "s31")
 
+/* The first two columns alone. */
+#define TAP_PAIR                                                                                            \
+    "vmul.f32 s8, s0, s4\n vmul.f32 s9, s0, s5\n vmul.f32 s10, s1, s4\n vmul.f32 s11, s1, s5\n"              \
+    "vmul.f32 s12, s2, s4\n vmul.f32 s13, s2, s5\n vmul.f32 s14, s3, s4\n vmul.f32 s15, s3, s5\n"            \
+    "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s20, s20, s10\n vadd.f32 s21, s21, s11\n"      \
+    "vadd.f32 s24, s24, s12\n vadd.f32 s25, s25, s13\n vadd.f32 s28, s28, s14\n vadd.f32 s29, s29, s15\n"
+
+#define FOUR(four, two) four
+#define TWO(four, two) two
+
 #define LOAD_A(at)                                                                       \
     "vldr s0, [%[a0], #" at "]\n vldr s1, [%[a1], #" at "]\n"                            \
     "vldr s2, [%[a2], #" at "]\n vldr s3, [%[a3], #" at "]\n"
@@ -72,26 +89,22 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
 /* Stores the block and moves `b` and `out` to the next one; leaves with the zero flag set behind the last. */
-#define STORE                                                                                           \
+#define STORE(COLUMNS)                                                                                  \
     "ldr %[a1], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"        \
     "add %[a2], %[out], %[a1], lsl #3\n add %[a3], %[out], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
     "add %[next], %[next], %[n]\n"                                                \
-    "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstm %[a1], {s28-s31}\n"                           \
-    "vstmia %[out]!, {s16-s19}\n subs %[blocks], %[blocks], #1\n"
+    "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"                  \
+    "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n"             \
+    "subs %[blocks], %[blocks], #1\n"
 
 #define AT(field) [field] "i"(offsetof(poet_walk, field))
-
-#define FP_REGISTERS                                                                                      \
-    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", \
-        "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
-        "s30", "s31"
 
 /* The frame around `LINES`, which must work off %[n] lines and advance a0-a3 and b behind the last one. */
 #define WALK(LINES)                                                                                   \
     __asm__ volatile("7:\n" START("ldr %[channels], [%[w], %[all_channels]]\n ldr %[n], [%[w], %[lines]]\n") \
                      "1:\n" LINES                                                                     \
                      "subs %[channels], %[channels], #1\n"                                            \
-                     "bne 8f\n" STORE "bne 7b\n b 9f\n"                                               \
+                     "bne 8f\n" STORE(FOUR) "bne 7b\n b 9f\n"                                               \
                      "8: ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                  \
                      "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                \
                      "ldr %[n], [%[w], %[lines]]\n b 1b\n"                                            \
@@ -105,9 +118,9 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
                      : FP_REGISTERS, "cc", "memory")
 
 /* The same for a single channel: LINES leaves in %[n], with the flags set by it, how many lines are left to REST. */
-#define WALK_LINES(A_LINE, LINES, REST)                                                                       \
+#define WALK_LINES(COLUMNS, A_LINE, LINES, REST)                                                                       \
     __asm__ volatile("7:\n" START("ldr %[n], [%[w], %[lines]]\n") LINES "bne 4f\n"                   \
-                     "5:\n" STORE "bne 7b\n b 9f\n"                                                  \
+                     "5:\n" STORE(COLUMNS) "bne 7b\n b 9f\n"                                                  \
                      "4:\n" REST "subs %[n], %[n], #1\n bne 4b\n b 5b\n"                             \
                      "9:\n"                                                                           \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
@@ -141,32 +154,38 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     LOAD_A(at1) LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")                                  \
     LOAD_A(at2) LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5")
 
-#define SINGLE(at, LOAD) LOAD_A(at) LOAD TAP("s4", "s5", "s6", "s7") "add %[b], %[b], %[b_line]\n"
+#define LOAD_FOUR LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")
+#define LOAD_FOUR_APART LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24")
+#define LOAD_TWO LOAD_B("s4", "0") LOAD_B("s5", "4")
+#define TAP_FOUR TAP("s4", "s5", "s6", "s7")
+
+#define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS "add %[b], %[b], %[b_line]\n"
 
 /* Eight lines at a time, then one by one. */
-#define SINGLES(LOAD)                                                                         \
-    WALK_LINES("i"(4), "subs %[n], %[n], #8\n blt 3f\n"                                              \
-               "2:\n"                                                                         \
-               SINGLE("0", LOAD) SINGLE("4", LOAD) SINGLE("8", LOAD) SINGLE("12", LOAD)       \
-               SINGLE("16", LOAD) SINGLE("20", LOAD) SINGLE("24", LOAD) SINGLE("28", LOAD)    \
-               ADVANCE_A("#32")                                                               \
-               "subs %[n], %[n], #8\n bge 2b\n"                                              \
-               "3: adds %[n], %[n], #8\n", SINGLE("0", LOAD) ADVANCE_A("#4"))
+#define SINGLES(COLUMNS, LOAD, TAPS)                                                                      \
+    WALK_LINES(COLUMNS, "i"(4),                                                                           \
+               "subs %[n], %[n], #8\n blt 3f\n"                                                           \
+               "2:\n"                                                                                     \
+               SINGLE("0", LOAD, TAPS) SINGLE("4", LOAD, TAPS) SINGLE("8", LOAD, TAPS) SINGLE("12", LOAD, TAPS)   \
+               SINGLE("16", LOAD, TAPS) SINGLE("20", LOAD, TAPS) SINGLE("24", LOAD, TAPS) SINGLE("28", LOAD, TAPS) \
+               ADVANCE_A("#32")                                                                           \
+               "subs %[n], %[n], #8\n bge 2b\n"                                                           \
+               "3: adds %[n], %[n], #8\n", SINGLE("0", LOAD, TAPS) ADVANCE_A("#4"))
 
-#define PANELS_STEP                                                            \
+#define PANELS_STEP(LOAD, TAPS)                                                \
     "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n"                                \
-    "vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"                           \
-    LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")                       \
-    TAP("s4", "s5", "s6", "s7")                                                \
+    "vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n" LOAD TAPS                \
     "add %[a0], %[a0], %[a_line]\n add %[b], %[b], %[b_line]\n"
 
-#define LINES_STEP SINGLE("0", LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")) ADVANCE_A("%[a_line]")
+#define LINES_STEP(LOAD, TAPS) SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_line]")
 
-/* Four lines at a time, then one by one. */
-#define BY_FOUR(STEP)                                                                        \
-    WALK_LINES("r"(walk->a_line * 4), "subs %[n], %[n], #4\n blt 3f\n"                                              \
-               "2:\n" STEP STEP STEP STEP "subs %[n], %[n], #4\n bge 2b\n"                   \
-               "3: adds %[n], %[n], #4\n", STEP)
+/* The same with any step from line to line. */
+#define BY_EIGHT(COLUMNS, STEP)                                                              \
+    WALK_LINES(COLUMNS, "r"(walk->a_line * 4),                                               \
+               "subs %[n], %[n], #8\n blt 3f\n"                                              \
+               "2:\n" STEP STEP STEP STEP STEP STEP STEP STEP                                \
+               "subs %[n], %[n], #8\n bge 2b\n"                                              \
+               "3: adds %[n], %[n], #8\n", STEP)
 
 #define GENERAL(LOAD) \
     __asm__ volatile(                                                                                                 \
@@ -187,7 +206,7 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
         ADVANCE_A("%[t]")                                                                                             \
         "add %[b], %[b], %[n]\n"                                                                                      \
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"              \
-        STORE "bne 7b\n"                                                                                              \
+        STORE(FOUR) "bne 7b\n"                                                                                              \
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
           [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                                                \
         : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                                \
@@ -228,18 +247,43 @@ static inline void multiply_blocks_general(poet_walk *walk)
     }
 }
 
+/* Columns of B are contiguous in all of these. */
+static inline int suits_pair(walk_kind kind)
+{
+    return kind == WALK_SINGLES || kind == WALK_PANELS || kind == WALK_APART;
+}
+
+/* Behind the whole blocks the last columns, if they are two or one: as two, the first of them perhaps once more. */
+static inline void multiply_pair(poet_walk *walk, walk_kind kind)
+{
+    const float *a0, *a1, *a2, *a3, *b;
+    const float *next = walk->b + POET_BLOCK * walk->blocks + walk->left - 2;
+    float *out = walk->out + POET_BLOCK * walk->blocks + walk->left - 2;
+    int32_t blocks = 1, n;
+    if (kind == WALK_SINGLES) {
+        SINGLES(TWO, LOAD_TWO, TAP_PAIR);
+    } else if (kind == WALK_PANELS) {
+        BY_EIGHT(TWO, PANELS_STEP(LOAD_TWO, TAP_PAIR));
+    } else {
+        BY_EIGHT(TWO, LINES_STEP(LOAD_TWO, TAP_PAIR));
+    }
+}
+
 static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 {
     const float *a0, *a1, *a2, *a3, *b;
     const float *next = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, channels, n;
+    if (walk->left > 0) {
+        multiply_pair(walk, kind);
+    }
     switch (kind) {
     case WALK_SINGLES:
-        SINGLES(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
+        SINGLES(FOUR, LOAD_FOUR, TAP_FOUR);
         break;
     case WALK_SINGLES_APART:
-        SINGLES(LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24"));
+        SINGLES(FOUR, LOAD_FOUR_APART, TAP_FOUR);
         break;
     case WALK_TRIPLES:
         TRIPLES(TRIPLE);
@@ -251,10 +295,10 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         TRIPLES(TRIPLE_REVERSED);
         break;
     case WALK_PANELS:
-        BY_FOUR(PANELS_STEP);
+        BY_EIGHT(FOUR, PANELS_STEP(LOAD_FOUR, TAP_FOUR));
         break;
     case WALK_APART:
-        BY_FOUR(LINES_STEP);
+        BY_EIGHT(FOUR, LINES_STEP(LOAD_FOUR, TAP_FOUR));
         break;
     case WALK_GENERAL:
         multiply_blocks_general(walk);
@@ -267,21 +311,12 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"                          \
     "vldr s6, [%[b2], #" b_at "]\n vldr s7, [%[b3], #" b_at "]\n" TAP("s4", "s5", "s6", "s7")
 
-#define DOT_PAIR_STEP(a_at, b_at)                                                            \
-    LOAD_A(a_at) "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"               \
-    "vmul.f32 s8, s0, s4\n vmul.f32 s9, s0, s5\n vmul.f32 s10, s1, s4\n vmul.f32 s11, s1, s5\n"  \
-    "vmul.f32 s12, s2, s4\n vmul.f32 s13, s2, s5\n vmul.f32 s14, s3, s4\n vmul.f32 s15, s3, s5\n" \
-    "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s20, s20, s10\n vadd.f32 s21, s21, s11\n" \
-    "vadd.f32 s24, s24, s12\n vadd.f32 s25, s25, s13\n vadd.f32 s28, s28, s14\n vadd.f32 s29, s29, s15\n"
+#define DOT_PAIR_STEP(a_at, b_at) \
+    LOAD_A(a_at) "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n" TAP_PAIR
 
 #define ADVANCE_B(by)                                       \
     "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n" \
     "add %[b2], %[b2], " by "\n add %[b3], %[b3], " by "\n"
-
-#define ROW_TAP(a, at)                                                                     \
-    "vldr s4, [%[b0], #" at "]\n vldr s5, [%[b1], #" at "]\n"                              \
-    "vldr s6, [%[b2], #" at "]\n vldr s7, [%[b3], #" at "]\n"                              \
-    ROW(a, "s4", "s5", "s6", "s7", "s16", "s17", "s18", "s19")
 
 #define ADVANCE_B_PAIR(by) "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n"
 
@@ -289,11 +324,10 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 #define DOT_SUMS(MOVE, COLUMNS)                                                           \
     "ldr %[t], [%[w], %[out_row]]\n"                                                      \
     "add %[b0], %[out], %[t], lsl #2\n add %[b1], %[out], %[t], lsl #3\n add %[b2], %[b0], %[t], lsl #3\n" \
-    MOVE " %[out], {s16-s" COLUMNS(19, 17) "}\n" MOVE " %[b0], {s20-s" COLUMNS(23, 21) "}\n" \
-    MOVE " %[b1], {s24-s" COLUMNS(27, 25) "}\n" MOVE " %[b2], {s28-s" COLUMNS(31, 29) "}\n"
+    MOVE " %[out], {s16-s" COLUMNS("19", "17") "}\n" MOVE " %[b0], {s20-s" COLUMNS("23", "21") "}\n" \
+    MOVE " %[b1], {s24-s" COLUMNS("27", "25") "}\n" MOVE " %[b2], {s28-s" COLUMNS("31", "29") "}\n"
 
-#define FOUR(four, two) #four
-#define TWO(four, two) #two
+#define LAST_B(COLUMNS) COLUMNS("ldr %[b2], [%[b3], #8]\n ldr %[b3], [%[b3], #12]\n", )
 
 /* Eight taps at a time, then one by one. `b1` to `b7`: places of the second to the eighth tap of B; `b8`: of the ninth. */
 #define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)              \
@@ -301,8 +335,7 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
         "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
         "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                       \
-        "ldr %[b0], [%[w], %[b]]\n ldr %[b1], [%[w], %[b] + 4]\n"                                              \
-        "ldr %[b2], [%[w], %[b] + 8]\n ldr %[b3], [%[w], %[b] + 12]\n"                                         \
+        "ldr %[b3], [%[w], %[b]]\n ldr %[b0], [%[b3]]\n ldr %[b1], [%[b3], #4]\n" LAST_B(COLUMNS)              \
         "ldr %[t], [%[w], %[lines]]\n"                                                                         \
         "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #8\n blt 3f\n"                                         \
         "2:\n" STEP("0", "0") STEP("4", b1_at) STEP("8", b2_at) STEP("12", b3_at)                              \
@@ -325,61 +358,43 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
 #define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
 
 /* Whether add_dot_blocks takes so many columns. */
-static inline int suits_dot_blocks(const poet_dot *dot)
+static inline int suits_dot_blocks(const poet_dot *dot, int32_t columns)
 {
-    return dot->columns == POET_BLOCK || (dot->columns == 2 && dot->b_tap == 1);
-}
-
-/* One row with four columns whose taps lie behind one another: adds the products of the first taps, as many as go by
- * fours, and returns how many. */
-static inline int32_t add_taps_1x4(int32_t taps, float *sums, const float *a, const float *b0, const float *b1,
-                                   const float *b2, const float *b3)
-{
-    int32_t n = taps / 4;
-    if (n == 0) {
-        return 0;
-    }
-    __asm__ volatile("vldm %[sums], {s16-s19}\n"
-                     "1:\n"
-                     "vldr s0, [%[a]]\n vldr s1, [%[a], #4]\n vldr s2, [%[a], #8]\n vldr s3, [%[a], #12]\n"
-                     ROW_TAP("s0", "0") ROW_TAP("s1", "4") ROW_TAP("s2", "8") ROW_TAP("s3", "12")
-                     "add %[a], %[a], #16\n" ADVANCE_B("#16")
-                     "subs %[n], %[n], #1\n bne 1b\n"
-                     "vstm %[sums], {s16-s19}\n"
-                     : [a] "+&r"(a), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2), [b3] "+&r"(b3), [n] "+&r"(n)
-                     : [sums] "r"(sums)
-                     : FP_REGISTERS, "cc", "memory");
-    return taps / 4 * 4;
+    return columns == POET_BLOCK || (columns == 2 && dot->b_tap == 1);
 }
 
 /* Any distance between the taps of B. */
-static inline void add_dot_blocks_apart(poet_dot_walk *walk)
+static inline void add_dot_blocks_apart(const poet_dot_walk *walk)
 {
-    for (; walk->blocks > 0; walk->blocks--) {
+    const int32_t a_block = walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
+    float *out = walk->out;
+    for (int32_t block = 0; block < walk->blocks; block++) {
         for (int32_t i = 0; i < POET_BLOCK; i++) {
             for (int32_t j = 0; j < POET_BLOCK; j++) {
-                const float *a = walk->a[i];
+                const float *a = walk->a[i] + block * a_block;
                 const float *b = walk->b[j];
-                float sum = walk->out[i * walk->out_row + j];
+                float sum = out[j];
                 for (int32_t line = 0; line < walk->lines; line++) {
                     for (int32_t tap = 0; tap < walk->taps; tap++) {
                         sum += *a++ * b[tap * walk->b_tap];
                     }
                     b += walk->b_line;
                 }
-                walk->out[i * walk->out_row + j] = sum;
+                out[j] = sum;
             }
-            walk->a[i] += walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
+            out += walk->out_row;
         }
-        walk->out += POET_BLOCK * walk->out_row;
     }
 }
 
-static inline void add_dot_blocks(poet_dot_walk *walk)
+static inline void add_dot_blocks(const poet_dot_walk *walk)
 {
     const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
     float *out = walk->out;
     int32_t blocks = walk->blocks, n, t;
+    if (blocks == 0) {
+        return;
+    }
     if (walk->b_tap == 1 && walk->columns == 2) {
         DOT_BLOCKS(TWO, DOT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
     } else if (walk->b_tap == 1) {
@@ -389,6 +404,84 @@ static inline void add_dot_blocks(poet_dot_walk *walk)
     } else {
         add_dot_blocks_apart(walk);
     }
+}
+
+/* One row with columns whose taps lie behind one another, eight taps at a time and then one by one: eight taps of A in
+ * s0-s7, of two columns of B in s8-s15 and s16-s23, where the products take their places, and up to eight sums. The
+ * additions to two sums take turns, so that none waits for the one before. */
+#define ROW_PRODUCTS(b0, b1, b2, b3, b4, b5, b6, b7)                                          \
+    "vmul.f32 " b0 ", s0, " b0 "\n vmul.f32 " b1 ", s1, " b1 "\n vmul.f32 " b2 ", s2, " b2 "\n"   \
+    "vmul.f32 " b3 ", s3, " b3 "\n vmul.f32 " b4 ", s4, " b4 "\n vmul.f32 " b5 ", s5, " b5 "\n"   \
+    "vmul.f32 " b6 ", s6, " b6 "\n vmul.f32 " b7 ", s7, " b7 "\n"
+
+#define ROW_ADD(c, p, d, q) "vadd.f32 " c ", " c ", " p "\n vadd.f32 " d ", " d ", " q "\n"
+
+#define ROW_EIGHT_TAPS(b, c, d_b, d)                                                            \
+    "vldmia %[" b "]!, {s8-s15}\n vldmia %[" d_b "]!, {s16-s23}\n"                             \
+    ROW_PRODUCTS("s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")                          \
+    ROW_PRODUCTS("s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23")                        \
+    ROW_ADD(c, "s8", d, "s16") ROW_ADD(c, "s9", d, "s17") ROW_ADD(c, "s10", d, "s18")           \
+    ROW_ADD(c, "s11", d, "s19") ROW_ADD(c, "s12", d, "s20") ROW_ADD(c, "s13", d, "s21")         \
+    ROW_ADD(c, "s14", d, "s22") ROW_ADD(c, "s15", d, "s23")
+
+#define ROW_ONE_TAP(b, c, d_b, d)                                                               \
+    "vldmia %[" b "]!, {s8}\n vldmia %[" d_b "]!, {s16}\n"                                     \
+    "vmul.f32 s8, s0, s8\n vmul.f32 s16, s0, s16\n" ROW_ADD(c, "s8", d, "s16")
+
+#define ROW_TWO_COLUMNS(STEP) STEP("b0", "s24", "b1", "s25")
+#define ROW_EIGHT_COLUMNS(STEP)                                                                 \
+    STEP("b0", "s24", "b1", "s25") STEP("b2", "s26", "b3", "s27")                               \
+    STEP("b4", "s28", "b5", "s29") STEP("b6", "s30", "b7", "s31")
+
+#define ROW_TAPS(COLUMNS, LAST_SUM, ...)                                                        \
+    __asm__ volatile("vldm %[sums], {s24-" LAST_SUM "}\n"                                       \
+                     "subs %[n], %[n], #8\n blt 2f\n"                                           \
+                     "1: vldmia %[a]!, {s0-s7}\n" COLUMNS(ROW_EIGHT_TAPS)                       \
+                     "subs %[n], %[n], #8\n bge 1b\n"                                           \
+                     "2: adds %[n], %[n], #8\n beq 4f\n"                                        \
+                     "3: vldmia %[a]!, {s0}\n" COLUMNS(ROW_ONE_TAP)                             \
+                     "subs %[n], %[n], #1\n bne 3b\n"                                           \
+                     "4: vstm %[sums], {s24-" LAST_SUM "}\n"                                    \
+                     : [a] "+&r"(a), [n] "+&r"(n), [b0] "+&r"(b0), [b1] "+&r"(b1) __VA_ARGS__   \
+                     : [sums] "r"(sums)                                                         \
+                     : FP_REGISTERS, "cc", "memory")
+
+static inline void add_taps_1x8(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
+{
+    const float *b0 = b[0] + at, *b1 = b[1] + at, *b2 = b[2] + at, *b3 = b[3] + at;
+    const float *b4 = b[4] + at, *b5 = b[5] + at, *b6 = b[6] + at, *b7 = b[7] + at;
+    ROW_TAPS(ROW_EIGHT_COLUMNS, "s31",
+             , [b2] "+&r"(b2), [b3] "+&r"(b3), [b4] "+&r"(b4), [b5] "+&r"(b5), [b6] "+&r"(b6), [b7] "+&r"(b7));
+}
+
+static inline void add_taps_1x2(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
+{
+    const float *b0 = b[0] + at, *b1 = b[1] + at;
+    ROW_TAPS(ROW_TWO_COLUMNS, "s25", );
+}
+
+/* Adds the products of one row with as many columns as it can, and returns how many. */
+static inline int32_t add_dot_row_quickly(const poet_dot *dot, int32_t columns, const float *a, const float *const *b,
+                                          float *out)
+{
+    int32_t done = 0;
+    if (columns == WINDOW * WINDOW && are_window(dot, b)) {
+        add_dot_window(dot, a, b, out);
+        return columns;
+    }
+    if (dot->b_tap != 1) {
+        return 0;
+    }
+    for (int32_t line = 0; line < dot->lines; line++) {
+        for (done = 0; done + 8 <= columns; done += 8) {
+            add_taps_1x8(dot->taps, out + done, a, b + done, line * dot->b_line);
+        }
+        for (; done + 2 <= columns; done += 2) {
+            add_taps_1x2(dot->taps, out + done, a, b + done, line * dot->b_line);
+        }
+        a += dot->taps;
+    }
+    return done;
 }
 
 #endif

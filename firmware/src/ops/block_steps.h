@@ -56,29 +56,47 @@ static void multiply_blocks(poet_walk *walk, walk_kind kind)
     }
 }
 
-static inline int suits_dot_blocks(const poet_dot *dot)
+static inline int suits_pair(walk_kind kind)
 {
-    return dot->columns == POET_BLOCK;
+    (void)kind;
+    return 0;
 }
 
-static inline int32_t add_taps_1x4(int32_t taps, float *sums, const float *a, const float *b0, const float *b1,
-                                   const float *b2, const float *b3)
+static inline int multiply_window(const poet_block *block, const float *a, float start, const float *b, float *out)
 {
-    for (int32_t tap = 0; tap < taps; tap++) {
-        multiply_add_1x4(sums, a[tap], b0[tap], b1[tap], b2[tap], b3[tap]);
-    }
-    return taps;
+    (void)block;
+    (void)a;
+    (void)start;
+    (void)b;
+    (void)out;
+    return 0;
 }
 
-static void add_dot_4x4(const poet_dot_walk *walk)
+static inline int suits_dot_blocks(const poet_dot *dot, int32_t columns)
+{
+    (void)dot;
+    return columns == POET_BLOCK;
+}
+
+static inline int32_t add_dot_row_quickly(const poet_dot *dot, int32_t columns, const float *a, const float *const *b,
+                                          float *out)
+{
+    (void)dot;
+    (void)columns;
+    (void)a;
+    (void)b;
+    (void)out;
+    return 0;
+}
+
+static void add_dot_4x4(const poet_dot_walk *walk, ptrdiff_t a, float *out)
 {
     float sums[POET_BLOCK * POET_BLOCK];
     for (int32_t i = 0; i < POET_BLOCK; i++) {
         for (int32_t j = 0; j < POET_BLOCK; j++) {
-            sums[i * POET_BLOCK + j] = walk->out[i * walk->out_row + j];
+            sums[i * POET_BLOCK + j] = out[i * walk->out_row + j];
         }
     }
-    ptrdiff_t a = 0;
     for (int32_t line = 0; line < walk->lines; line++) {
         for (int32_t tap = 0; tap < walk->taps; tap++) {
             multiply_add_4x4(sums, walk->a, a++, walk->b, line * walk->b_line + tap * walk->b_tap);
@@ -86,19 +104,16 @@ static void add_dot_4x4(const poet_dot_walk *walk)
     }
     for (int32_t i = 0; i < POET_BLOCK; i++) {
         for (int32_t j = 0; j < POET_BLOCK; j++) {
-            walk->out[i * walk->out_row + j] = sums[i * POET_BLOCK + j];
+            out[i * walk->out_row + j] = sums[i * POET_BLOCK + j];
         }
     }
 }
 
-static void add_dot_blocks(poet_dot_walk *walk)
+static void add_dot_blocks(const poet_dot_walk *walk)
 {
-    for (; walk->blocks > 0; walk->blocks--) {
-        add_dot_4x4(walk);
-        for (int32_t i = 0; i < POET_BLOCK; i++) {
-            walk->a[i] += walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
-        }
-        walk->out += POET_BLOCK * walk->out_row;
+    const int32_t a_block = walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
+    for (int32_t block = 0; block < walk->blocks; block++) {
+        add_dot_4x4(walk, block * a_block, walk->out + block * POET_BLOCK * walk->out_row);
     }
 }
 

@@ -1,5 +1,4 @@
-/* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks, which advances
- * `b` and `out` behind the last one. The assembly for the Cortex-M4F reads all of it by offset. */
+/* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks. The assembly for the Cortex-M4F reads all of it by offset. */
 #ifndef POET_OPS_BLOCK_WALK_H
 #define POET_OPS_BLOCK_WALK_H
 
@@ -12,6 +11,7 @@ typedef struct poet_walk {
     float *out;
     int32_t out_row;
     int32_t blocks;
+    int32_t left; /* columns behind them: 0, or up to 2 if the target's suits_pair says so */
     int32_t channels, lines, taps;
     int32_t a_channel, b_channel; /* from behind a channel's last line to the next channel */
     int32_t a_line, b_line;       /* from a line's begin to the next one's */
@@ -24,7 +24,7 @@ typedef struct poet_walk {
 /* The same for poet_dot_add: 4 x 4 blocks one below the other. */
 typedef struct poet_dot_walk {
     const float *a[POET_BLOCK];
-    const float *b[POET_BLOCK];
+    const float *const *b;
     float *out;
     int32_t out_row;
     int32_t blocks;

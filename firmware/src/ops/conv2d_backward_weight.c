@@ -1,9 +1,9 @@
 /* Gradient of a convolution by its weights, gw[k,c,r,s] = sum over n and positions of gy[n,k] * x[n,c], and by its
  * bias, gb[k] = sum over n and positions of gy[n,k].
  *
- * For a few output rows at a time, the input rows behind them are laid out with their padding in the workspace, unless
- * there is none. Every tap is then a stretch of each of those rows, and its share of the gradient a product along them, which is added to what
- * earlier rows gave. */
+ * For a few output rows at a time, and for all of a single channel, the input rows behind them are laid out with their
+ * padding in the workspace, unless there is none. Every tap is then a stretch of each of those rows, and its share of
+ * the gradient a product along them, which is added to what earlier rows gave. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
@@ -15,9 +15,10 @@ static int is_padded(const poet_windows *win)
     return win->ph > 0 || win->pw > 0;
 }
 
-static int32_t rows_at_a_time(const poet_windows *win)
+static int32_t rows_at_a_time(const poet_conv *conv)
 {
-    if (!is_padded(win)) {
+    const poet_windows *win = &conv->windows;
+    if (!is_padded(win) || conv->in_channels == 1) {
         return win->oh;
     }
     const int32_t wanted = (POSITIONS_AT_A_TIME - 1) / win->ow + 1;
@@ -51,7 +52,7 @@ int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
     };
     if (is_padded(win)) {
         sizes->workspace_bytes =
-            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(win)), line_width(win));
+            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(&conv)), line_width(win));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
@@ -62,23 +63,22 @@ static void add_rows(const poet_conv *conv, const poet_dot *dot, const float *gy
                      const poet_lines *shape, float *gw)
 {
     const poet_windows *win = &conv->windows;
-    const float *columns[POET_BLOCK];
+    const float *columns[POET_DOT_COLUMNS];
     poet_dot part = *dot;
-    int32_t column = 0;
+    part.columns = 0;
     for (int32_t c = 0; c < conv->in_channels; c++) {
         for (int32_t r = 0; r < win->r; r++) {
             for (int32_t s = 0; s < win->s; s++) {
-                columns[column++] = lines + (c * shape->rows + r) * shape->width + s;
-                if (column == POET_BLOCK) {
+                columns[part.columns++] = lines + (c * shape->rows + r) * shape->width + s;
+                if (part.columns == POET_DOT_COLUMNS) {
                     poet_dot_add(&part, gy, columns, gw);
-                    gw += POET_BLOCK;
-                    column = 0;
+                    gw += POET_DOT_COLUMNS;
+                    part.columns = 0;
                 }
             }
         }
     }
-    if (column > 0) {
-        part.columns = column;
+    if (part.columns > 0) {
         poet_dot_add(&part, gy, columns, gw);
     }
 }
@@ -86,7 +86,7 @@ static void add_rows(const poet_conv *conv, const poet_dot *dot, const float *gy
 static void add_group(const poet_conv *conv, const float *gy, const float *x, float *workspace, float *gw)
 {
     const poet_windows *win = &conv->windows;
-    const int32_t step = rows_at_a_time(win);
+    const int32_t step = rows_at_a_time(conv);
     const int padded = is_padded(win);
     for (int32_t oy = 0; oy < win->oh; oy += step) {
         const int32_t rows = win->oh - oy < step ? win->oh - oy : step;
@@ -100,7 +100,6 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
         };
         const poet_dot dot = {
             .rows = conv->out_channels,
-            .columns = POET_BLOCK,
             .lines = rows,
             .taps = win->ow,
             .a_row = win->oh * win->ow,

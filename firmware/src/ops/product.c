@@ -1,7 +1,6 @@
 #include "product.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "block.h"
 
@@ -21,10 +20,12 @@ static void multiply_row(const poet_product *p, const float *a, const float *c, 
 static void multiply_rows_by_rows(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_dot dot = {.rows = p->m, .lines = 1, .taps = p->k, .a_row = p->a_m, .b_tap = 1, .out_row = p->n};
-    memset(y, 0, (size_t)p->m * (size_t)p->n * sizeof *y);
-    for (int32_t n = 0; n < p->n; n += POET_BLOCK) {
-        const float *columns[POET_BLOCK];
-        dot.columns = p->n - n < POET_BLOCK ? p->n - n : POET_BLOCK;
+    for (int32_t i = 0; i < p->m * p->n; i++) {
+        y[i] = 0.0f;
+    }
+    for (int32_t n = 0; n < p->n; n += dot.columns) {
+        const float *columns[POET_DOT_COLUMNS];
+        dot.columns = p->n - n < POET_DOT_COLUMNS ? p->n - n : POET_DOT_COLUMNS;
         for (int32_t j = 0; j < dot.columns; j++) {
             columns[j] = c + (n + j) * p->c_n;
         }
@@ -33,12 +34,10 @@ static void multiply_rows_by_rows(const poet_product *p, const float *a, const f
 }
 
 /* Columns are read four at a time: where there are not so many, the result is computed transposed. */
-void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)
+static void multiply_blocks(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_block block = {.channels = 1, .lines = p->k, .taps = 1, .strips = 1};
-    if (p->a_k == 1 && p->c_k == 1) {
-        multiply_rows_by_rows(p, a, c, y);
-    } else if (p->n >= POET_BLOCK) {
+    if (p->n >= POET_BLOCK) {
         block.rows = p->m;
         block.a_row = p->a_m;
         block.a_line = p->a_k;
@@ -48,7 +47,7 @@ void poet_product_compute(const poet_product *p, const float *a, const float *c,
         block.out_row = p->n;
         block.out_column = 1;
         poet_block_multiply(&block, a, NULL, c, y);
-    } else if (p->m >= POET_BLOCK) {
+    } else {
         block.rows = p->n;
         block.a_row = p->c_n;
         block.a_line = p->c_k;
@@ -58,6 +57,15 @@ void poet_product_compute(const poet_product *p, const float *a, const float *c,
         block.out_row = 1;
         block.out_column = p->n;
         poet_block_multiply(&block, c, NULL, a, y);
+    }
+}
+
+void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)
+{
+    if (p->a_k == 1 && p->c_k == 1) {
+        multiply_rows_by_rows(p, a, c, y);
+    } else if (p->n >= POET_BLOCK || p->m >= POET_BLOCK) {
+        multiply_blocks(p, a, c, y);
     } else {
         for (int32_t m = 0; m < p->m; m++) {
             multiply_row(p, a + m * p->a_m, c, y + m * p->n);
