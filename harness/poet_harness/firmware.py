@@ -40,7 +40,7 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
     project = find_project()
     _platformio(board, project, model_dir)
     builds = Path(os.environ.get("PLATFORMIO_BUILD_DIR", project / ".pio" / "build"))
-    return builds / _environment(board) / ("poet" if board.kind == "host" else "firmware.elf")
+    return builds / _environment(board) / ("firmware.elf" if board.kind == "microcontroller" else "poet")
 
 
 def upload(board: Board, model_dir: Path | None, port: str | None) -> None:

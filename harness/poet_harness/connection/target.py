@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from ..protocol.link import Link, Patience
 from .ports import find_port, open_port
 from .process import ProcessStream, ssh_command
 
-# The emulated board and the host's program lose nothing; they are only sometimes slow.
+# The emulated board and this computer's program lose nothing; they are only sometimes slow.
 SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
+# The program counts its RAM in 32 bits.
+MOST_PROGRAM_RAM = 2**32 - 4096
 
 
 @dataclass
@@ -58,13 +61,14 @@ def connect(
     Parameters
     ----------
     port : str, optional
-        Device name, pyserial URL or ``ssh://``; found by the board's USB ids if not given.
+        Device name, pyserial URL or ``ssh://``. If not given, a microcontroller is found by its USB ids, and a Linux
+        board is this computer.
     image : Path, optional
-        Firmware that the emulated board runs, or the host's program; not used for a real board.
+        Firmware that the emulated board runs, or this computer's program (see :func:`takes_image`).
     emulate : bool
         Run the image on the emulated board instead of looking for a real one.
     card : Path, optional
-        Card image of the emulated board or the host's program, kept for later; a fresh one if not given.
+        Card image of the emulated board or this computer's program, kept for later; a fresh one if not given.
     meter : str, optional
         See :func:`poet_harness.meters.registry.open_meter`.
 
@@ -74,10 +78,9 @@ def connect(
         With exit code 4, if there is no such port, or nothing answers at it; with 2, if another board does.
     """
     with ExitStack() as opening:
-        if emulate and board.kind == "microcontroller":
-            target = _emulated(board, image, meter, card, opening)
-        elif board.kind == "host" and port is None:
-            target = _host(board, image, meter, card, opening)
+        if takes_image(board, port, emulate):
+            assert image is not None
+            target = (_emulated if emulate else _program)(board, image, meter, card, opening)
         else:
             target = _real(board, port, meter, opening)
         _check_board(target.device, board)
@@ -85,11 +88,25 @@ def connect(
         return target
 
 
-def _emulated(board: Board, image: Path | None, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
+def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
+    """Whether the board is a program that runs here: on the emulator, or on this computer itself.
+
+    Raises
+    ------
+    UserError
+        If there is no emulator for such a board.
+    """
+    if emulate and board.kind == "linux":
+        raise UserError(
+            f"{board.name}: only microcontrollers are emulated; run poet there, or name it with --port ssh://"
+        )
+    return emulate or (board.kind != "microcontroller" and port is None)
+
+
+def _emulated(board: Board, image: Path, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
     from ..emulation import open_twin
     from ..meters.emulated import EmulatedMeter
 
-    assert image is not None
     card, fresh = _card(card, opening)
     twin = opening.enter_context(open_twin(board, image, card))
     device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
@@ -98,15 +115,31 @@ def _emulated(board: Board, image: Path | None, meter: str | None, card: Path | 
     return Target(device, power, fresh, opening)
 
 
-def _host(board: Board, image: Path | None, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
-    assert image is not None
-    card, fresh = _card(card, opening)
-    stream = ProcessStream([str(image.resolve()), "--card", str(card), "--ram", str(board.ram_bytes)])
+def _program(board: Board, image: Path, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
+    """This computer: the host, or a Linux board on which the harness itself runs."""
+    if board.kind == "linux":
+        _check_processor(board)
+    # The card of a board that is measured lies on a disk, which the folder for temporary files may not do.
+    card, fresh = _card(card, opening, Path.cwd() if board.kind == "linux" else None)
+    ram_bytes = min(board.usable_ram_bytes, MOST_PROGRAM_RAM)
+    stream = ProcessStream([str(image.resolve()), "--card", str(card.resolve()), "--ram", str(ram_bytes)])
     opening.callback(stream.close)
     device = Device(Link(stream, str(image), SURE_LINE))
+    if board.kind == "linux":
+        return Target(device, _aligned(open_meter(meter, board), device, opening), fresh, opening)
     power = open_meter(meter or "nominal", board)
     power.source = "emulated"
     return Target(device, power, fresh, opening)
+
+
+def _check_processor(board: Board) -> None:
+    """A row must not carry the name of a board that this computer cannot be."""
+    here = platform.machine()
+    if board.core.startswith("cortex-") and not here.startswith(("aarch64", "arm")):
+        raise UserError(
+            f"this computer ({here}) is no {board.name} ({board.core}): run poet-harness on the board, or name it with "
+            "--port ssh://user@board"
+        )
 
 
 def _check_board(device: Device, board: Board) -> None:
@@ -116,10 +149,10 @@ def _check_board(device: Device, board: Board) -> None:
         raise UserError(f"{device.link.name}: the board there is {said}, not {board.name}; use --board {said}")
 
 
-def _card(card: Path | None, opening: ExitStack) -> tuple[Path, bool]:
-    """The card image to use, and whether it is made just now."""
+def _card(card: Path | None, opening: ExitStack, folder: Path | None = None) -> tuple[Path, bool]:
+    """The card image to use, and whether it is made just now: in ``folder``, or where temporary files go."""
     if card is None:
-        card = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-"))) / "card.img"
+        card = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-", dir=folder))) / "card.img"
     return card, not card.exists()
 
 
@@ -133,7 +166,11 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         link = Link(open_port(url, board.baud), url)
         opening.callback(link.close)
         device = Device(link)
-    power = open_meter(meter, board)
+    return Target(device, _aligned(open_meter(meter, board), device, opening), False, opening)
+
+
+def _aligned(power: Meter, device: Device, opening: ExitStack) -> Meter:
+    """The meter, aligned with the host's clock where it needs that, and closed at the end."""
     opening.callback(power.close)
 
     def idle(duration_s: float) -> tuple[float, float]:
@@ -141,4 +178,4 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         return timing.host_start_s, timing.work_s
 
     power.synchronise(idle)
-    return Target(device, power, False, opening)
+    return power

@@ -18,11 +18,12 @@ NAME = "flash"
 def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = False) -> None:
     """Build the firmware with a plan's headers, upload it, and read back the graph's hash.
 
-    For the emulated board, and for this computer (--board host), the image is kept in the plan's folder.
+    For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """
     from poet_profiles.boards import load_board
+    from poet_profiles.errors import UserError
 
-    from ..connection.target import connect
+    from ..connection.target import connect, takes_image
     from ..firmware import build, upload
     from ..training.plan import read_plan
     from ..training.trainer import check_flashed
@@ -30,9 +31,11 @@ def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = 
     description = load_board(board)
     schedule = read_plan(plan)
     image = None
-    if emulate or description.kind == "host":
+    if takes_image(description, port, emulate):
         image = image_path(plan, description)
         shutil.copy2(build(description, plan), image)
+    elif description.kind != "microcontroller":
+        raise UserError(f"{port}: a program is not uploaded; run poet-harness flash on the board itself")
     else:
         upload(description, plan, port)
     with connect(description, port, image=image, emulate=emulate, meter="nominal") as target:
@@ -44,4 +47,4 @@ def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = 
 
 def image_path(plan: Path, board: Board) -> Path:
     """Where the image of a plan is kept."""
-    return plan / (f"{board.name}.program" if board.kind == "host" else f"{board.name}.elf")
+    return plan / (f"{board.name}.elf" if board.kind == "microcontroller" else f"{board.name}.program")

@@ -10,7 +10,9 @@ import typer
 BoardName = Annotated[str, typer.Option("--board", "-b", help="Board name (poet-harness boards) or a .toml file.")]
 Port = Annotated[
     str | None,
-    typer.Option(help="Device name, socket://, rfc2217:// or ssh:// URL; found by USB id if not given."),
+    typer.Option(
+        help="Device name, socket://, rfc2217:// or ssh:// URL; if not given, a USB port, or (Linux boards) this computer."
+    ),
 ]
 Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
 MeterName = Annotated[
@@ -19,6 +21,6 @@ MeterName = Annotated[
 ]
 Card = Annotated[
     Path | None,
-    typer.Option(help="Card image for --emulate and --board host, kept for later; a fresh one if not given."),
+    typer.Option(help="Card image for --emulate and for this computer, kept for later; a fresh one if not given."),
 ]
 Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]

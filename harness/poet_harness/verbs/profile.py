@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import BoardName, Emulate, MeterName, Port
+from .options import BoardName, Card, Emulate, MeterName, Port
 
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
@@ -28,6 +28,7 @@ def command(
     port: Port = None,
     emulate: Emulate = False,
     meter: MeterName = None,
+    card: Card = None,
     graph: Annotated[
         list[Path] | None, typer.Option(help="Benchmark what this poet-graph/1 needs; may be given several times.")
     ] = None,
@@ -56,7 +57,7 @@ def command(
 
     from ..benchmark.measure import Effort
     from ..benchmark.profiler import Profiler
-    from ..connection.target import connect
+    from ..connection.target import connect, takes_image
     from ..firmware import build
     from .console import wide_console
 
@@ -65,10 +66,10 @@ def command(
     if target_path.exists() and target_path.stat().st_size and not resume:
         raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
     chosen = _chosen(description, graph or [], model or [], configs)
-    if image is None and (emulate or (description.kind == "host" and port is None)):
+    if image is None and takes_image(description, port, emulate):
         image = build(description)
     effort = Effort(fewest=1, most=1) if quick else Effort()
-    with connect(description, port, image=image, emulate=emulate, meter=meter) as target:
+    with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
         wanted = chosen or _standard(description)
         if description.storage == "none" or not pages:
             wanted = [item for item in wanted if not item.is_page]

@@ -48,7 +48,7 @@ def command(
     from poet_profiles.errors import UserError
     from poet_profiles.whole_file import write_whole
 
-    from ..connection.target import connect
+    from ..connection.target import connect, takes_image
     from ..training.batches import read_training_data
     from ..training.comparison import as_csv, compare
     from ..training.plan import read_plan
@@ -59,7 +59,7 @@ def command(
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps)
     image = None
-    if emulate or (description.kind == "host" and port is None):
+    if takes_image(description, port, emulate):
         image = image_path(plan, description)
         if not image.is_file():
             raise UserError(f"{image}: is missing; run poet-harness flash --board {board} --plan {plan} first")
