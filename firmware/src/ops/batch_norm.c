@@ -60,9 +60,11 @@ int poet_batch_norm_run(const poet_op_args *args)
         float *y = (float *)args->outputs[0] + c * p->size;
         const float mean = mean_of_channel(p, x);
         const float invstd = 1.0f / poet_sqrt(variance_of_channel(p, x, mean) + eps);
+        const float scale = gamma[c];
+        const float shift = beta[c];
         for (int32_t n = 0; n < p->n; n++, x += p->c * p->size, y += p->c * p->size) {
             for (int32_t i = 0; i < p->size; i++) {
-                y[i] = (x[i] - mean) * invstd * gamma[c] + beta[c];
+                y[i] = (x[i] - mean) * invstd * scale + shift;
             }
         }
         means[c] = mean;

@@ -80,9 +80,9 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 
 #define START(COUNTS)                                                                                           \
     "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                           \
-    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n mov %[b], %[next]\n" COUNTS    \
+    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n" COUNTS                              \
     "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                                     \
-    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                                \
+    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n mov %[b], %[next]\n"           \
     "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                       \
     "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                                       \
     "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                                       \
@@ -254,8 +254,11 @@ static inline int suits_pair(walk_kind kind)
 }
 
 /* Behind the whole blocks the last columns, if they are two or one: as two, the first of them perhaps once more. */
-static inline void multiply_pair(poet_walk *walk, walk_kind kind)
+static inline void multiply_left(const poet_walk *walk, walk_kind kind)
 {
+    if (walk->left == 0) {
+        return;
+    }
     const float *a0, *a1, *a2, *a3, *b;
     const float *next = walk->b + POET_BLOCK * walk->blocks + walk->left - 2;
     float *out = walk->out + POET_BLOCK * walk->blocks + walk->left - 2;
@@ -275,12 +278,10 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     const float *next = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, channels, n;
-    if (walk->left > 0) {
-        multiply_pair(walk, kind);
-    }
     switch (kind) {
     case WALK_SINGLES:
         SINGLES(FOUR, LOAD_FOUR, TAP_FOUR);
+        multiply_left(walk, kind);
         break;
     case WALK_SINGLES_APART:
         SINGLES(FOUR, LOAD_FOUR_APART, TAP_FOUR);
@@ -296,9 +297,11 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
         break;
     case WALK_PANELS:
         BY_EIGHT(FOUR, PANELS_STEP(LOAD_FOUR, TAP_FOUR));
+        multiply_left(walk, kind);
         break;
     case WALK_APART:
         BY_EIGHT(FOUR, LINES_STEP(LOAD_FOUR, TAP_FOUR));
+        multiply_left(walk, kind);
         break;
     case WALK_GENERAL:
         multiply_blocks_general(walk);

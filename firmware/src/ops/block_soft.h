@@ -77,8 +77,9 @@ __attribute__((noinline)) static uint32_t settle_tie(uint32_t product, uint32_t 
     return below << 24 == 0 && ((high >> 31) & high) == 0 ? TO_EVEN(product) : product;
 }
 
-/* The bits of sum + a * b, with both operations rounded. */
-static inline uint32_t multiply_add(uint32_t sum, const factor *a, const factor *b)
+/* The bits of sum + a * b, with both operations rounded. Inlined into the three below, once each: a call a product costs a
+ * fifth of the speed. */
+__attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum, const factor *a, const factor *b)
 {
     int32_t product_exponent = a->exponent + b->exponent;
     if (product_exponent < -255) {
@@ -165,7 +166,7 @@ static inline uint32_t multiply_add(uint32_t sum, const factor *a, const factor 
     return pack(mantissa, exponent, sign);
 }
 
-static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b, ptrdiff_t b_at)
+__attribute__((noinline)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b, ptrdiff_t b_at)
 {
     factor columns[POET_BLOCK];
     for (int32_t j = 0; j < POET_BLOCK; j++) {
@@ -182,7 +183,7 @@ static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
     }
 }
 
-static float multiply_add_1x1(float sum, float a, float b)
+__attribute__((noinline)) static float multiply_add_1x1(float sum, float a, float b)
 {
     factor row;
     factor column;
@@ -193,7 +194,7 @@ static float multiply_add_1x1(float sum, float a, float b)
 }
 
 /* One element of one row with one of each of four columns. */
-static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
+__attribute__((noinline)) static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {
     const float columns[POET_BLOCK] = {b0, b1, b2, b3};
     factor row;
