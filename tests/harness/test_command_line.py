@@ -58,6 +58,30 @@ def test_the_list_commands_end_well() -> None:
     assert run("doctor").returncode == 0
 
 
+def test_a_cable_pulled_out_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> None:
+    configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
+    configs.write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 10)))
+    options = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
+    simulated = SimulatedDevice()
+
+    def pull(data: bytes) -> bytes:
+        if len(simulated.carried_out) > 10:
+            raise OSError("pulled out")
+        return data
+
+    with serve(simulated, pull) as url:
+        done = run("profile", "--port", url, *options)
+    assert done.returncode == 4
+    assert "--resume" in done.stderr.splitlines()[-1]
+    kept = len(read_profile(out))
+    assert 2 < kept < 10
+    with serve(SimulatedDevice()) as url:
+        done = run("profile", "--port", url, *options, "--resume")
+    assert done.returncode == 0
+    assert len(read_profile(out)) == 10
+    assert f"{10 - kept} rows written" in done.stdout
+
+
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> None:
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
     configs.write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 60)))

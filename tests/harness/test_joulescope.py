@@ -77,6 +77,20 @@ def test_a_block_that_never_comes_is_counted_as_lost() -> None:
     assert window.duration_s == pytest.approx(3000 / RATE)
 
 
+def test_an_edge_that_may_lie_in_a_lost_block_of_the_input_spoils_its_window() -> None:
+    """Power arrives whole; of the input, the block in which the line fell is missing."""
+    pairing = Pairing()
+    ones, low, high = np.ones(1000, np.float32), np.zeros(1000, dtype=bool), np.ones(1000, dtype=bool)
+    for number, line in enumerate((low, high, high, None, low)):
+        pairing.power(block(1000 * number, ones, 1))
+        if line is not None:
+            pairing.line(block(1000 * number, packed(line), 1))
+    assert pairing.integrator is not None
+    [window] = pairing.integrator.windows
+    assert window.lost == 1000
+    assert window.fault(2500 / RATE)
+
+
 class FakeDriver:
     """Publishes one second's worth of blocks, 10 mW with a window of 40 ms, when the power stream is switched on."""
 

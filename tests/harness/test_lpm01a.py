@@ -42,15 +42,27 @@ def test_a_window_ends_at_the_falling_edge_and_is_as_long_as_the_board_says() ->
     assert instrument.commands[-1] == "hrc"
 
 
-def test_samples_that_the_time_stamps_miss_are_counted() -> None:
-    instrument = SimulatedLpm01a(ramp, [FALL_S], lost=range(1800, 1850))
+@pytest.mark.parametrize(
+    ("lost", "counted"),
+    [
+        (range(2500, 2550), 50),
+        # Behind the last time stamp before the edge: only the next stamp can tell.
+        (range(3500, 3550), 50),
+        # Before the window, but behind the same stamps as its beginning: it may have been inside.
+        (range(2050, 2100), 50),
+        (range(1500, 1550), 0),
+    ],
+)
+def test_samples_that_the_time_stamps_miss_are_counted(lost: range, counted: int) -> None:
+    """The window lies from 0.22 s to 0.37 s, a time stamp at each tenth of a second."""
+    instrument = SimulatedLpm01a(ramp, [0.37], lost=lost)
     with plugged_in(instrument) as port:
         meter = Lpm01aMeter(port, BOARD)
         meter.begin()
         [window] = meter.end([mark()])
         meter.close()
-    assert window.lost == pytest.approx(50, abs=1)
-    assert window.lost_share > 0.001
+    assert window.lost == pytest.approx(counted, abs=1)
+    assert (window.lost_share > 0.001) == (counted > 0)
 
 
 def test_a_window_that_nobody_marked_is_told() -> None:

@@ -76,6 +76,21 @@ def test_lost_words_are_counted_and_do_not_shorten_the_window() -> None:
     assert window.lost_share > 0.001
 
 
+def test_a_loss_that_the_counter_cannot_show_is_found_by_the_boards_clock() -> None:
+    """64 words are once around the counter."""
+
+    def damage(block: int, data: bytes) -> bytes:
+        return data[:1600] + data[1600 + 4 * 64 :] if block == 5 else data
+
+    with plugged_in(SimulatedPpk2(steady, one_window, damage)) as port:
+        meter = Ppk2Meter(port, BOARD, supply=False)
+        meter.begin()
+        [window] = meter.end([mark()])
+        meter.close()
+    assert window.lost == 0
+    assert "where the device counted 0.020000 s" in window.fault(LENGTH_S)
+
+
 def test_no_window_line_is_told() -> None:
     with plugged_in(SimulatedPpk2(steady, never)) as port:
         meter = Ppk2Meter(port, BOARD, supply=False)

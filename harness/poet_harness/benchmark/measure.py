@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..meters.meter import MOST_LOST, Activity, Mark, Meter, MeterError, Window
+from ..meters.meter import Activity, Mark, Meter, MeterError, Window
 from ..protocol.device import Timing
 
 # Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; 1.96 beyond.
 STUDENT_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
 MOST_CALLS = 65_535
-CLOCK_TOLERANCE = 0.005
 UNUSABLE_IN_A_ROW = 5
 
 Call = Callable[[int, float], Timing]
@@ -109,14 +108,9 @@ def _window(call: Callable[[], Timing], activity: Activity, meter: Meter) -> tup
         except MeterError as error:
             reason = str(error)
             continue
-        if window.lost_share > MOST_LOST:
-            reason = f"{window.lost_share:.2%} of the samples lost"
-            continue
-        window = window.with_device_time(timing.work_s)
-        if abs(window.duration_s - timing.work_s) > CLOCK_TOLERANCE * timing.work_s + 2 * window.period_s:
-            reason = f"a window of {window.duration_s:.6f} s where the device counted {timing.work_s:.6f} s"
-            continue
-        return timing, window
+        reason = window.fault(timing.work_s)
+        if not reason:
+            return timing, window.with_device_time(timing.work_s)
     raise UserError(
         f"{meter.identity}: {UNUSABLE_IN_A_ROW} unusable recordings in a row, the last: {reason}", NO_DEVICE
     )

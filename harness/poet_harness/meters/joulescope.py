@@ -21,23 +21,24 @@ from .sampled import WindowIntegrator, assign
 
 CURE = "pip install 'poet-edge[joulescope]'"
 POWER, INPUT = "s/p", "s/gpi/0"
+LOW, HIGH, LOST = 0, 1, 2
 SIGNALS = ("s/i", "s/v", POWER, INPUT)
 
 
 class Pairing:
     """Brings power and input samples of the same instants together, whichever comes first.
 
-    Positions count samples of the power signal. Blocks that are left out become NaN.
+    Positions count samples of the power signal. Where a block of either is left out, power is NaN.
     """
 
     def __init__(self) -> None:
         self.integrator: WindowIntegrator | None = None
         self._divider = 1
         self._power = np.empty(0, np.float32)
-        self._line = np.empty(0, np.bool_)
+        self._line = np.empty(0, np.int8)
         self._power_at: int | None = None
         self._line_at: int | None = None
-        self._held = False
+        self._held = LOW
 
     def power(self, block: Mapping[str, Any]) -> None:
         """Take a block of power."""
@@ -56,7 +57,7 @@ class Pairing:
         """Take a block of the input, brought to the power's rate."""
         if self._power_at is None:
             return
-        bits = np.unpackbits(np.asarray(block["data"], np.uint8), bitorder="little").astype(np.bool_)
+        bits = np.unpackbits(np.asarray(block["data"], np.uint8), bitorder="little").astype(np.int8)
         first, factor = int(block["sample_id"]), int(block["decimate_factor"])
         begin = -(-first // self._divider)
         end = -(-(first + len(bits) * factor) // self._divider)
@@ -64,8 +65,8 @@ class Pairing:
         if self._line_at is None:
             self._line_at = begin
         gap = begin - (self._line_at + len(self._line))
-        self._line = np.concatenate((self._line, np.full(max(gap, 0), self._held), data))
-        self._held = bool(data[-1])
+        self._line = np.concatenate((self._line, np.full(max(gap, 0), self._held | LOST, np.int8), data))
+        self._held = int(data[-1])
         self._pair()
 
     def _pair(self) -> None:
@@ -76,7 +77,8 @@ class Pairing:
         if end <= begin:
             return
         power = self._power[begin - self._power_at : end - self._power_at]
-        self.integrator.feed(power, self._line[begin - self._line_at : end - self._line_at])
+        line = self._line[begin - self._line_at : end - self._line_at]
+        self.integrator.feed(np.where(line < LOST, power, np.float32(np.nan)), (line & HIGH) != 0)
         self._power, self._power_at = self._power[end - self._power_at :], end
         self._line, self._line_at = self._line[end - self._line_at :], end
 

@@ -7,10 +7,11 @@ time stamps in the stream tell how many samples there should have been.
 
 from __future__ import annotations
 
+import math
 import re
-import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import serial
@@ -19,14 +20,14 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 
 from .intervals import cut
-from .meter import Mark, Meter, MeterError, Window
+from .meter import Mark, MeterError, Window
 from .recorded import Recording
+from .streaming import StreamingMeter
 
 USB_ID = (0x0483, 0x5740)
 BAUD = 3_686_400
 # The most that the text format carries with room to spare; the instrument sums up finer than that.
 SAMPLE_HZ = 10_000
-LONGEST_GAP = 1.5
 SETTINGS = (
     f"freq {SAMPLE_HZ // 1000}k",
     "acqtime inf",
@@ -51,12 +52,18 @@ class Transcript:
         samples behind it: what is missing stays a gap.
     events_s : list of float
         Times of the window line's falling edges.
+    losses : list of (float, float, int)
+        Between two stamps, how many samples never arrived: somewhere in there.
+    stamped_s : float
+        Up to here it is known what was lost.
     """
 
     def __init__(self, sample_hz: float) -> None:
         self.times_s: list[float] = []
         self.current_a: list[float] = []
         self.events_s: list[float] = []
+        self.losses: list[tuple[float, float, int]] = []
+        self.stamped_s = 0.0
         self._period_s = 1 / sample_hz
         self._next_s = 0.0
         self._first_stamp: tuple[float, float] | None = None
@@ -72,18 +79,23 @@ class Transcript:
         elif found := STAMP.search(line):
             self._stamp(int(found[1]) + int(found[2]) / 1000)
 
+    def lost(self, start_s: float, end_s: float) -> int:
+        """How many samples may be missing between two instants."""
+        return sum(count for since_s, until_s, count in self.losses if since_s < end_s and until_s > start_s)
+
     def _stamp(self, stamp_s: float) -> None:
         if self._first_stamp is None:
             self._first_stamp = (stamp_s, self._next_s)
-            return
         first_s, then_s = self._first_stamp
         due_s = then_s + stamp_s - first_s
         # Stamps are whole milliseconds: a smaller difference is rounding, not loss.
         if due_s - self._next_s > max(1e-3, self._period_s):
+            self.losses.append((self.stamped_s, due_s, round((due_s - self._next_s) / self._period_s)))
             self._next_s = due_s
+        self.stamped_s = self._next_s
 
 
-class Lpm01aMeter(Meter):
+class Lpm01aMeter(StreamingMeter):
     """An LPM01A on a serial port, set to the board's voltage.
 
     Raises
@@ -92,15 +104,15 @@ class Lpm01aMeter(Meter):
         With exit code 4, if nothing that speaks its shell answers.
     """
 
-    shortest_window_s = 0.5
+    # The millisecond by which its time stamps are rounded is a thousandth of it.
+    shortest_window_s = 1.0
 
     def __init__(self, port: str, board: Board) -> None:
         self.voltage_v = board.voltage_v
         self.identity = f"LPM01A at {port}"
-        self._reader: threading.Thread | None = None
         self._pending = b""
         try:
-            self._port = serial.serial_for_url(port, BAUD, timeout=0.2)
+            super().__init__(serial.serial_for_url(port, BAUD, timeout=0.2))
             self._port.reset_input_buffer()
             self._command("htc")
             self._command(f"volt {round(board.voltage_v * 1000)}m")
@@ -109,36 +121,27 @@ class Lpm01aMeter(Meter):
         except (serial.SerialException, OSError, ValueError) as error:
             raise UserError(f"{port}: no LPM01A answers there ({error})", NO_DEVICE) from None
 
-    def begin(self) -> None:
-        self._halt()
-        self._transcript = Transcript(SAMPLE_HZ)
-        self._failure: Exception | None = None
-        self._stop = threading.Event()
-        self._streaming = threading.Event()
-        self._command("start")
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        if not self._streaming.wait(timeout=3.0):
-            self._halt()
-            raise UserError(f"{self.identity}: sends no samples; unplug it and plug it in again", NO_DEVICE)
-
     def end(self, marks: Sequence[Mark]) -> list[Window]:
-        deadline_s = time.monotonic() + 1.0
-        while len(self._transcript.events_s) < len(marks) and time.monotonic() < deadline_s and not self._failure:
-            time.sleep(0.01)
-        time.sleep(0.01)
-        self._halt()
-        if self._failure:
-            raise UserError(f"{self.identity}: gone ({self._failure}); plug it in again and use --resume", NO_DEVICE)
-        events_s = self._transcript.events_s
+        transcript = self._transcript
+        # Only the next stamp tells whether samples before the last event are missing.
+        self._finish(
+            lambda: (
+                len(transcript.events_s) >= len(marks) and transcript.stamped_s > transcript.events_s[len(marks) - 1]
+            )
+        )
+        events_s = transcript.events_s
         if len(events_s) != len(marks):
             raise MeterError(f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7?")
-        times_s = np.array(self._transcript.times_s)
-        recording = Recording.of_power(times_s, np.array(self._transcript.current_a) * self.voltage_v)
-        return [
-            cut(recording, end_s - mark.device_s, end_s, 1 / SAMPLE_HZ, LONGEST_GAP)
-            for end_s, mark in zip(events_s, marks, strict=True)
-        ]
+        if transcript.stamped_s <= events_s[-1]:
+            raise MeterError("no time stamp behind the window: it is not known what was lost")
+        power_w = np.array(transcript.current_a) * self.voltage_v
+        recording = Recording.of_power(np.array(transcript.times_s), power_w)
+        windows = []
+        for end_s, mark in zip(events_s, marks, strict=True):
+            window = cut(recording, end_s - mark.device_s, end_s, 1 / SAMPLE_HZ, math.inf)
+            lost = transcript.lost(end_s - mark.device_s, end_s)
+            windows.append(replace(window, samples=window.samples + lost, lost=lost))
+        return windows
 
     def close(self) -> None:
         self._halt()
@@ -148,30 +151,20 @@ class Lpm01aMeter(Meter):
             return
         self._port.close()
 
-    def _halt(self) -> None:
-        if self._reader is None:
-            return
-        self._stop.set()
-        self._reader.join()
-        self._reader = None
-        try:
-            self._port.write(b"stop\n")
-            self._quiet()
-        except (serial.SerialException, OSError) as error:
-            self._failure = error
+    def _start(self) -> None:
+        self._transcript = Transcript(SAMPLE_HZ)
+        self._command("start")
 
-    def _read(self) -> None:
-        try:
-            while not self._stop.is_set():
-                for line in self._lines():
-                    self._transcript.line(line)
-                if self._transcript.times_s:
-                    self._streaming.set()
-        except (serial.SerialException, OSError) as error:
-            self._failure = error
+    def _take(self, data: bytes) -> bool:
+        for line in self._lines(data):
+            self._transcript.line(line)
+        return self._transcript.stamped_s > 0
 
-    def _lines(self) -> list[bytes]:
-        data = self._port.read(max(1, self._port.in_waiting))
+    def _stop(self) -> None:
+        self._port.write(b"stop\n")
+        self._quiet()
+
+    def _lines(self, data: bytes) -> list[bytes]:
         *lines, self._pending = (self._pending + data).split(b"\n")
         return [line.strip(b"\r\0 ") for line in lines]
 
@@ -185,7 +178,7 @@ class Lpm01aMeter(Meter):
         self._port.write(text.encode() + b"\n")
         deadline_s = time.monotonic() + 2.0
         while time.monotonic() < deadline_s:
-            for line in self._lines():
+            for line in self._lines(self._port.read(max(1, self._port.in_waiting))):
                 if b"error" in line:
                     raise ValueError(f"{text!r} refused: {line.decode(errors='replace')}")
                 if b"ack" in line:

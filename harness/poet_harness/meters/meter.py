@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 LONGEST_EDGE_SAMPLES = 2.0
-# A window that lost a larger share of its samples is not used.
+# A window that lost a larger share of its samples is not used, nor one whose length differs by more from the device's:
+# a meter may not notice all that it loses. Boards and meters have crystals, which agree better than that.
 MOST_LOST = 0.001
 
 
@@ -70,6 +71,14 @@ class Window:
     @property
     def lost_share(self) -> float:
         return self.lost / self.samples if self.samples else 0.0
+
+    def fault(self, device_s: float) -> str:
+        """Why the window must not be used, in words; empty if it may. ``device_s`` is its length by the device."""
+        if self.lost_share > MOST_LOST:
+            return f"{self.lost_share:.2%} of the samples lost"
+        if abs(self.duration_s - device_s) > MOST_LOST * device_s + LONGEST_EDGE_SAMPLES * self.period_s:
+            return f"a window of {self.duration_s:.6f} s where the device counted {device_s:.6f} s"
+        return ""
 
     def with_device_time(self, device_s: float) -> Window:
         """The window with its edges placed between samples.

@@ -8,7 +8,6 @@ constants of each range. The counter tells which samples never arrived.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 
-from .meter import Mark, Meter, MeterError, Window
+from .meter import Mark, MeterError, Window
 from .sampled import WindowIntegrator, assign
+from .streaming import StreamingMeter
 
 PERIOD_S = 1e-5
 USB_ID = (0x1915, 0xC00A)
@@ -138,7 +138,7 @@ class Decoder:
         return data[int(np.argmin(candidates)) :]
 
 
-class Ppk2Meter(Meter):
+class Ppk2Meter(StreamingMeter):
     """A PPK2 on a serial port, as ampere meter or as the board's supply.
 
     Raises
@@ -152,10 +152,10 @@ class Ppk2Meter(Meter):
     def __init__(self, port: str, board: Board, supply: bool) -> None:
         self.voltage_v = board.voltage_v
         try:
-            self._port = serial.serial_for_url(port, timeout=0.2)
+            super().__init__(serial.serial_for_url(port, timeout=0.2))
             self._write(STOP)
             self._port.reset_input_buffer()
-            calibration = Calibration.parse(self._metadata())
+            self._calibration = Calibration.parse(self._metadata())
             self._write(MODE, SOURCE_METER if supply else AMPERE_METER)
             if supply:
                 self._write(REGULATOR, *_regulator(board.voltage_v))
@@ -163,61 +163,26 @@ class Ppk2Meter(Meter):
         except (serial.SerialException, OSError, ValueError) as error:
             raise UserError(f"{port}: no PPK2 answers there ({error})", NO_DEVICE) from None
         mode = "source" if supply else "ampere"
-        self.identity = f"PPK2 {_serial_number(port)}, {mode} meter, {calibration.words}"
-        self._calibration = calibration
-        self._reader: threading.Thread | None = None
-
-    def begin(self) -> None:
-        self._halt()
-        self._integrator = WindowIntegrator(PERIOD_S)
-        self._failure: Exception | None = None
-        self._stop = threading.Event()
-        self._streaming = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._port.reset_input_buffer()
-        self._write(START)
-        self._reader.start()
-        if not self._streaming.wait(timeout=2.0):
-            self._halt()
-            raise UserError(f"{self.identity}: sends no samples; unplug it and plug it in again", NO_DEVICE)
+        self.identity = f"PPK2 {_serial_number(port)}, {mode} meter, {self._calibration.words}"
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
-        # What the instrument saw last is still on its way: USB and kernel hold some tens of milliseconds.
-        deadline_s = time.monotonic() + 1.0
-        while len(self._integrator.windows) < len(marks) and time.monotonic() < deadline_s and not self._failure:
-            time.sleep(0.005)
-        self._halt()
-        if self._failure:
-            raise UserError(f"{self.identity}: gone ({self._failure}); plug it in again and use --resume", NO_DEVICE)
+        self._finish(lambda: len(self._integrator.windows) >= len(marks))
         if not self._integrator.windows:
             raise MeterError("no window seen; is the board's window line on D0?")
         return assign(self._integrator.windows, marks, PERIOD_S)
 
-    def close(self) -> None:
-        self._halt()
-        self._port.close()
+    def _start(self) -> None:
+        self._integrator = WindowIntegrator(PERIOD_S)
+        self._decoder = Decoder(self._calibration, self.voltage_v)
+        self._port.reset_input_buffer()
+        self._write(START)
 
-    def _halt(self) -> None:
-        if self._reader is None:
-            return
-        self._stop.set()
-        self._reader.join()
-        self._reader = None
-        try:
-            self._write(STOP)
-        except (serial.SerialException, OSError) as error:
-            self._failure = error
+    def _take(self, data: bytes) -> bool:
+        self._integrator.feed(*self._decoder.feed(data))
+        return self._integrator.samples > 0
 
-    def _read(self) -> None:
-        decoder = Decoder(self._calibration, self.voltage_v)
-        try:
-            while not self._stop.is_set():
-                data = self._port.read(max(WORD_BYTES, self._port.in_waiting))
-                if data:
-                    self._integrator.feed(*decoder.feed(data))
-                    self._streaming.set()
-        except (serial.SerialException, OSError) as error:
-            self._failure = error
+    def _stop(self) -> None:
+        self._write(STOP)
 
     def _metadata(self) -> str:
         self._write(METADATA)

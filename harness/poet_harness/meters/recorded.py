@@ -113,6 +113,7 @@ class RecordedMeter(Meter):
         self._edges = list(
             zip(rising.tolist(), falling[falling > rising[0]].tolist() if len(rising) else [], strict=False)
         )
+        self._period_s = float(np.median(np.diff(self._recording.times_s)))
         self._next = 0
         self.identity = f"recorded trace {path.name}"
         self.voltage_v = board.voltage_v
@@ -125,15 +126,18 @@ class RecordedMeter(Meter):
         if len(edges) < len(marks):
             raise MeterError(f"the recording holds only {len(self._edges)} windows")
         self._next += len(marks)
-        times_s = self._recording.times_s
-        return [
-            Window(
-                duration_s=end_s - start_s,
-                energy_j=self._recording.energy_j(start_s, end_s),
-                samples=int(np.searchsorted(times_s, end_s) - np.searchsorted(times_s, start_s)),
-            )
-            for start_s, end_s in edges
-        ]
+        return [self._window(start_s, end_s) for start_s, end_s in edges]
+
+    def _window(self, start_s: float, end_s: float) -> Window:
+        recording, period_s = self._recording, self._period_s
+        edges_j = recording.energy_j(start_s, start_s + period_s) + recording.energy_j(end_s - period_s, end_s)
+        return Window(
+            duration_s=end_s - start_s,
+            energy_j=recording.energy_j(start_s, end_s),
+            samples=int(np.searchsorted(recording.times_s, end_s) - np.searchsorted(recording.times_s, start_s)),
+            period_s=period_s,
+            edge_power_w=edges_j / (2 * period_s),
+        )
 
 
 def find() -> list[str]:

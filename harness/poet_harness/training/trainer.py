@@ -13,7 +13,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..benchmark.idle import measure_idle
 from ..benchmark.measure import Effort
-from ..meters.meter import MOST_LOST, Activity, Mark, Meter, MeterError
+from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
@@ -211,8 +211,8 @@ class Trainer:
             return [None] * len(marks)
         energies: list[float | None] = []
         for window, mark in zip(windows, marks, strict=True):
-            if window.lost_share > MOST_LOST:
-                self.unmetered.append(f"{window.lost_share:.2%} of the samples lost")
+            if fault := window.fault(mark.device_s):
+                self.unmetered.append(fault)
                 energies.append(None)
             else:
                 drawn_j = window.with_device_time(mark.device_s).energy_j

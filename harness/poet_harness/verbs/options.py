@@ -11,7 +11,7 @@ BoardName = Annotated[str, typer.Option("--board", "-b", help="Board name (poet-
 Port = Annotated[
     str | None,
     typer.Option(
-        help="Device name, socket://, rfc2217:// or ssh:// URL; if not given, a USB port, or (Linux boards) this computer."
+        help="Device name, socket://, rfc2217:// or ssh:// URL; if not given: a USB port; for a Linux board, here"
     ),
 ]
 Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
