@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
+import subprocess
 import threading
 import time
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -185,55 +187,37 @@ def test_without_contrast_nothing_is_aligned() -> None:
     assert "not aligned" in meter.identity
 
 
-class FakeNvml(types.ModuleType):
-    """The part of pynvml that is used, for one GPU that draws 50 W, or for a Jetson."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, supported: bool) -> None:
-        super().__init__("pynvml")
-        self._supported = supported
-
-    def nvmlInit(self) -> None:
-        pass
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index:
-            raise self.NVMLError("Invalid Argument")
-        return index
-
-    def nvmlDeviceGetName(self, _gpu: int) -> str:
-        return "Fake GPU"
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, _gpu: int) -> int:
-        if not self._supported:
-            raise self.NVMLError("Not Supported")
-        return int(time.monotonic() * 50_000)
+@pytest.fixture(scope="module")
+def management_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """A stand-in for NVIDIA's library, under the name by which NVIDIA's package loads it."""
+    pytest.importorskip("pynvml")
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    source = Path(__file__).with_name("simulated_nvml.c")
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
+    subprocess.run([*command, str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
 
 
-@pytest.fixture
-def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    def install(supported: bool) -> None:
-        monkeypatch.setitem(__import__("sys").modules, "pynvml", FakeNvml(supported))
-
-    return install
-
-
-def test_nvml_energy(with_nvml: Callable[[bool], None]) -> None:
-    with_nvml(True)
+def test_nvml_energy(management_library: ctypes.CDLL) -> None:
     assert nvml.find() == ["0"]
-    assert measure(nvml.open_nvml("", BOARD), length_s=0.5).energy_j == pytest.approx(25, rel=0.05)
+    meter = nvml.open_nvml("", BOARD)
+    assert meter.identity == "NVML Simulated GPU"
+    assert measure(meter, length_s=0.5).energy_j == pytest.approx(25, rel=0.05)
+    with pytest.raises(UserError, match="GPU 7 does not give its energy: Invalid Argument"):
+        nvml.open_nvml("7", BOARD)
 
 
-def test_not_supported_is_never_taken_for_no_energy(with_nvml: Callable[[bool], None]) -> None:
-    with_nvml(False)
-    assert nvml.find() == []
-    with pytest.raises(UserError, match="does not give its energy: Not Supported"):
-        nvml.open_nvml("", BOARD)
+def test_not_supported_is_never_taken_for_no_energy(management_library: ctypes.CDLL) -> None:
+    counts_energy = ctypes.c_int.in_dll(management_library, "counts_energy")
+    counts_energy.value = 0
+    try:
+        assert nvml.find() == []
+        with pytest.raises(UserError, match="does not give its energy: Not Supported"):
+            nvml.open_nvml("", BOARD)
+    finally:
+        counts_energy.value = 1
 
 
 def test_a_missing_package_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,16 @@ def test_a_window_is_measured_through_the_driver(monkeypatch: pytest.MonkeyPatch
     assert driver.published[-4:] == [(f"{signal}/ctrl", 0) for signal in joulescope.SIGNALS]
 
 
+def test_the_vendors_driver_without_an_instrument() -> None:
+    pytest.importorskip("pyjoulescope_driver")
+    for _ in range(2):  # it allows one driver a process
+        assert joulescope.find() == []
+    with pytest.raises(UserError, match="found none; name one as --meter joulescope:PATH"):
+        joulescope.open_joulescope("", BOARD)
+    with pytest.raises(UserError, match=f"{PATH}: the Joulescope cannot be opened"):
+        joulescope.open_joulescope(PATH, BOARD)
+
+
 def test_a_missing_driver_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     assert joulescope.find() == []

@@ -6,10 +6,12 @@ of its first sample; where a number is left out, samples were lost.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from .sampled import WindowIntegrator, assign
 
 CURE = "pip install 'poet-edge[joulescope]'"
 POWER, INPUT = "s/p", "s/gpi/0"
+DRIVER_ERRORS = (RuntimeError, ValueError, TimeoutError)
 LOW, HIGH, LOST = 0, 1, 2
 SIGNALS = ("s/i", "s/v", POWER, INPUT)
 
@@ -106,14 +109,13 @@ class JoulescopeMeter(Meter):
             driver.publish(f"{path}/s/i/range/{'select' if 'js110' in path else 'mode'}", "auto")
             driver.subscribe(f"{path}/{POWER}/!data", ["pub"], self._on_power)
             driver.subscribe(f"{path}/{INPUT}/!data", ["pub"], self._on_line)
-        except (RuntimeError, ValueError, TimeoutError) as error:
+        except DRIVER_ERRORS as error:
             raise UserError(f"{path}: the Joulescope cannot be opened ({error})", NO_DEVICE) from None
 
     def begin(self) -> None:
         with self._lock:
             self._pairing = Pairing()
-        for signal in SIGNALS:
-            self._driver.publish(f"{self._path}/{signal}/ctrl", 1)
+        self._switch(1)
         deadline_s = time.monotonic() + 3.0
         while not self._samples():
             if time.monotonic() > deadline_s:
@@ -124,15 +126,22 @@ class JoulescopeMeter(Meter):
         deadline_s = time.monotonic() + 1.0
         while len(self._windows()) < len(marks) and time.monotonic() < deadline_s:
             time.sleep(0.005)
-        for signal in SIGNALS:
-            self._driver.publish(f"{self._path}/{signal}/ctrl", 0)
+        self._switch(0)
         windows = self._windows()
         if not windows:
             raise MeterError("no window seen; is the board's window line on input 0?")
         return assign(windows, marks, windows[0].period_s)
 
     def close(self) -> None:
-        self._driver.close(self._path)
+        with contextlib.suppress(*DRIVER_ERRORS):
+            self._driver.close(self._path)
+
+    def _switch(self, on: int) -> None:
+        try:
+            for signal in SIGNALS:
+                self._driver.publish(f"{self._path}/{signal}/ctrl", on)
+        except DRIVER_ERRORS as error:
+            raise UserError(f"{self.identity}: gone ({error}); plug it in again and use --resume", NO_DEVICE) from None
 
     def _samples(self) -> int:
         with self._lock:
@@ -186,4 +195,15 @@ def _driver() -> Any:
         module = importlib.import_module("pyjoulescope_driver")
     except ImportError:
         raise UserError(f"Joulescope: its driver is not installed: {CURE}", NO_DEVICE) from None
+    try:
+        return _started(module)
+    except DRIVER_ERRORS as error:
+        raise UserError(
+            f"Joulescope: its driver does not start ({error}); does another program use it?", NO_DEVICE
+        ) from None
+
+
+@cache
+def _started(module: Any) -> Any:
+    """The driver of this process: it allows one."""
     return module.Driver()
