@@ -81,7 +81,10 @@ class Pairing:
             return
         power = self._power[begin - self._power_at : end - self._power_at]
         line = self._line[begin - self._line_at : end - self._line_at]
-        self.integrator.feed(np.where(line < LOST, power, np.float32(np.nan)), (line & HIGH) != 0)
+        lost = line >= LOST
+        if lost.any():
+            power = np.where(lost, np.float32(np.nan), power)
+        self.integrator.feed(power, (line & HIGH) != 0)
         self._power, self._power_at = self._power[end - self._power_at :], end
         self._line, self._line_at = self._line[end - self._line_at :], end
 
