@@ -59,11 +59,13 @@ enum {
 #undef POET_OPERATOR
 };
 
-/* An operator's parameters by name, in the order in which they stand in the array `params`. */
-#define POET_OPERATOR(code, NAME, name, ...) \
-    typedef struct poet_##name##_params {    \
-        int32_t __VA_ARGS__;                 \
-    } poet_##name##_params;
+/* An operator's parameters by name, in the order in which they stand in the array `params`, and its two functions. */
+#define POET_OPERATOR(code, NAME, name, ...)                           \
+    typedef struct poet_##name##_params {                              \
+        int32_t __VA_ARGS__;                                           \
+    } poet_##name##_params;                                            \
+    int poet_##name##_sizes(const int32_t *params, poet_sizes *sizes); \
+    int poet_##name##_run(const poet_op_args *args);
 #include "poet/operators.def"
 #undef POET_OPERATOR
 

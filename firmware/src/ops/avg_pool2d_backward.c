@@ -3,11 +3,9 @@
 
 int poet_avg_pool2d_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    poet_pool pool;
-    const int status = poet_pool_read(params, &pool);
+    const int status = poet_avg_pool2d_sizes(params, sizes);
     if (status == POET_OK) {
-        *sizes = (poet_sizes){
-            .inputs = 1, .outputs = 1, .input_bytes = {4 * pool.y_count}, .output_bytes = {4 * pool.x_count}};
+        poet_sizes_reverse(sizes);
     }
     return status;
 }

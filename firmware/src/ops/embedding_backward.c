@@ -3,22 +3,11 @@
 
 int poet_embedding_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_embedding_backward_params *p = (const poet_embedding_backward_params *)params;
-    const uint32_t y = poet_count(p->m, p->d, 1, 1);
-    const uint32_t w = poet_count(p->v, p->d, 1, 1);
-    if (y == 0 || w == 0) {
-        return POET_E_ARGUMENT;
+    const int status = poet_embedding_sizes(params, sizes);
+    if (status == POET_OK) {
+        poet_sizes_reverse(sizes);
     }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 1,
-        .input_bytes = {4 * y, 4 * (uint32_t)p->m},
-        .output_bytes = {4 * w},
-        .index_input = 1,
-        .index_bytes = 4,
-        .index_bound = (uint32_t)p->v,
-    };
-    return POET_OK;
+    return status;
 }
 
 int poet_embedding_backward_run(const poet_op_args *args)

@@ -19,6 +19,15 @@ float poet_normal_distribution(float x);
 /* Within 4 units in the last place. */
 float poet_hyperbolic_tangent(float x);
 
+static inline float poet_greatest(const float *x, int32_t count)
+{
+    float most = x[0];
+    for (int32_t i = 1; i < count; i++) {
+        most = x[i] > most ? x[i] : most;
+    }
+    return most;
+}
+
 /* A parameter that stands for a fraction, in units of 1e-9. */
 static inline float poet_from_nano(int32_t nano)
 {

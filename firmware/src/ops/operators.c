@@ -1,12 +1,6 @@
 /* The operator table, built from operators.def. */
 #include "poet/operator.h"
 
-#define POET_OPERATOR(code, NAME, name, ...)                              \
-    int poet_##name##_sizes(const int32_t *params, poet_sizes *sizes); \
-    int poet_##name##_run(const poet_op_args *args);
-#include "poet/operators.def"
-#undef POET_OPERATOR
-
 const poet_operator poet_operators[] = {
 #define POET_OPERATOR(code, NAME, name, ...) \
     {#name, code, sizeof(poet_##name##_params) / sizeof(int32_t), poet_##name##_sizes, poet_##name##_run},

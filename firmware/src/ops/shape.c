@@ -33,6 +33,13 @@ int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes)
     return POET_OK;
 }
 
+void poet_sizes_reverse(poet_sizes *sizes)
+{
+    const uint32_t input = sizes->input_bytes[0];
+    sizes->input_bytes[0] = sizes->output_bytes[0];
+    sizes->output_bytes[0] = input;
+}
+
 /* Positions of the kernel along one axis, or 0. */
 static int32_t positions(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
 {

@@ -13,6 +13,9 @@ int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes);
 /* For operators on m rows of n: `inputs` tensors m x n to one of the same shape. */
 int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes);
 
+/* For a gradient with its operator's parameters and tensors: exchanges the first input and the output. */
+void poet_sizes_reverse(poet_sizes *sizes);
+
 /* Windows of r x s that slide over h x w: what convolution and pooling have in common. */
 typedef struct poet_windows {
     int32_t h, w, r, s, sh, sw, ph, pw;

@@ -13,10 +13,7 @@ int poet_softmax_run(const poet_op_args *args)
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
     for (int32_t m = 0; m < p->m; m++, x += p->n, y += p->n) {
-        float most = x[0];
-        for (int32_t n = 1; n < p->n; n++) {
-            most = x[n] > most ? x[n] : most;
-        }
+        const float most = poet_greatest(x, p->n);
         float sum = 0.0f;
         for (int32_t n = 0; n < p->n; n++) {
             y[n] = poet_exp(x[n] - most);

@@ -1,16 +1,13 @@
 /* Scatters a view's gradient into zeros; where the view overlaps itself, gradients add up in the view's order. */
-#include "strided.h"
+#include "shape.h"
 
 int poet_strided_copy_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_strided_copy_backward_params *p = (const poet_strided_copy_backward_params *)params;
-    const uint32_t count = poet_strided_count(params);
-    if (count == 0) {
-        return POET_E_ARGUMENT;
+    const int status = poet_strided_copy_sizes(params, sizes);
+    if (status == POET_OK) {
+        poet_sizes_reverse(sizes);
     }
-    *sizes = (poet_sizes){
-        .inputs = 1, .outputs = 1, .input_bytes = {4 * count}, .output_bytes = {4 * (uint32_t)p->size}};
-    return POET_OK;
+    return status;
 }
 
 int poet_strided_copy_backward_run(const poet_op_args *args)
