@@ -62,14 +62,20 @@ class Writer:
 
 
 def everything_paged(graph: Graph) -> Schedule:
+    """Until parameters change, which no transfer may follow."""
     writer = Writer(graph)
+    paging = True
     for index, node in enumerate(graph.nodes):
         for value in node.inputs:
-            if writer.sizes[value]:
+            if writer.sizes[value] and value not in writer.live:
                 writer.page_in(value)
         writer.compute(node)
+        paging = paging and node.operation is not None
         for value in list(writer.live):
-            if writer.last_use.get(value, -1) > index and value not in writer.stored:
+            used = writer.last_use.get(value, -1) > index
+            if used and not paging:
+                continue
+            if used and value not in writer.stored:
                 writer.page_out(value)
             writer.free(value)
     return writer.schedule()

@@ -84,7 +84,7 @@ Runner = structure(
 )  # fmt: skip
 Run = structure(
     "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
-    page_ins=u32, page_outs=u32, updates=u32, steps=u32,
+    page_ins=u32, page_outs=u32, steps=u32,
 )  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
 Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)

@@ -274,25 +274,6 @@ def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
     trained.ok("step 0 0")
 
 
-def test_a_step_that_fails_between_updates_says_so(core: c.CDLL) -> None:
-    net = Net(
-        nodes=[(SGD, [4], [1, 2], [2], 0), (RELU, [4], [1], [0], 0)],
-        values=[(16, 0)],
-        residents=[(0, 16, GRADIENT), (16, 16, PARAMETER)],
-        steps=[(COMPUTE, 0, []), (COMPUTE, 1, [0]), (PAGE_OUT, 0, 0)],
-        arena_bytes=16,
-    )
-    device = boot(core, net)
-    card = Card(PAGE_AREA + 1)
-    device.insert(card)
-    device.ok("hello")
-    device.ok("step 0 0")
-    card.fail_writes = 0
-    answer = device.ask("step 0 0")
-    assert answer.startswith("err -5 schedule step 2: ")
-    assert answer.endswith("some weights are already updated, restore the last commit")
-
-
 def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
     net = Net([], [], [(0, 4, INPUT)], [], 0)
     net.schedule.graph_hash = 5

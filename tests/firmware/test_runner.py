@@ -326,13 +326,32 @@ def test_card_errors_end_the_step_with_the_weights_intact(
     assert bench.edges() == [1, 0]
 
 
-def test_a_failed_step_says_whether_weights_have_changed(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + 64)
-    bench = Bench(core, net([*PAGED, (PAGE_OUT, 1, 0)]), card)
-    card.fail_writes = 1
-    assert (bench.run(), bench.run_.updates) == (E_IO, 0)
-    card.fail_writes = 2
-    assert (bench.run(), bench.run_.updates) == (E_IO, 1)
+@pytest.mark.parametrize("trace", [False, True])
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
+def test_every_transfer_that_fails_leaves_the_weights_intact(
+    core: c.CDLL, fault: str, dma: bool, trace: bool
+) -> None:
+    """Both values are on their way when the first parameter's turn comes: value 0 just in, value 1 just out."""
+    late = [*PAGED[:-2], (PAGE_OUT, 1, 0), (FREE, 1, 0), (PAGE_IN, 1, 0), (PAGE_OUT, 1, 0), *PAGED[-2:]]
+    failed = 0
+    for transfer in range(10):
+        card = Card(PAGE_AREA + 64, dma)
+        bench = Bench(core, net(late), card)
+        setattr(card, fault, transfer)
+        status = bench.run(trace)
+        if status == OK:
+            break
+        assert status == E_IO
+        np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], bench.parameter)
+        failed += 1
+    assert failed == {"fail_reads": 2, "fail_writes": 4}[fault]
+
+
+@pytest.mark.parametrize("late", [(PAGE_OUT, 1, 0), (PAGE_IN, 0, 0)])
+def test_a_schedule_with_a_transfer_behind_a_changed_weight_is_refused(core: c.CDLL, late: tuple) -> None:
+    assert Bench(core, net([*PAGED[:-1], late, PAGED[-1]])).status == OK
+    assert Bench(core, net([*PAGED, late])).status == E_ORDER
 
 
 def test_a_step_after_a_failed_one_starts_afresh(core: c.CDLL) -> None:

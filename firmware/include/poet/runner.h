@@ -58,16 +58,17 @@ typedef struct poet_run {
     uint32_t arena_bytes;
     uint32_t page_ins;
     uint32_t page_outs;
-    uint32_t updates; /* operators run that changed a parameter or state: after an error, not 0 means half a step */
     uint32_t steps; /* steps completed: the failing one's index after an error */
 } poet_run;
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
- * POET_E_CORRUPT (a table), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_MEMORY (RAM too small). */
+ * POET_E_CORRUPT (a table), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the first
+ * change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
-/* Runs the schedule once. On an error the step it happened in is the last; the window line is low again. */
+/* Runs the schedule once. On an error the step it happened in is the last; the window line is low again, and if it was the
+ * card's, no parameter or state has changed. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
 bool poet_schedule_pages(const poet_schedule *schedule);

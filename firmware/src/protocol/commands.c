@@ -318,8 +318,6 @@ static int fail_step(poet_text *answer, int status, const poet_run *run)
     poet_text_decimal(answer, run->steps);
     poet_text_string(answer, ": ");
     poet_text_string(answer, explain(status));
-    if (run->updates > 0)
-        poet_text_string(answer, "; some weights are already updated, restore the last commit");
     return status;
 }
 

@@ -89,6 +89,37 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
     return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
 }
 
+static bool outlives_the_step(const poet_model *model, uint16_t reference)
+{
+    if (reference < model->value_count)
+        return false;
+    uint8_t kind = model->residents[reference - model->value_count].kind;
+    return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
+}
+
+static bool changes_weights(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        if (outlives_the_step(model, outputs[i]))
+            return true;
+    return false;
+}
+
+/* A transfer can fail; behind the first change of a weight there is none, so that a failed step has changed nothing. */
+static int check_order(const poet_model *model, const poet_schedule *schedule)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < schedule->step_count; i++) {
+        const poet_step *step = &schedule->steps[i];
+        if (step->action == POET_COMPUTE)
+            changed = changed || changes_weights(model, &model->nodes[step->index]);
+        else if (changed && step->action != POET_FREE)
+            return POET_E_ORDER;
+    }
+    return POET_OK;
+}
+
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
@@ -97,6 +128,8 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
     int status = check_model(model);
     for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++)
         status = check_step(model, schedule, &schedule->steps[i]);
+    if (status == POET_OK)
+        status = check_order(model, schedule);
     if (status != POET_OK)
         return status;
     if (model->resident_bytes % 4u != 0 || model->resident_bytes > ram_bytes ||
@@ -146,14 +179,6 @@ static int await_arrival(poet_runner *runner, const poet_run *run, uint32_t valu
     return runner->moving == value && run->pager->reading ? settle(runner, run, value) : POET_OK;
 }
 
-static bool outlives_the_step(const poet_model *model, uint16_t reference)
-{
-    if (reference < model->value_count)
-        return false;
-    uint8_t kind = model->residents[reference - model->value_count].kind;
-    return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
-}
-
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
@@ -194,9 +219,13 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
         if (status != POET_OK)
             return status;
     }
+    if (run->pager != NULL && changes_weights(model, node)) {
+        int status = poet_pager_wait(run->pager); /* what can still fail has to fail now */
+        if (status != POET_OK)
+            return status;
+    }
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
     int status = poet_operator_find(node->op)->run(&args);
-    run->updates += node->output_count > 0 && outlives_the_step(model, operands[0]);
     if (node->workspace_bytes > 0)
         (void)poet_arena_release(&runner->arena, *places);
     return status;
@@ -272,7 +301,6 @@ static void begin(poet_runner *runner, poet_run *run)
     run->peak_bytes = runner->model->resident_bytes;
     run->page_ins = 0;
     run->page_outs = 0;
-    run->updates = 0;
     runner->moving = POET_NO_VALUE;
 }
 
