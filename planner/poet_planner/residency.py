@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from poet_planner.graph import Graph
+from poet_planner.graph import Graph, Node
 from poet_planner.plain import aligned
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def settle(
         return Settled(resident)
     if gradients is Gradients.AUTO:
         paged = build(False)
-        if paged.graph.resident_bytes <= min(budget, resident.graph.resident_bytes - 1):
+        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < resident.graph.resident_bytes:
             return Settled(paged, note="gradients have no places of their own in RAM (--gradients resident gives them)")
     if parameters is Parameters.AUTO and resident.graph.residents and resident.graph.resident_bytes > budget:
         return _excluded(resident)
@@ -102,4 +102,27 @@ def without_parameters(graph: Graph) -> Graph:
     It has no residents, so that no firmware takes it for something it could run.
     """
     batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _BATCH_KINDS)
-    return replace(graph, name=f"{graph.name}, parameters excluded", resident_bytes=batch, residents=())
+    nodes = _statistics_at_once(graph)
+    return replace(graph, name=f"{graph.name}, parameters excluded", nodes=nodes, resident_bytes=batch, residents=())
+
+
+def _statistics_at_once(graph: Graph) -> tuple[Node, ...]:
+    """Nodes with every update of running statistics right behind what it reads.
+
+    Only a board that runs the step has to keep what they read until its end.
+    """
+    empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
+    updates = [node for node in graph.nodes if node.operation and node.operation.op == "batch_norm_update"]
+    if not updates:
+        return graph.nodes
+    at_once = {node.id: replace(node, inputs=tuple(id for id in node.inputs if id not in empty)) for node in updates}
+    nodes = []
+    for node in graph.nodes:
+        if node.id in at_once:
+            continue
+        if node.operation is None:
+            node = replace(node, inputs=tuple(id for id in node.inputs if id in empty))
+        nodes.append(node)
+        made = {value.id for value in node.values}
+        nodes += [update for update in at_once.values() if made.intersection(update.inputs)]
+    return tuple(nodes)

@@ -55,6 +55,8 @@ class _Replay:
         self._check_offsets = check_offsets
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._values: dict[str, Value] = {value.id: value for node in graph.nodes for value in node.values}
+        self._lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
+        self._changed: set[str] = set()
         self._in_ram: set[str] = set()
         self._on_card: set[str] = set()
         self._times_computed = dict.fromkeys(self._nodes, 0)
@@ -82,7 +84,10 @@ class _Replay:
         value = self._values.get(step.target)
         if value is None:
             self.faults.append(f"{where}: the graph has no such value")
-        elif step.do is Action.PAGE_IN:
+            return
+        if step.do is not Action.FREE and self._changed:
+            self.faults.append(f"{where}: {min(self._changed)} has changed before; a card that fails now leaves it so")
+        if step.do is Action.PAGE_IN:
             self._page_in(value, step, where)
         elif step.do is Action.PAGE_OUT:
             self._page_out(value, where)
@@ -101,6 +106,7 @@ class _Replay:
         for value in node.values:
             if value.id in self._in_ram:
                 self.faults.append(f"{where}: its value {value.id} is in RAM already")
+        self._changed |= self._lasting.intersection(node.operation.results if node.operation else ())
         self._times_computed[node.id] += 1
         if self._times_computed[node.id] == 2 and not node.recomputable:
             self.faults.append(f"{where}: it is not recomputable, and this is the second time")

@@ -21,7 +21,6 @@ from firmware_core import (
     PAGE_AREA,
     PAGE_IN,
     PAGE_OUT,
-    PARAMETER,
     RELU,
     SGD,
     TARGET,

@@ -329,9 +329,7 @@ def test_card_errors_end_the_step_with_the_weights_intact(
 @pytest.mark.parametrize("trace", [False, True])
 @pytest.mark.parametrize("dma", [False, True])
 @pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
-def test_every_transfer_that_fails_leaves_the_weights_intact(
-    core: c.CDLL, fault: str, dma: bool, trace: bool
-) -> None:
+def test_every_transfer_that_fails_leaves_the_weights_intact(core: c.CDLL, fault: str, dma: bool, trace: bool) -> None:
     """Both values are on their way when the first parameter's turn comes: value 0 just in, value 1 just out."""
     late = [*PAGED[:-2], (PAGE_OUT, 1, 0), (FREE, 1, 0), (PAGE_IN, 1, 0), (PAGE_OUT, 1, 0), *PAGED[-2:]]
     failed = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from poet_planner.graph import Graph
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.plain import plain_schedule
+from poet_planner.residency import without_parameters
 from poet_planner.tracing import trace
 from poet_planner.verify import verify
 from poet_profiles.operators import parse_params
@@ -85,6 +87,33 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
     for id in compared:
         allowed = max(TOLERANCE * np.abs(double[id]).max(), ROUNDING * np.abs(single[id] - double[id]).max())
         assert np.abs(tensors[id] - double[id]).max() <= allowed, id
+
+
+@pytest.mark.parametrize("resident_gradients", [True, False])
+def test_nothing_is_fetched_between_two_changes(resident_gradients: bool) -> None:
+    """Whatever changes parameters or statistics reads only what the node before all of them has seen in RAM."""
+    model = models.load("mlperf_ds_cnn")
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    graph = lower_for_firmware(traced, resident_gradients=resident_gradients)
+    lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
+    changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
+    (order,) = (node for node in graph.nodes if node.operation is None)
+    assert len(changing) == 29 + 9  # parameters and batch norms
+    assert graph.nodes[-len(changing) - 1 :] == (order, *changing)
+    for node in changing:
+        assert order.id in node.inputs
+        assert set(node.inputs) <= {order.id, *order.inputs}
+
+
+def test_statistics_are_updated_at_once_where_ram_does_not_hold_parameters() -> None:
+    model = models.load("mlperf_ds_cnn")
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    excluded = without_parameters(graph)
+    assert {node.id for node in excluded.nodes} == {node.id for node in graph.nodes}
+    for before, node in pairwise(excluded.nodes):
+        if node.operation and node.operation.op == "batch_norm_update":
+            assert set(node.inputs) <= {value.id for value in before.values}
+    assert verify(excluded, plain_schedule(excluded)).sound
 
 
 def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_planner.graph_file import graph_hash
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Schedule, Status, Step
 from poet_planner.verify import verify
@@ -104,3 +105,16 @@ def instead(number: int, *steps: Step) -> Callable[[Schedule], Schedule]:
 def test_each_fault_is_found(damage: Callable[[Schedule], Schedule], fault: str) -> None:
     report = verify(chain(), damage(by_hand(chain())))
     assert any(fault in line for line in report.faults), report.faults
+
+
+def test_a_transfer_behind_a_changed_parameter_is_a_fault() -> None:
+    """A card that fails there would leave half of a step."""
+    graph = chain()
+    update = Operation("sgd", "size=1", ("b", "w"), ("w",))
+    changing = tuple(replace(node, operation=update) if node.id == "b" else node for node in graph.nodes)
+    weight = Resident("w", "parameter", 4, 0, (1,))
+    for residents, faults in (((), 0), ((weight,), 1), ((replace(weight, kind="loss"),), 0)):
+        changed = replace(graph, nodes=changing, residents=residents)
+        report = verify(changed, replace(by_hand(graph), graph_hash=graph_hash(changed)))
+        assert len(report.faults) == faults
+        assert all("step 4 (page_in a): w has changed before" in fault for fault in report.faults)

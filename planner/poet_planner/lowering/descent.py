@@ -1,4 +1,5 @@
-"""The optimiser's step at the end of a training step on the firmware: gradient descent, with momentum or without."""
+"""What changes parameters and state at the end of a training step on the firmware: running statistics, and gradient
+descent, with momentum or without."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ import torch
 from poet_profiles.operators import params_key
 
 from poet_planner.graph import Node, Operation, Value
-from poet_planner.lowering.draft import done, homes
-from poet_planner.lowering.rules import NANO
+from poet_planner.lowering.draft import homes
+from poet_planner.lowering.rules import NANO, Lowered
 from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident
 
 ORDERING_NODE = "gradients"
@@ -24,28 +25,46 @@ def velocities(traced: TracedGraph) -> list[TracedResident]:
     ]
 
 
-def descent(traced: TracedGraph, makers: set[str], momentum: float) -> list[Node]:
-    """One update a parameter, behind a node of no cost that follows every gradient and the loss.
+def changes(traced: TracedGraph, statistics: dict[str, Lowered], momentum: float) -> list[Node]:
+    """Updates of running statistics, by their node's id, and one update a parameter, all behind a node of no cost.
 
-    So nothing that reads a weight is computed for the first time, or needed again, after the weight has changed. The
-    node needs no gradient in RAM: it waits for gradients that are in residents, and for the ``makers`` of the others.
+    That node follows the loss and every gradient, and has all in RAM that the updates read. So nothing that reads a
+    weight is computed for the first time, or needed again, after the weight has changed; and nothing is left to be
+    fetched between two updates, so that a card that fails leaves all of them undone.
     """
-    ends = [ref.source for ref in (*traced.gradients.values(), traced.loss) if traced.values[ref.source].resident]
-    ends += sorted(done(maker) for maker in makers)
+    given = {
+        id: tuple(operand.source for operand in lowered.operands if operand.source in traced.values)
+        for id, lowered in statistics.items()
+    }
+    gradients = [gradient.source for gradient in traced.gradients.values()]
+    ends = (*gradients, traced.loss.source, *(id for ids in given.values() for id in ids))
     order = _node(ORDERING_NODE, tuple(dict.fromkeys(ends)), None)
+    moves = [
+        _node(
+            id,
+            (ORDERING_NODE, *given[id]),
+            Operation(
+                lowered.op,
+                params_key(lowered.op, lowered.params),
+                tuple(operand.source for operand in lowered.operands),
+                lowered.results,
+            ),
+        )
+        for id, lowered in statistics.items()
+    ]
     shapes = {resident.id: resident.shape for resident in traced.residents}
-    updates = [
+    descents = [
         _node(
             f"{parameter}.sgd",
             (ORDERING_NODE, *(() if traced.values[gradient.source].resident else (gradient.source,))),
-            _update(parameter, homes(traced, (gradient.source,))[0], prod(shapes[parameter]), momentum),
+            _descent(parameter, homes(traced, (gradient.source,))[0], prod(shapes[parameter]), momentum),
         )
         for parameter, gradient in traced.gradients.items()
     ]
-    return [order, *updates]
+    return [order, *moves, *descents]
 
 
-def _update(parameter: str, gradient: str, size: int, momentum: float) -> Operation:
+def _descent(parameter: str, gradient: str, size: int, momentum: float) -> Operation:
     if not momentum:
         return Operation("sgd", params_key("sgd", {"size": size}), (gradient, parameter), (parameter,))
     params = params_key("sgd_momentum", {"size": size, "momentum_nano": round(momentum * NANO)})

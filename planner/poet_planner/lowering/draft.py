@@ -28,14 +28,14 @@ class Draft:
     recomputable: bool
 
 
-def nodes_of(traced: TracedGraph, drafts: list[Draft], awaited: Iterable[str] = ()) -> list[Node]:
+def nodes_of(traced: TracedGraph, drafts: list[Draft]) -> list[Node]:
     """Nodes with their edges: from operands, and from operators that have to come before.
 
-    The nodes in ``awaited``, and those that others come behind, yield a value of 0 bytes more that says so, `done`.
+    A node that others come behind without reading it yields a value of 0 bytes more that says so, `done`.
     """
     kept = {value.id for draft in drafts for value in draft.values}
     before = _order_values(drafts)
-    waited_for = {id for ids in before.values() for id in ids} | {done(id) for id in awaited}
+    waited_for = {id for ids in before.values() for id in ids}
     return [_node(traced, draft, kept, before.get(draft.id, []), waited_for) for draft in drafts]
 
 

@@ -11,7 +11,7 @@ from poet_profiles.operators import OPERATORS, params_key
 from poet_planner.graph import Graph, Value
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.copies import copied, strided_operator
-from poet_planner.lowering.descent import descent, velocities
+from poet_planner.lowering.descent import changes, velocities
 from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.rules import (
@@ -52,14 +52,13 @@ def lower_for_firmware(
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     states = velocities(traced) if momentum else []
     used = {operand for draft in drafts for operand in draft.operands}
+    used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}
     residents = placed(
         (resident, _word_bytes(resident))
         for resident in (*traced.residents, *lowering.constants, *states)
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
     )
-    gradients = {ref.source for ref in traced.gradients.values()}
-    makers = {draft.id for draft in drafts if any(value.id in gradients and value.bytes for value in draft.values)}
-    nodes = (*nodes_of(traced, drafts, makers), *descent(traced, makers, momentum))
+    nodes = (*nodes_of(traced, drafts), *changes(traced, lowering.statistics, momentum))
     return Graph(traced.name, nodes, region_bytes(residents), dma, residents)
 
 
@@ -74,10 +73,15 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
 
 
 class _Lowering:
-    """Drafts of one traced graph's nodes. ``constants`` are the residents that operators have become."""
+    """Drafts of one traced graph's nodes.
+
+    ``constants`` are the residents that operators have become, ``statistics`` the updates of running statistics that
+    belong at the step's end, by the ids of their nodes.
+    """
 
     def __init__(self, traced: TracedGraph) -> None:
         self._traced = traced
+        self.statistics: dict[str, Lowered] = {}
         self._shapes = {id: value.shape for id, value in traced.values.items()}
         self._shapes |= {resident.id: resident.shape for resident in traced.residents}
         self.constants = [
@@ -89,7 +93,7 @@ class _Lowering:
         self._constant_ids = {constant.id for constant in self.constants}
 
     def drafts(self, operator: TracedOperator) -> list[Draft]:
-        """The nodes that stand for one traced operator: copies of views, itself, and an update of residents."""
+        """The nodes that stand for one traced operator: copies of views, and itself."""
         if operator.values and operator.values[0] in self._constant_ids:
             return []
         lowered = self._operator(operator)
@@ -101,7 +105,9 @@ class _Lowering:
         made = {place: copy for place, copy in copies.items() if copy is not None}
         operands = tuple(made[place].id if place in made else ref.source for place, ref in enumerate(lowered.operands))
         main = replace(self._draft(operator, operator.id, lowered), operands=operands)
-        return [*made.values(), main, *self._updates(operator, lowered)]
+        if lowered.update is not None:
+            self.statistics[f"{operator.id}.update"] = lowered.update
+        return [*made.values(), main]
 
     def _operator(self, operator: TracedOperator) -> Lowered | None:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()
@@ -138,13 +144,6 @@ class _Lowering:
 
     def _is_whole(self, ref: Ref) -> bool:
         return prod(ref.shape) == prod(self._shapes[ref.source])
-
-    def _updates(self, operator: TracedOperator, lowered: Lowered) -> list[Draft]:
-        if lowered.update is None:
-            return []
-        id = f"{operator.id}.update"
-        update = self._helper(operator, id, lowered.update)
-        return [replace(update, values=(Value(id, 0),), recomputable=False)]
 
     def _helper(self, operator: TracedOperator, id: str, lowered: Lowered) -> Draft:
         sizes = OPERATORS[lowered.op].sizes(lowered.params)
