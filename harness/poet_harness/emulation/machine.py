@@ -25,6 +25,7 @@ PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
 PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
 FOREVER = 0xFFFFFFFF
 EXCEPTION_RETURN = 0xFFFFFFF9
+IF_THEN = 0x0600FC00  # the part of xPSR that says how far an IT block has come
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
     "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
@@ -196,6 +197,8 @@ class Machine:
         handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * (16 + number), 4), "little")
         if not handler & 1:
             raise EmulationError(f"interrupt {number} is enabled, and its vector is 0x{handler:08X}")
+        status = engine.reg_read(arm_const.UC_ARM_REG_XPSR)
+        engine.reg_write(arm_const.UC_ARM_REG_XPSR, status & ~IF_THEN)  # or its first instructions are conditional
         engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
         engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
         engine.reg_write(arm_const.UC_ARM_REG_PC, handler & ~1)
