@@ -74,6 +74,8 @@ static uint64_t ram[(3u << 20) / 8u];
 static poet_value_state values[sizeof poet_built_values / sizeof *poet_built_values];
 static poet_block blocks[sizeof poet_built_values / sizeof *poet_built_values + 1u];
 static uint32_t ticks[sizeof poet_built_steps / sizeof *poet_built_steps];
+static uint32_t peaks[sizeof poet_built_steps / sizeof *poet_built_steps];
+static const poet_tables tables = {values, blocks, ticks, peaks};
 
 /* RAM begins as noise; labels must make sense. */
 void clear_ram(void)
@@ -84,7 +86,6 @@ void clear_ram(void)
 int run_schedule(uint32_t nothing)
 {
     static const poet_block_device card = {.block_count = UINT32_MAX, .read = read_page, .write = write_page};
-    const poet_tables tables = {values, blocks, ticks};
     poet_pager pager = {.device = &card};
     poet_runner runner;
     without_work = 0;
@@ -99,7 +100,6 @@ int run_schedule(uint32_t nothing)
 /* What run_schedule does besides the run. */
 int check_schedule(void)
 {
-    const poet_tables tables = {values, blocks, ticks};
     poet_runner runner;
     without_work = 0;
     return poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
