@@ -70,6 +70,30 @@ def test_two_sensors_must_be_told_apart(tmp_path: Path) -> None:
         ina.open_ina("", BOARD, tmp_path)
 
 
+def test_a_slow_sensor_is_taken_at_its_own_pace() -> None:
+    """Three registers on a busy bus take 15 ms: none of them is lost."""
+
+    def read_w() -> float:
+        time.sleep(0.015)
+        return 1.5
+
+    meter = ClockedMeter(read_w, is_energy=False, identity="slow", voltage_v=5.0)
+    window = measure(meter, length_s=0.3)
+    assert window.energy_j == pytest.approx(1.5 * 0.3, rel=1e-6)
+    assert window.fault(0.3) == ""
+
+
+def test_a_sensor_that_stalls_has_lost_what_it_did_not_show() -> None:
+    readings = iter(range(10**9))
+
+    def read_w() -> float:
+        time.sleep(0.1 if next(readings) == 30 else 0.002)
+        return 1.5
+
+    meter = ClockedMeter(read_w, is_energy=False, identity="stalls", voltage_v=5.0)
+    assert "lost" in measure(meter, length_s=0.3).fault(0.3)
+
+
 def test_a_sensor_that_vanishes_ends_in_one_line(tmp_path: Path) -> None:
     ina226(tmp_path)
     meter = ina.open_ina("", BOARD, tmp_path)

@@ -30,12 +30,10 @@ class DriftWatch:
         if temperatures_c:
             seen_c = (*self.temperatures_c, *temperatures_c)
             self.temperatures_c = (min(seen_c), max(seen_c))
-            if abs(temperatures_c[-1] - temperatures_c[0]) > MOST_WARMING_C:
-                return (
-                    f"{temperatures_c[0]:.1f} degrees Celsius at its first window, {temperatures_c[-1]:.1f} at its last"
-                )
         if clocks_hz:
             self._fastest_hz = max(self._fastest_hz, *clocks_hz)
             if min(clocks_hz) < (1 - MOST_CLOCK_CHANGE) * self._fastest_hz:
                 return f"clock at {min(clocks_hz) / 1e6:.0f} MHz, at its fastest {self._fastest_hz / 1e6:.0f} MHz"
+        if temperatures_c and abs(temperatures_c[-1] - temperatures_c[0]) > MOST_WARMING_C:
+            return f"{temperatures_c[0]:.1f} degrees Celsius at its first window, {temperatures_c[-1]:.1f} at its last"
         return ""

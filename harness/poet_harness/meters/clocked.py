@@ -15,6 +15,7 @@ from .meter import Mark, Meter, MeterError, Window
 from .recorded import Recording
 
 LONGEST_GAP = 3.5
+LONGEST_READING_S = 1.0
 LEAD_S = 0.2
 PATTERN = 4
 
@@ -67,12 +68,14 @@ class ClockedMeter(Meter):
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         starts_s = [mark.host_start_s + self._delay_s for mark in marks]
         spans = [(start_s, start_s + mark.device_s) for start_s, mark in zip(starts_s, marks, strict=True)]
-        time.sleep(max(0.0, max(end_s for _, end_s in spans) - time.monotonic()) + 3 * self._period_s)
+        self._await_reading(max(end_s for _, end_s in spans))
         self._halt()
         if self._failure:
             raise UserError(f"{self.identity}: cannot be read any more: {self._failure}", NO_DEVICE)
         recording = self._recording()
-        return [cut(recording, start_s, end_s, self._period_s, LONGEST_GAP) for start_s, end_s in spans]
+        # A sensor behind a slow bus gives what it gives; lost is what is missing beside its own pace.
+        period_s = max(self._period_s, float(np.median(np.diff(recording.times_s))))
+        return [cut(recording, start_s, end_s, period_s, LONGEST_GAP) for start_s, end_s in spans]
 
     def synchronise(self, idle: Callable[[float], tuple[float, float]]) -> None:
         """Let the board sleep a few times, and find by how much the sensor shows it late."""
@@ -94,6 +97,12 @@ class ClockedMeter(Meter):
 
     def close(self) -> None:
         self._halt()
+
+    def _await_reading(self, instant_s: float) -> None:
+        """Wait for a reading behind an instant, at most a second longer; there may be none, if the sensor is gone."""
+        latest_s = instant_s + LONGEST_READING_S
+        while not self._failure and self._times_s[-1] <= instant_s and time.monotonic() < latest_s:
+            time.sleep(self._period_s)
 
     def _halt(self) -> None:
         self._stop.set()
