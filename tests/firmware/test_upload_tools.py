@@ -1,0 +1,79 @@
+"""The upload commands of platformio.ini and docs/boards.md, given to the tools themselves with no board connected.
+
+What a tool says then shows that it knows every option, target and script that it is given: it gets as far as looking
+for the probe. Writing to a chip is not shown.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from firmware_core import FIRMWARE
+
+ROOT = FIRMWARE.parent
+SHELL = re.compile(r"\\\n\s*")
+
+
+def tool(name: str) -> str:
+    """Path of a tool beside this Python or on the path; skips where there is none."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def said(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
+
+
+def upload_command(board: str, image: Path, port: str = "") -> list[str]:
+    """As PlatformIO runs it."""
+    project = ConfigParser(interpolation=None)
+    project.read(ROOT / "platformio.ini")
+    text = project[f"env:{board}"]["upload_command"].replace("$SOURCE", str(image)).replace("$UPLOAD_PORT", port)
+    program, *arguments = shlex.split(text)
+    return [tool(program), *arguments]
+
+
+def openocd_commands() -> list[str]:
+    page = SHELL.sub(" ", (ROOT / "docs" / "boards.md").read_text())
+    return [line.strip() for line in page.splitlines() if line.strip().startswith("openocd ")]
+
+
+@pytest.mark.parametrize("board", ["nrf52840", "mkr1000"])
+def test_openocd_knows_scripts_chip_and_command(board: str) -> None:
+    openocd = tool("openocd")
+    (command,) = (line for line in openocd_commands() if f"/{board}/" in line)
+    *configuration, flag, program = shlex.split(command)[1:]
+    assert flag == "-c"
+    assert program.startswith(f"program .pio/build/{board}/firmware.elf verify reset")
+    asked = said([openocd, *configuration, "-c", 'echo "[flash list] [info commands program]"; shutdown'])
+    assert ("nrf5" if board == "nrf52840" else "at91samd") in asked
+    assert "program" in asked.splitlines()[-2]
+    assert "rror" not in asked
+
+
+def test_pyocd_knows_the_chip(tmp_path: Path) -> None:
+    image = tmp_path / "firmware.hex"
+    image.write_text(":00000001FF\n")
+    command = upload_command("nrf52840", image)
+    target = command[command.index("--target") + 1]
+    assert re.search(rf"^\s*{target}\s", said([command[0], "list", "--targets", "--name", target]), re.MULTILINE)
+    assert "usage" not in said([*command, "--no-wait"]).lower()
+    assert "usage" in said([*command, "--no-such-option"]).lower()
+
+
+def test_bossac_knows_the_options(tmp_path: Path) -> None:
+    image = tmp_path / "firmware.bin"
+    image.write_bytes(bytes(64))
+    command = upload_command("mkr1000", image, "/dev/null")
+    assert "No device found on /dev/null" in said(command)
+    assert "No device found" not in said([*command, "--no-such-option"])
