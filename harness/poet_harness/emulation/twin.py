@@ -115,6 +115,10 @@ class Twin:
         """Supply current and window line since the last call."""
         return self._power.drain()
 
+    def memory(self, address: int, size: int) -> bytes:
+        """What lies in RAM or flash, as a debug probe would read it."""
+        return self._machine.read_memory(address, size)
+
     def reset(self) -> None:
         """Press the reset button. RAM keeps its content."""
         self._machine.request_reset()
