@@ -164,6 +164,30 @@ def test_a_lost_byte_is_found_and_the_stream_falls_into_step_again() -> None:
     assert power_w == pytest.approx(np.full(len(power_w), 0.015), rel=1e-3)
 
 
+def test_windows_from_a_millisecond_on_are_exact_to_a_thousandth_through_the_port() -> None:
+    """A current whose integral is known in closed form, in windows whose edges lie anywhere between two samples."""
+    spans_s = [(0.0500037, 0.001), (0.0600012, 0.0023), (0.0700071, 0.0057), (0.0900098, 0.0201)]
+
+    def current(times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        return 5e-3 * (1 + 0.3 * np.sin(80 * times_s))
+
+    def charge(time_s: float) -> float:
+        return float(5e-3 * (time_s - 0.3 * np.cos(80 * time_s) / 80))
+
+    def line(times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.any([(times_s >= start_s) & (times_s < start_s + length_s) for start_s, length_s in spans_s], axis=0)
+
+    with plugged_in(SimulatedPpk2(current, line)) as port:
+        meter = Ppk2Meter(port, BOARD, supply=False)
+        meter.begin()
+        windows = meter.end([mark(length_s) for _, length_s in spans_s])
+        meter.close()
+    for window, (start_s, length_s) in zip(windows, spans_s, strict=True):
+        exact_j = BOARD.voltage_v * (charge(start_s + length_s) - charge(start_s))
+        assert window.fault(length_s) == ""
+        assert window.with_device_time(length_s).energy_j == pytest.approx(exact_j, rel=1e-3)
+
+
 @settings(max_examples=40)
 @given(st.integers(100, 5000), st.floats(0, 0.999), st.floats(2, 50), st.sampled_from([2e-4, 2e-3, 2e-2]))
 def test_energy_of_a_known_waveform_is_exact_to_a_thousandth(
