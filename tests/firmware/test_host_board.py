@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import binascii
+import os
 import random
 import subprocess
 from pathlib import Path
+
+import pytest
 
 
 def talk(program: Path, stream: bytes, *arguments: str) -> list[str]:
@@ -34,9 +37,34 @@ def test_a_session_with_a_new_card(host_program: Path, tmp_path: Path) -> None:
     assert card.read_bytes()[:12] == b"POET CARD 1\n"
 
 
+@pytest.mark.parametrize(("size", "repeats"), [(512, 64), (40_000, 8)])
+def test_pages_go_to_the_disk_and_come_back_from_there(
+    host_program: Path, tmp_path: Path, size: int, repeats: int
+) -> None:
+    """The kernel counts what each process really had from storage and gave to it."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
+    if kind.strip() in ("tmpfs", "ramfs"):
+        pytest.skip("the folder for temporary files is in RAM")
+    command = [str(host_program), "--card", str(tmp_path / "card.img")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin and program.stdout
+        counted = []
+        for number, body in enumerate(("hello", "format", f"page in {size} {repeats} sequential")):
+            program.stdin.write(frame(number, body))
+            program.stdin.flush()
+            assert b" ok " in [program.stdout.readline() for _ in range(2)][1]
+            io = Path(f"/proc/{program.pid}/io").read_text().split()
+            counted.append({name: int(io[io.index(f"{name}:") + 1]) for name in ("read_bytes", "write_bytes")})
+        program.stdin.close()
+    # A page-in benchmark first writes what it is going to read.
+    for name in ("read_bytes", "write_bytes"):
+        assert counted[2][name] - counted[1][name] >= size * repeats
+
+
 def test_clock_and_temperature_are_the_kernels(host_program: Path, tmp_path: Path) -> None:
     for name, content in {
-        f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": 1_800_000 for cpu in range(256)
+        f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": 1_800_000
+        for cpu in range(os.sysconf("SC_NPROCESSORS_CONF"))
     }.items():
         _write(tmp_path / name, content)
     for zone, millidegrees in enumerate((41_250, 63_500, -4_000)):

@@ -207,11 +207,19 @@ static off_t position(uint32_t block)
 }
 
 /* A page must leave RAM and come back from the disk, or paging would cost nothing: the kernel's copy is let go before a
- * read, and a write ends when the disk has the data. Only sync_card makes it outlive a cut of power. */
+ * read (whole pages of it: parts of one stay), and a write ends when the disk has the data. Only sync_card makes it
+ * outlive a cut of power. */
+static void let_go(off_t start, off_t bytes)
+{
+    off_t page = (off_t)sysconf(_SC_PAGESIZE);
+    off_t from = start / page * page;
+    (void)posix_fadvise(card, from, (start + bytes - from + page - 1) / page * page, POSIX_FADV_DONTNEED);
+}
+
 static int read_card(void *context, uint32_t block, void *data, uint32_t bytes)
 {
     (void)context;
-    (void)posix_fadvise(card, position(block), (off_t)bytes, POSIX_FADV_DONTNEED);
+    let_go(position(block), (off_t)bytes);
     return pread(card, data, bytes, position(block)) == (ssize_t)bytes ? POET_OK : POET_E_IO;
 }
 
@@ -249,6 +257,7 @@ int poet_board_storage(poet_block_device *device)
             return POET_E_IO;
         status.st_size = NEW_CARD_BYTES;
     }
+    (void)posix_fadvise(card, 0, 0, POSIX_FADV_RANDOM); /* nothing is read ahead */
     *device = (poet_block_device){
         .block_count = (uint32_t)(status.st_size / (off_t)POET_BLOCK_BYTES),
         .read = read_card,
