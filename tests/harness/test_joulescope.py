@@ -16,7 +16,7 @@ from poet_harness.meters import joulescope
 from poet_harness.meters.joulescope import Pairing
 from poet_harness.meters.meter import Activity, Mark
 from poet_profiles.boards import load_board
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_DEVICE, UserError
 
 BOARD = load_board("nrf52840")
 RATE = 2_000_000
@@ -94,24 +94,28 @@ def test_an_edge_that_may_lie_in_a_lost_block_of_the_input_spoils_its_window() -
 class FakeDriver:
     """Publishes one second's worth of blocks, 10 mW with a window of 40 ms, when the power stream is switched on."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = PATH) -> None:
         self.published: list[tuple[str, Any]] = []
+        self.unplugged = False
+        self._path = path
         self._callbacks: dict[str, Callable[[str, Any], None]] = {}
 
     def device_paths(self) -> list[str]:
-        return [PATH]
+        return [self._path]
 
     def open(self, path: str, mode: str) -> None:
-        assert (path, mode) == (PATH, "defaults")
+        assert (path, mode) == (self._path, "defaults")
 
     def close(self, path: str) -> None:
         pass
 
     def subscribe(self, topic: str, flags: list[str], callback: Callable[[str, Any], None]) -> None:
-        self._callbacks[topic.removeprefix(PATH + "/")] = callback
+        self._callbacks[topic.removeprefix(self._path + "/")] = callback
 
     def publish(self, topic: str, value: Any) -> None:
-        name = topic.removeprefix(PATH + "/")
+        name = topic.removeprefix(self._path + "/")
+        if self.unplugged:
+            raise TimeoutError("jsdrv_publish timed out")
         self.published.append((name, value))
         if (name, value) == ("s/gpi/0/ctrl", 1):
             threading.Thread(target=self._stream, daemon=True).start()
@@ -123,11 +127,32 @@ class FakeDriver:
             self._callbacks["s/gpi/0/!data"]("", block(at, packed(line), 1))
 
 
-def test_a_window_is_measured_through_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver()
+def install(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("pyjoulescope_driver")
     module.Driver = lambda: driver  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", module)
+
+
+def test_a_js110_has_another_name_for_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver("u/js110/002345")
+    install(driver, monkeypatch)
+    assert "js110 002345" in joulescope.open_joulescope("", BOARD).identity
+    assert driver.published == [("s/i/range/select", "auto")]
+
+
+def test_an_instrument_that_was_unplugged_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    install(driver, monkeypatch)
+    meter = joulescope.open_joulescope("", BOARD)
+    driver.unplugged = True
+    with pytest.raises(UserError, match=r"js220 001234: gone .*--resume") as caught:
+        meter.begin()
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_a_window_is_measured_through_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver()
+    install(driver, monkeypatch)
     assert joulescope.find() == [PATH]
     meter = joulescope.open_joulescope("", BOARD)
     meter.begin()
