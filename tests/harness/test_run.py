@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,25 +121,43 @@ def test_with_commits_a_reset_repeats_only_what_came_after_the_last_one(plan_fol
 
 
 class FailingMeter(NominalMeter):
-    """Loses the recording of the second step."""
+    """Does something to the recording of the second step."""
 
     recordings = 0
 
+    def __init__(self, spoil: Callable[[Window], Window]) -> None:
+        super().__init__(load_board("nrf52840"))
+        self._spoil = spoil
+
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         self.recordings += 1
-        if self.recordings == 3:  # the first is the sleeping board
-            raise MeterError("cable loose")
-        return super().end(marks)
+        windows = super().end(marks)
+        return [self._spoil(window) for window in windows] if self.recordings == 3 else windows  # the first is asleep
 
 
-def test_training_goes_on_when_the_meter_loses_a_step(plan_folder: Path) -> None:
+def cable_loose(_: Window) -> Window:
+    raise MeterError("cable loose")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (cable_loose, "cable loose"),
+        (lambda window: replace(window, samples=1000, lost=2), "0.20% of the samples lost"),
+        (lambda window: replace(window, duration_s=0.998 * window.duration_s), "where the device counted 0.004001 s"),
+    ],
+)
+def test_training_goes_on_when_the_meter_loses_a_step(
+    plan_folder: Path, spoil: Callable[[Window], Window], reason: str
+) -> None:
     plan = read_plan(plan_folder)
     with serve(board()) as url:
         device = Device(Link(open_port(url, 115_200), url, EAGER))
-        trainer = Trainer(device, FailingMeter(load_board("nrf52840")), plan)
+        trainer = Trainer(device, FailingMeter(spoil), plan)
         observed = trainer.train(read_training_data(plan_folder / "data.npz", plan, STEPS), learning_rate=0.25)
     assert [step.energy_j is None for step in observed] == [False, True, False, False, False]
-    assert trainer.unmetered == ["cable loose"]
+    [told] = trainer.unmetered
+    assert reason in told
 
 
 def test_constants_are_put_again_when_training_resumes(plan_folder: Path) -> None:
