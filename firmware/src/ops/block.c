@@ -268,8 +268,8 @@ static void add_dot_rows(const poet_dot *dot, int32_t columns, const float *a, c
 
 /* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because the
  * common way would pay for its variables. */
-__attribute__((noinline)) static void add_dot_part(const poet_dot_walk *whole, const poet_dot *dot, int32_t rows, int32_t columns,
-                         const float *a, const float *const *b, float *out)
+__attribute__((noinline)) static void add_dot_part(const poet_dot_walk *whole, const poet_dot *dot, int32_t rows,
+                                                   int32_t columns, const float *a, const float *const *b, float *out)
 {
     float part[POET_BLOCK * POET_BLOCK] = {0};
     const float *b_repeated[POET_BLOCK];

@@ -1,9 +1,9 @@
 /* Gradient of a convolution by its input: gx[n,c] = sum over k, r, s of gy[n,k] * w[k,c,r,s].
  *
- * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r that
- * leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride over gy,
- * with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. A
- * pointwise convolution has one phase with a tap, and reads gy where it lies. */
+ * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r
+ * that leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride over
+ * gy, with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. A pointwise
+ * convolution has one phase with a tap, and reads gy where it lies. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
@@ -108,7 +108,7 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
         .b_strip = lines.width,
         .out_strip = win->sh * win->w,
     };
-    const float *first = conv->in_place ? gy : workspace; /* what meets tap `first` of the first row and column of a step */
+    const float *first = conv->in_place ? gy : workspace; /* what meets tap `first` of a step's first row and column */
     first += (rows->taps - 1) * lines.width + columns->taps - 1;
     for (int32_t i = 0; i < rows->count; i += step) {
         if (!conv->in_place) {
