@@ -61,6 +61,16 @@ def test_pages_go_to_the_disk_and_come_back_from_there(
         assert counted[2][name] - counted[1][name] >= size * repeats
 
 
+def test_the_window_line_is_a_file_such_as_a_gpios(host_program: Path, tmp_path: Path) -> None:
+    line = tmp_path / "value"
+    os.mkfifo(line)
+    reader = os.open(line, os.O_RDWR | os.O_NONBLOCK)
+    stream = frame(0, "hello") + frame(1, "bench 7 3 16") + frame(2, "idle 1000")
+    talk(host_program, stream, "--window", str(line))
+    assert os.read(reader, 100) == b"0" + 2 * b"10"
+    os.close(reader)
+
+
 def test_clock_and_temperature_are_the_kernels(host_program: Path, tmp_path: Path) -> None:
     for name, content in {
         f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq": 1_800_000
@@ -126,7 +136,7 @@ def test_noise_and_valid_frames_around_nonsense(host_program: Path) -> None:
 
 
 def test_wrong_arguments_end_in_one_line(host_program: Path) -> None:
-    for arguments in (["--card"], ["--ram", "12kB"], ["--what", "1"]):
+    for arguments in (["--card"], ["--ram", "12kB"], ["--what", "1"], ["--window", "/no/such/file"]):
         done = subprocess.run([str(host_program), *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1

@@ -1,10 +1,11 @@
 /* This computer as a board: serial line on standard input and output, a file as the card, RAM of any size.
  *
- *     program [--card FILE] [--ram BYTES] [--sysfs DIR]
+ *     program [--card FILE] [--ram BYTES] [--window FILE] [--sysfs DIR]
  *
- * FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. DIR, instead of /sys,
+ * The card's FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. The marker
+ * line is a FILE to which 1 and 0 are written, such as a GPIO's value; without it there is none. DIR, instead of /sys,
  * is where the kernel shows the processor's clock and temperature. The program ends when its input ends. There is no
- * marker line and no interrupt; libc is allowed here, and only here.
+ * interrupt; libc is allowed here, and only here.
  */
 #define _GNU_SOURCE
 
@@ -28,13 +29,14 @@
 const char poet_board_name[] = "host";
 const uint32_t poet_board_ticks_hz = 1000000000u;
 
-static const char usage[] = "expected [--card FILE] [--ram BYTES] [--sysfs DIR], not";
+static const char usage[] = "expected [--card FILE] [--ram BYTES] [--window FILE] [--sysfs DIR], not";
 static char arguments[4096]; /* every argument, each with its zero byte */
 static const char *card_path;
 static const char *sysfs = "/sys";
 static uint8_t *ram;
 static uint32_t ram_size = DEFAULT_RAM_BYTES;
 static int card = -1;
+static int window_line = -1;
 
 __attribute__((noreturn)) static void stop(const char *why, const char *what)
 {
@@ -50,6 +52,13 @@ static uint32_t parse_bytes(const char *text)
     if (errno != 0 || end == text || *end != '\0' || bytes < 1024u || bytes > UINT32_MAX - 8u)
         stop("--ram takes a number of bytes from 1024, not", text);
     return (uint32_t)bytes;
+}
+
+static void open_window(const char *path)
+{
+    window_line = open(path, O_WRONLY);
+    if (window_line < 0 || write(window_line, "0", 1) != 1)
+        stop("cannot write to", path);
 }
 
 /* The core's main has no arguments (a microcontroller has none to give), so they come from the kernel. */
@@ -68,6 +77,8 @@ static void read_arguments(void)
             card_path = value;
         else if (strcmp(word, "--ram") == 0)
             ram_size = parse_bytes(value);
+        else if (strcmp(word, "--window") == 0)
+            open_window(value);
         else if (strcmp(word, "--sysfs") == 0)
             sysfs = value;
         else
@@ -102,7 +113,8 @@ void poet_board_idle(uint32_t ticks)
 
 void poet_board_window(bool inside)
 {
-    (void)inside;
+    if (window_line >= 0 && write(window_line, inside ? "1" : "0", 1) != 1)
+        stop("cannot write to", "--window");
 }
 
 uint32_t poet_board_boot_id(void)
