@@ -1,5 +1,5 @@
-/* A 3x3 window over a single channel, as in a depthwise convolution, for the Cortex-M4F. No block of rows shares what is
- * loaded; but the nine weights, or the nine sums of their gradient, stay in registers for a whole channel. */
+/* Small windows over a single channel, as in a depthwise convolution, for the Cortex-M4F. No block of rows shares what is
+ * loaded; but the weights, or the nine sums of their gradient, stay in registers for a whole channel. */
 #ifndef POET_OPS_WINDOW_M4F_H
 #define POET_OPS_WINDOW_M4F_H
 
@@ -9,84 +9,156 @@
 
 #define WINDOW 3
 
-/* Nine weights in s0-s8, what sums begin with in s9, a line of B from s10 on, four sums, four products. */
+/* Up to nine weights in s0-s8, what sums begin with in s9, a line of B from s10 on, four sums, four products. */
 #define WINDOW_TAP(weight, b0, b1, b2, b3)                                                                      \
     "vmul.f32 s23, " weight ", " b0 "\n vmul.f32 s24, " weight ", " b1 "\n"                                      \
     "vmul.f32 s25, " weight ", " b2 "\n vmul.f32 s26, " weight ", " b3 "\n"                                      \
     "vadd.f32 s19, s19, s23\n vadd.f32 s20, s20, s24\n vadd.f32 s21, s21, s25\n vadd.f32 s22, s22, s26\n"
 
+#define WINDOW_LOAD(last) "vldm %[at], {s10-" last "}\n add %[at], %[at], %[line]\n"
+
 #define WINDOW_LINE(w0, w1, w2)                                                                                 \
-    "vldm %[at], {s10-s15}\n add %[at], %[at], %[line]\n" WINDOW_TAP(w0, "s10", "s11", "s12", "s13")             \
+    WINDOW_LOAD("s15") WINDOW_TAP(w0, "s10", "s11", "s12", "s13")                                               \
     WINDOW_TAP(w1, "s11", "s12", "s13", "s14") WINDOW_TAP(w2, "s12", "s13", "s14", "s15")
 
-#define WINDOW_LINE_REVERSED(w0, w1, w2)                                                                        \
-    "vldm %[at], {s10-s15}\n add %[at], %[at], %[line]\n" WINDOW_TAP(w0, "s12", "s13", "s14", "s15")             \
-    WINDOW_TAP(w1, "s11", "s12", "s13", "s14") WINDOW_TAP(w2, "s10", "s11", "s12", "s13")
-
 #define WINDOW_LINE_APART(w0, w1, w2)                                                                           \
-    "vldm %[at], {s10-s18}\n add %[at], %[at], %[line]\n" WINDOW_TAP(w0, "s10", "s12", "s14", "s16")             \
+    WINDOW_LOAD("s18") WINDOW_TAP(w0, "s10", "s12", "s14", "s16")                                               \
     WINDOW_TAP(w1, "s11", "s13", "s15", "s17") WINDOW_TAP(w2, "s12", "s14", "s16", "s18")
 
+/* Taps of B descend. */
+#define WINDOW_LINE_REVERSED(w0, w1, w2)                                                                        \
+    WINDOW_LOAD("s15") WINDOW_TAP(w0, "s12", "s13", "s14", "s15")                                               \
+    WINDOW_TAP(w1, "s11", "s12", "s13", "s14") WINDOW_TAP(w2, "s10", "s11", "s12", "s13")
+
+#define WINDOW_PAIR_REVERSED(w0, w1)                                                                            \
+    WINDOW_LOAD("s14") WINDOW_TAP(w0, "s11", "s12", "s13", "s14") WINDOW_TAP(w1, "s10", "s11", "s12", "s13")
+
+#define WINDOW_SINGLE(w0) WINDOW_LOAD("s13") WINDOW_TAP(w0, "s10", "s11", "s12", "s13")
+
+#define WINDOW_NINE(LINE) LINE("s0", "s1", "s2") LINE("s3", "s4", "s5") LINE("s6", "s7", "s8")
+
+#define WINDOW_STORE "vstmia %[out]!, {s19-s22}\n"
+#define WINDOW_STORE_APART                                                                                      \
+    "vstr s19, [%[out]]\n vstr s20, [%[out], #8]\n vstr s21, [%[out], #16]\n vstr s22, [%[out], #24]\n"         \
+    "add %[out], %[out], #32\n"
+
 /* Four columns at a time; the last four may go back over some. */
-#define WINDOW_STRIPS(LINE, B_BLOCK)                                                                            \
+#define WINDOW_STRIPS(LINES, STORED, B_BLOCK)                                                                   \
     __asm__ volatile("vldm %[at], {s0-s9}\n"                                                                     \
                      "1: mov %[n], %[blocks]\n"                                                                  \
                      "2: subs %[n], %[n], #1\n itt eq\n"                                                         \
                      "subeq %[b], %[b], %[b_back]\n subeq %[out], %[out], %[out_back]\n"                         \
                      "vmov.f32 s19, s9\n vmov.f32 s20, s9\n vmov.f32 s21, s9\n vmov.f32 s22, s9\n"               \
-                     "mov %[at], %[b]\n" LINE("s0", "s1", "s2") LINE("s3", "s4", "s5") LINE("s6", "s7", "s8")    \
-                     "vstmia %[out]!, {s19-s22}\n add %[b], %[b], " B_BLOCK "\n bne 2b\n"                        \
+                     "mov %[at], %[b]\n" LINES STORED "add %[b], %[b], " B_BLOCK "\n bne 2b\n"                   \
                      "add %[b], %[b], %[b_next]\n add %[out], %[out], %[out_next]\n"                             \
                      "subs %[strips], %[strips], #1\n bne 1b\n"                                                  \
                      : [at] "+&r"(at), [b] "+&r"(b), [out] "+&r"(out), [strips] "+&r"(strips), [n] "=&r"(n)      \
-                     : [line] "r"(block->b_line * 4), [blocks] "r"(blocks), [b_back] "r"(out_back * block->b_column), \
-                       [out_back] "r"(out_back), [b_next] "r"((block->b_strip - columns * block->b_column) * 4), \
-                       [out_next] "r"((block->out_strip - columns) * 4)                                          \
+                     : [line] "r"(block->b_line * 4), [blocks] "r"(blocks), [b_back] "r"(back * block->b_column), \
+                       [out_back] "r"(back * block->out_column),                                                 \
+                       [b_next] "r"((block->b_strip - columns * block->b_column) * 4),                           \
+                       [out_next] "r"((block->out_strip - columns * block->out_column) * 4)                      \
                      : FP_REGISTERS, "cc", "memory")
 
-static void multiply_window_strips(const poet_block *block, int32_t columns, int32_t strips, const float *weights,
-                                   const float *b, float *out)
+/* Windows as a convolution of stride 1 or 2 has them, and its input gradient; that of stride 2 has smaller ones. */
+typedef enum window_kind {
+    WINDOW_NONE,
+    WINDOW_PLAIN,
+    WINDOW_APART,
+    WINDOW_REVERSED,
+    WINDOW_2X2,
+    WINDOW_2X1,
+    WINDOW_1X2,
+    WINDOW_1X1
+} window_kind;
+
+static inline window_kind window_kind_of(const poet_block *block)
+{
+    const int reversed = block->b_tap == -1 && block->b_column == 1;
+    if (block->channels != 1) {
+        return WINDOW_NONE;
+    }
+    if (block->lines == WINDOW && block->taps == WINDOW && block->out_column == 1) {
+        const int contiguous = block->a_tap == 1 && block->a_line == WINDOW;
+        const int forward = block->b_tap == 1;
+        if (!contiguous) {
+            return WINDOW_NONE;
+        }
+        if (forward && (block->b_column == 1 || block->b_column == 2)) {
+            return block->b_column == 1 ? WINDOW_PLAIN : WINDOW_APART;
+        }
+        return reversed ? WINDOW_REVERSED : WINDOW_NONE;
+    }
+    if (reversed && block->out_column == 2 && block->lines <= 2 && block->taps <= 2) {
+        static const window_kind kinds[] = {WINDOW_1X1, WINDOW_1X2, WINDOW_2X1, WINDOW_2X2};
+        return kinds[2 * block->lines + block->taps - 3];
+    }
+    return WINDOW_NONE;
+}
+
+static void multiply_window_strips(const poet_block *block, window_kind kind, int32_t columns, int32_t strips,
+                                   const float *weights, const float *b, float *out)
 {
     const float *at = weights;
     const int32_t blocks = (columns + POET_BLOCK - 1) / POET_BLOCK;
-    const int32_t out_back = (blocks * POET_BLOCK - columns) * (int32_t)sizeof(float);
+    const int32_t back = (blocks * POET_BLOCK - columns) * (int32_t)sizeof(float);
     int32_t n;
     if (block->b_tap < 0) {
-        b -= WINDOW - 1;
-        WINDOW_STRIPS(WINDOW_LINE_REVERSED, "#16");
-    } else if (block->b_column == 1) {
-        WINDOW_STRIPS(WINDOW_LINE, "#16");
-    } else {
-        WINDOW_STRIPS(WINDOW_LINE_APART, "#32");
+        b -= block->taps - 1;
     }
-}
-
-static inline int is_window(const poet_block *block)
-{
-    const int steps = block->b_tap == 1 ? block->b_column == 1 || block->b_column == 2
-                                        : block->b_tap == -1 && block->b_column == 1;
-    return steps && block->channels == 1 && block->lines == WINDOW && block->taps == WINDOW && block->a_tap == 1 &&
-           block->a_line == WINDOW && block->out_column == 1;
+    switch (kind) {
+    case WINDOW_PLAIN:
+        WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE), WINDOW_STORE, "#16");
+        break;
+    case WINDOW_APART:
+        WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE_APART), WINDOW_STORE, "#32");
+        break;
+    case WINDOW_REVERSED:
+        WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE_REVERSED), WINDOW_STORE, "#16");
+        break;
+    case WINDOW_2X2:
+        WINDOW_STRIPS(WINDOW_PAIR_REVERSED("s0", "s1") WINDOW_PAIR_REVERSED("s2", "s3"), WINDOW_STORE_APART, "#16");
+        break;
+    case WINDOW_2X1:
+        WINDOW_STRIPS(WINDOW_SINGLE("s0") WINDOW_SINGLE("s1"), WINDOW_STORE_APART, "#16");
+        break;
+    case WINDOW_1X2:
+        WINDOW_STRIPS(WINDOW_PAIR_REVERSED("s0", "s1"), WINDOW_STORE_APART, "#16");
+        break;
+    case WINDOW_1X1:
+        WINDOW_STRIPS(WINDOW_SINGLE("s0"), WINDOW_STORE_APART, "#16");
+        break;
+    case WINDOW_NONE:
+        break;
+    }
 }
 
 /* One row of weights; says whether it could. */
 static int multiply_window(const poet_block *block, const float *a, float start, const float *b, float *out)
 {
-    float weights[WINDOW * WINDOW + 1];
-    if (!is_window(block)) {
+    const window_kind kind = window_kind_of(block);
+    float weights[WINDOW * WINDOW + 1]; /* more than a smaller window has: it leaves their registers alone */
+    if (kind == WINDOW_NONE) {
         return 0;
     }
-    memcpy(weights, a, WINDOW * WINDOW * sizeof *a);
+    if (block->lines == WINDOW) {
+        memcpy(weights, a, WINDOW * WINDOW * sizeof *a);
+    } else {
+        for (int32_t i = 0; i < block->lines; i++) {
+            for (int32_t j = 0; j < block->taps; j++) {
+                weights[i * block->taps + j] = a[i * block->a_line + j * block->a_tap];
+            }
+        }
+    }
     weights[WINDOW * WINDOW] = start;
     if (block->columns >= POET_BLOCK) {
-        multiply_window_strips(block, block->columns, block->strips, weights, b, out);
+        multiply_window_strips(block, kind, block->columns, block->strips, weights, b, out);
         return 1;
     }
     for (int32_t strip = 0; strip < block->strips; strip++) {
-        float part[POET_BLOCK];
-        multiply_window_strips(block, POET_BLOCK, 1, weights, b, part);
+        float part[2 * POET_BLOCK];
+        multiply_window_strips(block, kind, POET_BLOCK, 1, weights, b, part);
         for (int32_t j = 0; j < block->columns; j++) {
-            out[j] = part[j];
+            out[j * block->out_column] = part[j * block->out_column];
         }
         b += block->b_strip;
         out += block->out_strip;
