@@ -202,12 +202,32 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(lives):
         w.life_start[k] -= here
         w.life_end[k] -= here
+    if p.instant.size > 0:
+        overflow = _overflow_at_instants(p, w, kept)
     if p.dma:
         w.counters[LIVES] = lives
         time = _makespan(p, w, kept)
     w.counters[EXTRAS] = extras
     w.counters[LIVES] = lives
     return Evaluation(kept, energy, time, overflow)
+
+
+@compiled
+def _overflow_at_instants(p, w, length):  # type: ignore[no-untyped-def]
+    """Overflow of the evaluated state where RAM counts at the instants only; elsewhere its RAM is called 0."""
+    n = p.node_time.size
+    for j in range(n):
+        w.seen[j] = 0
+    overflow = 0.0
+    for k in range(length):
+        event = w.kept[k]
+        if event < n and w.seen[event] == 0 and p.instant[event]:
+            overflow += max(0, w.memory[k] - p.budget)
+        else:
+            w.memory[k] = 0
+        if event < n:
+            w.seen[event] = 1
+    return overflow
 
 
 @compiled

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poet_planner.solve.cuts import Columns
+from poet_planner.solve.instants import producers
 from poet_planner.solve.linear_model import LinearModel, Rows
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem, node_need
 
@@ -25,31 +26,6 @@ class Relaxation:
     model: LinearModel
     columns: Columns
     scale: float
-
-
-def longest_path(problem: Problem) -> Ints:
-    """Nodes of a longest path of the graph; among equals one through much memory."""
-    n = len(problem.node_time)
-    need = node_need(problem).astype(float)
-    need /= max(need.sum(), 1.0)
-    length = np.zeros(n)
-    before = np.full(n, -1, dtype=np.int64)
-    for j in range(n):
-        for u in producers(problem, j):
-            if length[u] > length[j]:
-                length[j], before[j] = length[u], u
-        length[j] += 1 + need[j]
-    path = [int(length.argmax())] if n else []
-    while path and before[path[-1]] >= 0:
-        path.append(int(before[path[-1]]))
-    return np.array(path[::-1], dtype=np.int64)
-
-
-def producers(problem: Problem, node: int) -> Ints:
-    """Nodes whose values ``node`` needs."""
-    values = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
-    found: Ints = np.unique(problem.producer[values])
-    return found
 
 
 def ancestors(problem: Problem) -> Flags:

@@ -32,12 +32,15 @@ def solve_milp(
     solver: Solver,
     time_limit_s: float,
     absolute_gap: float,
+    cutoff: float,
     hear: Callable[[float], bool] = lambda bound: True,
 ) -> Answer:
     """Solve ``model``; variables that are fixed and rows that they satisfy do not reach the solver.
 
     Parameters
     ----------
+    cutoff : float
+        Solutions above are not wanted; a solver that can is told so, and answers "infeasible" where there is no better.
     hear : callable
         Told the bound now and then by a solver that can; False ends the work.
     """
@@ -81,7 +84,7 @@ def solve_milp(
         expr=LinearExpression(constant=constant, linear_vars=variables, linear_coefs=model.cost[free].tolist())
     )
     left_s = time_limit_s - (time.monotonic() - started_s)
-    outcome = solver.solve(stated, max(left_s, 0.01), absolute_gap, hear)
+    outcome = solver.solve(stated, max(left_s, 0.01), absolute_gap, cutoff, hear)
     solutions = []
     for values in outcome.solutions:
         x = fixed_value.copy()

@@ -63,7 +63,7 @@ class _Run:
         self._started_s = time.monotonic()
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed)
-        self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap)
+        self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap, options.seed)
 
     def schedule(self) -> Schedule:
         if not conceivable(self._problem):

@@ -111,7 +111,7 @@ def plan_by_algorithm_1(
     budget = problem.budget
     while budget > 0 and tell():
         model = algorithm_1(problem, budget)
-        outcome = solver.solve(model, max(1.0, seconds_left()), SCALE * RELATIVE_GAP, lambda _: tell())
+        outcome = solver.solve(model, max(1.0, seconds_left()), SCALE * RELATIVE_GAP, hear=lambda _: tell())
         if not outcome.solutions:
             break
         found = measured(problem, events_of_paper(problem, outcome.solutions[-1]))

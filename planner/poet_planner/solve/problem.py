@@ -40,6 +40,7 @@ class Problem(NamedTuple):
     budget : bytes for values and workspace, without the resident tensors
     deadline : seconds, infinite where there is none
     dma : transfers overlap compute
+    instant : (n,) where the RAM is limited, at the first compute of which nodes; (0,): always, at every event
     """
 
     node_time: Floats
@@ -61,6 +62,7 @@ class Problem(NamedTuple):
     budget: int
     deadline: float
     dma: bool
+    instant: Flags
 
 
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
@@ -106,6 +108,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         budget=ram_bytes - graph.resident_bytes,
         deadline=np.inf if deadline_s is None else deadline_s,
         dma=graph.dma,
+        instant=np.zeros(0, dtype=np.bool_),
     )
 
 

@@ -13,7 +13,7 @@ from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.problem import Flags, Floats, Problem
 
 STALL_ROUNDS = 6
-STALL_SHARE = 5e-3
+STALL_SHARE = 2e-2
 PURGE_EVERY = 4
 
 

@@ -59,9 +59,10 @@ class Solver:
         model: pyo.ConcreteModel,
         time_limit_s: float,
         absolute_gap: float,
+        cutoff: float = np.inf,
         hear: Callable[[float], bool] = lambda bound: True,
     ) -> Outcome:
-        """Minimise ``model``."""
+        """Minimise ``model``; nothing above ``cutoff`` is wanted, which not every solver can be told."""
         import pyomo.environ as pyo
         from pyomo.opt import TerminationCondition
 
@@ -95,6 +96,7 @@ class Highs(Solver):
         model: pyo.ConcreteModel,
         time_limit_s: float,
         absolute_gap: float,
+        cutoff: float = np.inf,
         hear: Callable[[float], bool] = lambda bound: True,
     ) -> Outcome:
         import highspy
@@ -115,6 +117,7 @@ class Highs(Solver):
         highs.setOptionValue("time_limit", max(time_limit_s, 0.01))
         highs.setOptionValue("mip_rel_gap", 0.0)
         highs.setOptionValue("mip_abs_gap", absolute_gap)
+        highs.setOptionValue("objective_bound", cutoff)
         outcome = Outcome()
         listener = _Listener(hear, names, outcome)
         highs.cbMipInterrupt.subscribe(listener.interrupt)
@@ -122,7 +125,8 @@ class Highs(Solver):
         highs.run()
         status = highs.getModelStatus()
         info = highs.getInfo()
-        outcome.infeasible = status == highspy.HighsModelStatus.kInfeasible
+        nothing_better = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kObjectiveBound)
+        outcome.infeasible = status in nothing_better
         outcome.optimal = status == highspy.HighsModelStatus.kOptimal
         mixed = info.mip_node_count >= 0
         outcome.bound = info.mip_dual_bound if mixed else info.objective_function_value if outcome.optimal else -np.inf

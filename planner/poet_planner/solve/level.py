@@ -1,0 +1,120 @@
+"""One relaxation, settled: its own search says what is worth looking for, its LP and its MILP prove the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from poet_planner.solve.bound import events_of, relaxation
+from poet_planner.solve.milp import seconds_to_state, solve_milp
+from poet_planner.solve.problem import Flags, Ints, Problem
+from poet_planner.solve.root import Root
+from poet_planner.solve.search import Incumbent, Searches, moves_per_second
+from poet_planner.solve.solvers import Solver
+
+# Effort in seconds of searching, and as shares of the time left.
+SEARCH_S = 0.5
+SEARCH_SHARE = 0.1
+REFINE_S = 0.3
+ROOT_SHARE = 0.6
+MILP_SHARE = 0.7
+LP_SAFETY = 1e-3
+
+
+class Level:
+    """The order-free relaxation with the RAM limited at some instants.
+
+    The least energy of the relaxation is below that of the problem, and what a search finds for it is a cutoff: nothing
+    above needs to be looked at, which fixes most of the model. The bound is never above the cutoff.
+
+    Parameters
+    ----------
+    instants : (n,) flags of nodes on ``path``
+    known : Incumbent
+        The best schedule of the problem so far.
+    gap : float
+        As in `OptimiseOptions`.
+    """
+
+    def __init__(self, problem: Problem, path: Ints, instants: Flags, known: Incumbent, gap: float, seed: int) -> None:
+        self._problem = problem
+        self._instants = path[instants[path]]
+        self._known = known
+        self._gap = gap
+        self._search = Searches(problem._replace(instant=instants), seed)
+        self._plain_j = float(problem.node_energy.sum())
+        self._scale = 1.0
+        self.bound_j = self._plain_j
+
+    @property
+    def events(self) -> Ints:
+        """The best schedule of the relaxation that was found, as events (see `annealing`)."""
+        return self._best().events
+
+    @property
+    def undercuts(self) -> bool:
+        """Whether the relaxation is known to have a schedule that the problem may not have."""
+        return self._best().energy < self._known.energy * (1 - self._gap)
+
+    def search(self, start: Ints, seconds_left: Callable[[], float], go_on: Callable[[], bool]) -> None:
+        """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
+        self._search.adopt(start)
+        end_s = seconds_left() * (1 - SEARCH_SHARE)
+        moves = int(SEARCH_S * moves_per_second(self._problem))
+        self._search.run(moves, lambda: go_on() and seconds_left() > end_s)
+
+    def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Raise the bound until the relaxation is settled or the time is up.
+
+        Parameters
+        ----------
+        hear : callable
+            Told the bound in joules now and then; False ends the work.
+        """
+        problem = self._problem
+        relaxed = relaxation(problem, self._instants, self._best().energy)
+        self._scale = relaxed.scale
+        root = Root(problem, relaxed)
+        end_s = seconds_left() * (1 - ROOT_SHARE)
+
+        def go_on() -> float:
+            return seconds_left() - end_s if hear(self.bound_j) else 0.0
+
+        root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
+        if root.bound < self._cutoff() and self._follow(events_of(problem, relaxed, root.point)):
+            root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
+        if root.bound >= self._cutoff() or not hear(self.bound_j) or seconds_left() < seconds_to_state(relaxed.model):
+            return
+        cutoff = self._cutoff()
+
+        def told(bound: float) -> bool:
+            self._raise(min(bound, cutoff))
+            return hear(self.bound_j)
+
+        # In units of the model, in which plain training costs SCALE.
+        absolute_gap = max(1e-6, 0.05 * self._gap * self._best().energy * self._scale)
+        answer = solve_milp(root.model(), solver, MILP_SHARE * seconds_left(), absolute_gap, cutoff, told)
+        self._raise(cutoff if answer.infeasible else min(answer.bound, cutoff))
+        for x in answer.solutions[-1:]:
+            self._search.adopt(events_of(problem, relaxed, x))
+
+    def _best(self) -> Incumbent:
+        found = self._search.incumbent
+        return self._known if found is None or found.energy > self._known.energy else found
+
+    def _cutoff(self) -> float:
+        """In units of the model: nothing above is looked for."""
+        return (self._best().energy * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
+
+    def _raise(self, bound: float) -> None:
+        if np.isfinite(bound):
+            bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
+            self.bound_j = max(self.bound_j, min(bound_j, self._best().energy))
+
+    def _follow(self, events: Ints) -> bool:
+        """Search on from where the LP points; whether that found anything better."""
+        before_j = self._best().energy
+        if self._search.adopt(events):
+            self._search.refine(int(REFINE_S * moves_per_second(self._problem)))
+        return self._best().energy < before_j
