@@ -40,12 +40,12 @@ def say(text: str) -> None:
     console.print(f"\n[bold]{text}[/bold]")
 
 
-def run(*command: str, expect: int = 0) -> None:
-    """Print a command, run it, and stop the demo if its exit code is not the one expected."""
+def run(*command: str, expect: int = 0, allow: int = 0) -> None:
+    """Print a command, run it, and stop the demo if its exit code is neither the one expected nor the one allowed."""
     console.print(f"[cyan]$ {shlex.join(command)}[/cyan]")
     sys.stdout.flush()
     finished = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, check=False)
-    if finished.returncode != expect:
+    if finished.returncode not in (expect, allow or expect):
         sys.exit(f"demo: {command[0]} ended with {finished.returncode}, expected {expect}")
 
 
@@ -120,7 +120,9 @@ def main() -> None:
     say(f"3. Plan a training step within {RAM}")
     run(*common, "--ram", RAM, "--out", str(plan))
     say("   The same, by Algorithm 1 of the paper as it is printed")
-    run(*common, "--ram", RAM, "--formulation", "paper", "--time-limit", "20", "--out", str(algorithm1))
+    # On a slow machine it may have found no schedule by then: that is an answer, too.
+    paper = ("--formulation", "paper", "--time-limit", "20", "--out", str(algorithm1))
+    run(*common, "--ram", RAM, *paper, allow=NO_SCHEDULE)
     say("   Plain training, every tensor kept until its last use, does not fit")
     run(*common, "--ram", RAM, "--strategy", "plain", "--out", str(plain), expect=NO_SCHEDULE)
 
