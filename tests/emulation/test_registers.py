@@ -31,8 +31,8 @@ NAMED_VALUES = {
     },
 }
 
-# Numbers that no SVD file lists: data sheet DS40001882, table 15-5 "Generic Clock Selection ID", and the vendor's header
-# component/gclk.h, GCLK_CLKCTRL_ID_DFLL48_Val and so on.
+# Numbers that no SVD file lists: data sheet DS40001882, table 15-5 "Generic Clock Selection ID", and the vendor's
+# header component/gclk.h, GCLK_CLKCTRL_ID_DFLL48_Val and so on.
 UNLISTED = {"GCLK_ID_DFLL48": 0, "GCLK_ID_SERCOM1_CORE": 0x15, "GCLK_ID_SERCOM5_CORE": 0x19, "GCLK_ID_TC4_TC5": 0x1C}
 
 
