@@ -34,6 +34,7 @@ MODULES = (
     ("platformio", "building the firmware", "pip install platformio==6.2.0"),
     ("unicorn", "--emulate", "pip install 'poet-edge[emulator]'"),
     ("capstone", "--emulate", "pip install 'poet-edge[emulator]'"),
+    ("elftools", "--emulate", "pip install 'poet-edge[emulator]'"),
     ("pyjoulescope_driver", "--meter joulescope", "pip install 'poet-edge[joulescope]'"),
     ("pynvml", "--meter nvml", "pip install 'poet-edge[nvml]'"),
 )

@@ -15,6 +15,11 @@ from simulated_device import SimulatedDevice, serve
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 
 
+def heed_ctrl_c() -> None:
+    """In the child: a shell that starts the tests in the background lets them, and what they start, ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
@@ -88,7 +93,11 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> No
     options = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
     with serve(SimulatedDevice()) as url:
         process = subprocess.Popen(
-            [*PROGRAM, "profile", "--port", url, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*PROGRAM, "profile", "--port", url, *options],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=heed_ctrl_c,
         )
         deadline_s = time.monotonic() + 30
         while (not out.exists() or out.read_text().count("\n") < 5) and time.monotonic() < deadline_s:

@@ -11,7 +11,8 @@ BoardName = Annotated[str, typer.Option("--board", "-b", help="Board name (poet-
 Port = Annotated[
     str | None,
     typer.Option(
-        help="Device name, socket://, rfc2217:// or ssh:// URL; if not given: a USB port; for a Linux board, here"
+        help="Device name, ssh:// or any pyserial URL (socket://, rfc2217://, spy://); if not given: a USB port; for a "
+        "Linux board, here"
     ),
 ]
 Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
