@@ -1,10 +1,11 @@
 """Static offsets for every tensor of a schedule: dynamic storage allocation with known lifetimes.
 
-Greedy lowest fit in several orders, then a hill climb over orders, then, where those fall short, exactly by a MILP.
+Lowest fit in several orders; where that falls short, an ejection search within the budget (`ejection`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,10 +14,13 @@ import numpy as np
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
 from poet_planner.solve.compiled import compiled
+from poet_planner.solve.ejection import eject
 from poet_planner.solve.problem import Ints, whole_words
 
-CLIMB_MOVES = 10_000
-EXACT_PAIRS = 2_000
+ROUND_MOVES = 50_000
+ROUNDS = 30
+GROWTHS = (0.1, 0.3, 0.03)
+HALVINGS = 5
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,16 @@ class _Block:
     size: int
 
 
-def place(graph: Graph, steps: Sequence[Step], budget: int, exact_s: float = 10.0) -> Placement:
+def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10.0) -> Placement:
     """Give every block of ``steps`` an offset, if it can be within ``budget`` bytes; if not, as low as was found.
 
     Parameters
     ----------
     budget : int
         Bytes of the arena; the search for offsets stops when they fit.
-    exact_s : float
-        Time limit of the exact assignment; 0 leaves it out.
+    search_s : float
+        No round of the search within the budget starts after this; there is always one. Where it is 0 or less, how low
+        the blocks could lie is not searched for.
     """
     blocks = _blocks(graph, steps)
     if not blocks:
@@ -59,9 +64,7 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, exact_s: float = 10.
     size = np.array([block.size for block in blocks], dtype=np.int64)
     offsets, height = _greedy(start, end, size, budget)
     if height > budget:
-        offsets, height = _climb(start, end, size, budget, offsets, np.argsort(offsets), CLIMB_MOVES)
-    if height > budget and exact_s > 0:
-        offsets, height = _exact(start, end, size, budget, offsets, exact_s)
+        offsets, height = _search(start, end, size, budget, offsets, search_s)
     return Placement(_with_offsets(steps, blocks, offsets), height)
 
 
@@ -144,82 +147,48 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
     return height
 
 
-@compiled
-def _climb(start, end, size, budget, first, order, moves):  # type: ignore[no-untyped-def]
-    """Hill climb over orders: a block that sticks out goes forward, or two blocks change places."""
-    np.random.seed(1)
-    count = size.size
-    offsets = np.empty_like(first)
-    height = _lowest_fit(order, start, end, size, offsets)
-    best = first.copy()
-    lowest = (first + size).max()
-    trial = order.copy()
-    moved = np.empty_like(first)
-    for _ in range(moves * 50 // (count + 50)):
-        if lowest <= budget:
-            break
-        trial[:] = order
-        if np.random.random() < 0.5:
-            sticking = 0
-            pick = 0
-            for k in range(count):
-                if offsets[order[k]] + size[order[k]] > budget:
-                    sticking += 1
-                    if np.random.randint(0, sticking) == 0:
-                        pick = k
-            to = np.random.randint(0, pick + 1)
-            block = trial[pick]
-            for k in range(pick, to, -1):
-                trial[k] = trial[k - 1]
-            trial[to] = block
-        else:
-            a = np.random.randint(0, count)
-            b = np.random.randint(0, count)
-            trial[a], trial[b] = trial[b], trial[a]
-        new = _lowest_fit(trial, start, end, size, moved)
-        if new <= height or np.random.random() < 0.01:
-            height = new
-            order[:] = trial
-            offsets[:] = moved
-            if new < lowest:
-                lowest = new
-                best[:] = moved
-    return best, lowest
+def _search(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, search_s: float) -> tuple[Ints, int]:
+    """Offsets within ``budget``, or else within the least capacity at which one round of search succeeds.
 
-
-def _exact(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, time_s: float) -> tuple[Ints, int]:
-    """Offsets within ``budget`` from a MILP, or the known ones if it finds none.
-
-    Two blocks that live at once lie one above the other: one binary for each such pair.
+    Parameters
+    ----------
+    known : Ints
+        Offsets without overlaps, higher than the budget.
     """
-    import pyomo.environ as pyo
+    best, height = known, int((known + size).max())
+    alive = _most_alive(start, end, size)
+    if alive <= budget:
+        found = _within(start, end, size, budget, known, ROUNDS, search_s)
+        if found is not None:
+            return found, int((found + size).max())
+    low = max(budget, alive - 1)
+    for _ in range(HALVINGS if search_s > 0 else 0):
+        capacity = (low + height) // 2
+        found = _within(start, end, size, capacity, best, 1, 0.0)
+        if found is None:
+            low = capacity
+        else:
+            best, height = found, int((found + size).max())
+    return best, height
 
-    from poet_planner.solve.solvers import solver_named
 
-    pairs = [
-        (a, b) for a in range(len(size)) for b in range(a + 1, len(size)) if start[a] < end[b] and start[b] < end[a]
-    ]
-    height = int((known + size).max())
-    if len(pairs) > EXACT_PAIRS:
-        return known, height
-    model = pyo.ConcreteModel()
-    model.pair = pyo.Set(initialize=pairs)
-    model.offset = pyo.Var(range(len(size)), bounds=lambda _, k: (0, max(0.0, (budget - size[k]) / budget)))
-    model.above = pyo.Var(model.pair, domain=pyo.Binary)
-    model.below_rule = pyo.Constraint(
-        model.pair,
-        rule=lambda m, a, b: m.offset[a] + size[a] / budget <= m.offset[b] + (1 - m.above[a, b]),
-    )
-    model.above_rule = pyo.Constraint(
-        model.pair,
-        rule=lambda m, a, b: m.offset[b] + size[b] / budget <= m.offset[a] + m.above[a, b],
-    )
-    model.nothing = pyo.Objective(expr=model.offset[0])
-    solutions = solver_named("highs").solve(model, time_s, absolute_gap=1.0).solutions
-    if not solutions:
-        return known, height
-    # Rounding may leave the solver's offsets a little apart; the order they give is what counts.
-    order = np.argsort([solutions[-1][model.offset[k].name] for k in range(len(size))], kind="stable")
-    offsets = np.zeros_like(size)
-    found = int(_lowest_fit(order, start, end, size, offsets))
-    return (offsets, found) if found < height else (known, height)
+def _within(
+    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, rounds: int, search_s: float
+) -> Ints | None:
+    end_s = time.monotonic() + search_s
+    for number in range(rounds):
+        offsets = known.copy()
+        growth = GROWTHS[number % len(GROWTHS)]
+        if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, number):
+            return offsets
+        if time.monotonic() >= end_s:
+            break
+    return None
+
+
+def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
+    """The most bytes alive at once: no height is less."""
+    change = np.zeros(int(end.max()) + 1, dtype=np.int64)
+    np.add.at(change, start, size)
+    np.add.at(change, end, -size)
+    return int(change.cumsum().max())
