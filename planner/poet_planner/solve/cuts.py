@@ -15,6 +15,8 @@ from poet_planner.solve.problem import Floats, Ints, Problem
 
 VIOLATION = 1e-3
 UNBROKEN = 2**60
+# Divisors that a cover cut is rounded with: more sizes than that are thinned out.
+MOST_DIVISORS = 16
 
 
 class Columns(NamedTuple):
@@ -192,7 +194,7 @@ def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, 
     """The most violated cover cut of the RAM at instant t, if there is one.
 
     Values that are needed afterwards and exceed the RAM must be restored, at least as many bytes as the excess. Leaving
-    aside those that (nearly) are, the rest of the excess is rounded up in units of every size there is.
+    aside those that (nearly) are, the rest of the excess is rounded up in units of the sizes there are.
     """
     node = columns.instants[t]
     m = p.size.size
@@ -231,6 +233,10 @@ def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, 
         if not known:
             units[distinct] = p.size[group[k]]
             distinct += 1
+    if distinct > MOST_DIVISORS:
+        for which in range(MOST_DIVISORS):
+            units[which] = units[which * distinct // MOST_DIVISORS]
+        distinct = MOST_DIVISORS
     best = VIOLATION
     best_from = -1
     best_excess = 0

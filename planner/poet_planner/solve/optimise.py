@@ -25,8 +25,8 @@ SEARCH_S_PER_NODE = 0.015
 MOST_SEARCH_S = 4.0
 SEARCH_SHARE = 0.3
 PLACING_SHARE = 0.25
-EXACT_S = 2.0
-EXACT_ATTEMPTS = 2
+MOST_PLACING_S = 8.0
+ADDRESSES_S = 3.0
 MOST_ATTEMPTS = 12
 
 
@@ -110,7 +110,8 @@ class _Run:
 
     def _seconds_left(self) -> float:
         """Until the schedule must be given addresses."""
-        return self._options.time_limit_s * (1 - PLACING_SHARE) - self._seconds()
+        limit_s = self._options.time_limit_s
+        return limit_s - min(PLACING_SHARE * limit_s, MOST_PLACING_S) - self._seconds()
 
     def _tell(self, note: str = "") -> bool:
         if self._options.progress:
@@ -129,15 +130,15 @@ class _Run:
         attempt = 0
         while True:
             left_s = self._options.time_limit_s - self._seconds()
-            exact_s = min(EXACT_S, left_s / 4) if attempt < EXACT_ATTEMPTS else 0.0
             decoded = decode(self._graph, planned, incumbent.events)
-            placement = place(self._graph, decoded.steps, budget, exact_s)
+            placement = place(self._graph, decoded.steps, budget, min(ADDRESSES_S, left_s / 2) / (attempt + 1))
             if placement.arena_bytes <= budget:
                 return incumbent, decoded, placement
             attempt += 1
             if attempt > MOST_ATTEMPTS:
                 raise self._impossible()
-            tight = max(needed, tight - (placement.arena_bytes - budget + 1) // 2)
+            excess = placement.arena_bytes - budget
+            tight = max(needed, tight - (excess if attempt > 1 else (excess + 1) // 2))
             self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
             planned = problem._replace(budget=tight)
             search = Search(planned, self._options.seed + attempt)
