@@ -27,6 +27,8 @@ SEARCH_SHARE = 0.3
 PLACING_SHARE = 0.25
 MOST_PLACING_S = 8.0
 ADDRESSES_S = 3.0
+# A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
+AGAIN_SHARE = 0.05
 MOST_ATTEMPTS = 12
 
 
@@ -144,7 +146,8 @@ class _Run:
             search = Search(planned, self._options.seed + attempt)
             if tight > needed:
                 search.adopt(incumbent.events)
-            search.run(self._moves(SEARCH_S), self._within(left_s / 2.5, search))
+            again_s = max(left_s / 2.5, AGAIN_SHARE * self._options.time_limit_s)
+            search.run(self._moves(SEARCH_S), self._within(again_s, search))
             incumbent = search.incumbent or incumbent
 
     def _within(self, seconds: float, search: Search) -> Callable[[], bool]:
