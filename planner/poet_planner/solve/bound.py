@@ -7,10 +7,12 @@ computes between them); the order inside a stage is free. docs/formulation.md ha
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
+from poet_planner.solve.conflicts import Conflicts, Excuse
 from poet_planner.solve.cuts import Columns
 from poet_planner.solve.instants import producers
 from poet_planner.solve.linear_model import LinearModel, Rows
@@ -39,7 +41,7 @@ def ancestors(problem: Problem) -> Flags:
     return above
 
 
-def relaxation(problem: Problem, instants: Ints, known_energy: float) -> Relaxation:
+def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts: Conflicts) -> Relaxation:
     """The MILP for ``problem`` with the given instants.
 
     Parameters
@@ -132,10 +134,12 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float) -> Relaxat
         elif compute[earliest[j], j] >= 0:
             lower[compute[earliest[j], j]] = 1.0
     _deadline(problem, compute, page_in, page_out, rows)
+    must = _must(problem, earliest, latest, last)
+    meaning = Columns(instants, compute, page_in, keep, page_out, must)
+    _forced(problem, conflicts, (earliest, latest), meaning, rows)
     integer = np.ones(columns, dtype=np.bool_)
     model = LinearModel.of(cost, -plain * scale, lower, upper, integer, rows)
-    must = _must(problem, earliest, latest, last)
-    return Relaxation(model, Columns(instants, compute, page_in, keep, page_out, must), scale)
+    return Relaxation(model, meaning, scale)
 
 
 def _must(problem: Problem, earliest: Ints, latest: Ints, instants: int) -> Ints:
@@ -154,6 +158,52 @@ def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
     count = int(wanted.sum())
     numbers[wanted] = np.arange(first, first + count)
     return numbers, first + count
+
+
+def _forced(problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], columns: Columns, rows: Rows) -> None:
+    """What is in RAM together although it conflicts has been brought together by paging.
+
+    That are two inputs of one node, and at an instant an input of its node and whatever is kept.
+    """
+    for node in range(len(problem.node_time)):
+        inputs = _inputs(problem, node)
+        for at, u in enumerate(inputs):
+            for v in inputs[at + 1 :][conflicts.pairs[u, inputs[at + 1 :]]]:
+                _paged_before(problem, conflicts.excuses(u, v), window, int(window[1][node]), columns, -1, rows)
+    for t, node in enumerate(columns.instants):
+        inputs = _inputs(problem, node)
+        beside = conflicts.pairs[inputs] & ~np.isin(np.arange(len(problem.size)), inputs)
+        for u, v in zip(*np.nonzero(beside), strict=True):
+            if columns.keep[t, v] >= 0:
+                excuses = conflicts.excuses(int(inputs[u]), int(v))
+                _paged_before(problem, excuses, window, t, columns, int(columns.keep[t, v]), rows)
+
+
+def _paged_before(
+    problem: Problem,
+    excuses: Collection[Excuse],
+    window: tuple[Ints, Ints],
+    last: int,
+    columns: Columns,
+    kept: int,
+    rows: Rows,
+) -> None:
+    """By the end of stage ``last`` an excuse was paged in, and so out; if ``kept`` is 1, where that is a column."""
+    earliest = window[0]
+    outs = {int(columns.page_out[excuse.value]) for excuse in excuses} - {-1}
+    ins: set[int] = set()
+    for excuse in excuses:
+        since = int(earliest[problem.producer[list(excuse.pair)]].max())
+        ins |= set(columns.page_in[since : last + 1, excuse.value].tolist()) - {-1}
+    for paged in (outs, ins):
+        if paged and kept < 0:
+            rows.add(sorted(paged), [1.0] * len(paged), 1.0, np.inf)
+        elif kept >= 0:
+            rows.add([*sorted(paged), kept], [1.0] * len(paged) + [-1.0], 0.0, np.inf)
+
+
+def _inputs(problem: Problem, node: int) -> Ints:
+    return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
 
 
 def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from poet_planner.solve.bound import events_of, relaxation
+from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.milp import seconds_to_state, solve_milp
 from poet_planner.solve.problem import Flags, Ints, Problem
 from poet_planner.solve.root import Root
-from poet_planner.solve.search import Incumbent, Searches, moves_per_second
+from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 # Effort in seconds of searching, and as shares of the time left.
@@ -33,16 +34,30 @@ class Level:
     instants : (n,) flags of nodes on ``path``
     known : Incumbent
         The best schedule of the problem so far.
+    conflicts : Conflicts
+        The model knows of them, the search of the relaxation does not.
     gap : float
         As in `OptimiseOptions`.
     """
 
-    def __init__(self, problem: Problem, path: Ints, instants: Flags, known: Incumbent, gap: float, seed: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        path: Ints,
+        instants: Flags,
+        known: Incumbent,
+        conflicts: Conflicts,
+        gap: float,
+        seed: int,
+    ) -> None:
         self._problem = problem
+        self._conflicts = conflicts
+        self._settled: Ints | None = None
         self._instants = path[instants[path]]
         self._known = known
         self._gap = gap
         self._search = Searches(problem._replace(instant=instants), seed)
+        self._beyond = False
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = self._plain_j
@@ -50,7 +65,7 @@ class Level:
     @property
     def events(self) -> Ints:
         """The best schedule of the relaxation that was found, as events (see `annealing`)."""
-        return self._best().events
+        return self._best().events if self._settled is None else self._settled
 
     @property
     def undercuts(self) -> bool:
@@ -67,13 +82,23 @@ class Level:
     def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound until the relaxation is settled or the time is up.
 
+        What the search found for the relaxation is the cutoff. Where the model has nothing below because it knows of
+        conflicts, the best schedule of the problem is, in a second go.
+
         Parameters
         ----------
         hear : callable
             Told the bound in joules now and then; False ends the work.
         """
+        self._settle(solver, seconds_left, hear)
+        settled = self.bound_j > self._best().energy * (1 - 2 * self._gap)
+        if settled and self.undercuts and self._conflicts.pairs.any():
+            self._beyond = True
+            self._settle(solver, seconds_left, hear)
+
+    def _settle(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         problem = self._problem
-        relaxed = relaxation(problem, self._instants, self._best().energy)
+        relaxed = relaxation(problem, self._instants, self._most().energy, self._conflicts)
         self._scale = relaxed.scale
         root = Root(problem, relaxed)
         end_s = seconds_left() * (1 - ROOT_SHARE)
@@ -93,24 +118,31 @@ class Level:
             return hear(self.bound_j)
 
         # In units of the model, in which plain training costs SCALE.
-        absolute_gap = max(1e-6, 0.05 * self._gap * self._best().energy * self._scale)
+        absolute_gap = max(1e-6, 0.05 * self._gap * self._most().energy * self._scale)
         answer = solve_milp(root.model(), solver, MILP_SHARE * seconds_left(), absolute_gap, cutoff, told)
         self._raise(cutoff if answer.infeasible else min(answer.bound, cutoff))
         for x in answer.solutions[-1:]:
-            self._search.adopt(events_of(problem, relaxed, x))
+            events = events_of(problem, relaxed, x)
+            self._search.adopt(events)
+            if measured(problem, events) is not None:
+                self._settled = events
 
     def _best(self) -> Incumbent:
         found = self._search.incumbent
         return self._known if found is None or found.energy > self._known.energy else found
 
+    def _most(self) -> Incumbent:
+        """No schedule that costs more is looked for."""
+        return self._known if self._beyond else self._best()
+
     def _cutoff(self) -> float:
-        """In units of the model: nothing above is looked for."""
-        return (self._best().energy * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
+        """The same in units of the model."""
+        return (self._most().energy * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
 
     def _raise(self, bound: float) -> None:
         if np.isfinite(bound):
             bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
-            self.bound_j = max(self.bound_j, min(bound_j, self._best().energy))
+            self.bound_j = max(self.bound_j, min(bound_j, self._most().energy))
 
     def _follow(self, events: Ints) -> bool:
         """Search on from where the LP points; whether that found anything better."""

@@ -15,7 +15,7 @@ from poet_planner.solve.decode import Decoded, decode
 from poet_planner.solve.infeasible import conceivable, no_schedule
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
-from poet_planner.solve.problem import build_problem, node_need
+from poet_planner.solve.problem import Problem, build_problem, node_need
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import Incumbent, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import solver_named
@@ -30,6 +30,9 @@ ADDRESSES_S = 3.0
 # A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
 AGAIN_SHARE = 0.05
 MOST_ATTEMPTS = 12
+# Where the best schedule cannot be given addresses, earlier ones are tried whose overhead is so much larger at most.
+LITTLE = 0.02
+MOST_CANDIDATES = 4
 
 
 def optimise(
@@ -65,6 +68,7 @@ class _Run:
         self._started_s = time.monotonic()
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed)
+        self._trail: list[Incumbent] = []
         self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap, options.seed)
 
     def schedule(self) -> Schedule:
@@ -116,39 +120,63 @@ class _Run:
         return limit_s - min(PLACING_SHARE * limit_s, MOST_PLACING_S) - self._seconds()
 
     def _tell(self, note: str = "") -> bool:
+        incumbent = self._search.incumbent
+        self._remember(incumbent)
         if self._options.progress:
-            incumbent = self._search.incumbent
             energy_j = None if incumbent is None else incumbent.energy
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
         return self._seconds_left() > 0
 
-    def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Decoded, Placement]:
-        """Addresses for the incumbent; where they do not fit, for one planned again, at last within less."""
+    def _remember(self, incumbent: Incumbent | None) -> None:
+        """Keep what was the best; one that an annealer is about to overwrite may be torn, and then is no schedule."""
         problem = self._problem
-        budget = problem.budget
-        needed = int(node_need(problem).max(initial=0))
-        tight = budget
-        planned = problem
-        attempt = 0
-        while True:
-            left_s = self._options.time_limit_s - self._seconds()
-            decoded = decode(self._graph, planned, incumbent.events)
-            placement = place(self._graph, decoded.steps, budget, min(ADDRESSES_S, left_s / 2) / (attempt + 1))
+        if incumbent is None or incumbent.peak > problem.budget or incumbent.time > problem.deadline * (1 + 1e-10):
+            return
+        if not self._trail or incumbent.energy < self._trail[-1].energy:
+            self._trail.append(incumbent)
+
+    def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Decoded, Placement]:
+        """Addresses for the incumbent, or for one before it that costs little more.
+
+        Where they do not fit, for one planned again, at last within less.
+        """
+        budget = self._problem.budget
+        excess = budget
+        for attempt, candidate in enumerate([incumbent, *self._little_worse(incumbent)]):
+            decoded, placement = self._addresses(self._problem, candidate, attempt)
             if placement.arena_bytes <= budget:
-                return incumbent, decoded, placement
-            attempt += 1
-            if attempt > MOST_ATTEMPTS:
-                raise self._impossible()
-            excess = placement.arena_bytes - budget
-            tight = max(needed, tight - (excess if attempt > 1 else (excess + 1) // 2))
-            self._tell(f"the arena needs {placement.arena_bytes} of {budget} bytes; planning again in {tight}")
-            planned = problem._replace(budget=tight)
+                return candidate, decoded, placement
+            excess = min(excess, placement.arena_bytes - budget)
+        needed = int(node_need(self._problem).max(initial=0))
+        tight = budget - (excess + 1) // 2
+        for attempt in range(1, MOST_ATTEMPTS):
+            tight = max(needed, tight)
+            self._tell(f"the arena needs {budget + excess} of {budget} bytes; planning again in {tight}")
+            planned = self._problem._replace(budget=tight)
             search = Search(planned, self._options.seed + attempt)
             if tight > needed:
                 search.adopt(incumbent.events)
+            left_s = self._options.time_limit_s - self._seconds()
             again_s = max(left_s / 2.5, AGAIN_SHARE * self._options.time_limit_s)
             search.run(self._moves(SEARCH_S), self._within(again_s, search))
             incumbent = search.incumbent or incumbent
+            decoded, placement = self._addresses(planned, incumbent, attempt)
+            excess = placement.arena_bytes - budget
+            if excess <= 0:
+                return incumbent, decoded, placement
+            tight -= excess
+        raise self._impossible()
+
+    def _addresses(self, planned: Problem, incumbent: Incumbent, attempt: int) -> tuple[Decoded, Placement]:
+        left_s = self._options.time_limit_s - self._seconds()
+        search_s = min(ADDRESSES_S, left_s / 2) / (attempt + 1)
+        decoded = decode(self._graph, planned, incumbent.events)
+        return decoded, place(self._graph, decoded.steps, self._problem.budget, search_s)
+
+    def _little_worse(self, best: Incumbent) -> list[Incumbent]:
+        """What was the best schedule shortly before, the better first."""
+        most_j = best.energy + LITTLE * (best.energy - float(self._problem.node_energy.sum()))
+        return [one for one in self._trail[::-1] if best.energy < one.energy <= most_j][:MOST_CANDIDATES]
 
     def _within(self, seconds: float, search: Search) -> Callable[[], bool]:
         """Whether a search may go on: for so long, or until it has found anything."""

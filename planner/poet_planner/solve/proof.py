@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
@@ -60,10 +61,11 @@ class Proof:
             self._raise(bound_j)
             return tell() and not self.complete
 
+        conflicts = Conflicts(self._problem)
         instants = first_instants(self._problem, self._path)
         events = self._known().events
         while tell() and not self.complete:
-            level = Level(self._problem, self._path, instants, self._known(), self._gap, self._seed)
+            level = Level(self._problem, self._path, instants, self._known(), conflicts, self._gap, self._seed)
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
             if not level.undercuts or instants[overflow].all():

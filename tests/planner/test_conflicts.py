@@ -1,0 +1,65 @@
+"""Values that only paging can bring together: held against every schedule of small graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from brute_force import least_energy
+from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.plain import plain_schedule
+from poet_planner.solve.bound import relaxation
+from poet_planner.solve.conflicts import Conflicts
+from poet_planner.solve.instants import longest_path
+from poet_planner.solve.problem import build_problem
+from poet_planner.solve.root import Root
+from random_graphs import random_graph, training_like_graph
+
+PAGE = PageCost(1.0, 50.0, 1.0, 50.0)
+
+
+def node(id: str, size: int, *inputs: str) -> Node:
+    return Node(id, 1.0, 1.0, (Value(id, size, PAGE),), inputs)
+
+
+def test_paging_is_forced_where_neither_value_can_be_computed_beside_the_other() -> None:
+    """a and b are made from 8 bytes each, and the last node needs both: 12 bytes do only with a page-in."""
+    graph = Graph(
+        "two", (node("p", 8), node("a", 4, "p"), node("q", 8, "a"), node("b", 4, "q"), node("end", 4, "a", "b"))
+    )
+    problem = build_problem(graph, 12, None)
+    conflicts = Conflicts(problem)
+    names = [value.id for one in graph.nodes for value in one.values]
+    a, b = names.index("a"), names.index("b")
+    assert conflicts.pairs[a, b]
+    assert {names[excuse.value] for excuse in conflicts.excuses(a, b)} >= {"a", "b"}
+    least = least_energy(graph, 12, None)
+    assert least == pytest.approx(5 + 100)
+    assert 100 <= _root_bound(problem, longest_path(problem), conflicts) <= least
+
+
+def test_without_storage_nothing_can_be_forced() -> None:
+    graph = training_like_graph(2)
+    assert not Conflicts(build_problem(graph, 12, None, paging=False)).pairs.any()
+
+
+def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
+    relaxed = relaxation(problem, path, np.inf, conflicts)
+    root = Root(problem, relaxed)
+    root.tighten(lambda: np.inf, lambda: 5.0, lambda: None)
+    return float(problem.node_energy.sum()) + root.bound / relaxed.scale
+
+
+def test_no_bound_with_conflicts_is_above_the_least_energy() -> None:
+    forced = 0
+    for seed in range(120):
+        graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+        ram = int(plain_schedule(graph).peak_bytes * (0.6 + 0.05 * (seed % 8)))
+        least = least_energy(graph, ram, None)
+        if np.isinf(least):
+            continue
+        problem = build_problem(graph, ram, None)
+        conflicts = Conflicts(problem)
+        forced += bool(conflicts.pairs.any())
+        bound = _root_bound(problem, longest_path(problem), conflicts)
+        assert bound <= least * (1 + 1e-7) + 1e-9, seed
+    assert forced >= 15
