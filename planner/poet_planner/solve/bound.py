@@ -1,8 +1,8 @@
 """The order-free MILP: a lower bound on the energy of every schedule of the contract.
 
 *Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in
-the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only (and, by cuts, at the
-computes between them); the order inside a stage is free. docs/formulation.md has the proofs.
+the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only, but for values that
+conflict (`conflicts`); the order inside a stage is free. docs/formulation.md has the proofs.
 """
 
 from __future__ import annotations
