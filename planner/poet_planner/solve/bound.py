@@ -16,7 +16,7 @@ from poet_planner.solve.conflicts import Conflicts, Excuse
 from poet_planner.solve.cuts import Columns
 from poet_planner.solve.instants import producers
 from poet_planner.solve.linear_model import LinearModel, Rows
-from poet_planner.solve.problem import Flags, Floats, Ints, Problem, node_need
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need
 
 SCALE = 1e4
 
@@ -88,7 +88,7 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
     lower[compute[np.arange(last), instants]] = 1.0
 
     rows = Rows()
-    inputs = [problem.input_value[problem.input_start[j] : problem.input_start[j + 1]] for j in range(n)]
+    inputs = [inputs_of(problem, j) for j in range(n)]
     need = node_need(problem)
     inf = np.inf
 
@@ -166,12 +166,12 @@ def _forced(problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], c
     That are two inputs of one node, and at an instant an input of its node and whatever is kept.
     """
     for node in range(len(problem.node_time)):
-        inputs = _inputs(problem, node)
+        inputs = inputs_of(problem, node)
         for at, u in enumerate(inputs):
             for v in inputs[at + 1 :][conflicts.pairs[u, inputs[at + 1 :]]]:
                 _paged_before(problem, conflicts.excuses(u, v), window, int(window[1][node]), columns, -1, rows)
     for t, node in enumerate(columns.instants):
-        inputs = _inputs(problem, node)
+        inputs = inputs_of(problem, node)
         beside = conflicts.pairs[inputs] & ~np.isin(np.arange(len(problem.size)), inputs)
         for u, v in zip(*np.nonzero(beside), strict=True):
             if columns.keep[t, v] >= 0:
@@ -202,10 +202,6 @@ def _paged_before(
             rows.add([*sorted(paged), kept], [1.0] * len(paged) + [-1.0], 0.0, np.inf)
 
 
-def _inputs(problem: Problem, node: int) -> Ints:
-    return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
-
-
 def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:
     """Without DMA all times add up; with it, CPU and bus each have to be done by the deadline."""
     if not np.isfinite(problem.deadline):
@@ -233,7 +229,7 @@ def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:
     for t in range(len(columns.compute)):
         waiting = set(np.nonzero(chosen[columns.page_in[t]])[0].tolist())
         for j in np.nonzero(chosen[columns.compute[t]])[0].tolist():
-            inputs = set(problem.input_value[problem.input_start[j] : problem.input_start[j + 1]].tolist())
+            inputs = set(inputs_of(problem, j).tolist())
             events += [n + v for v in sorted(waiting & inputs)]
             waiting -= inputs
             events.append(j)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poet_planner.solve.problem import Flags, Ints, Problem, node_need
+from poet_planner.solve.problem import Flags, Ints, Problem, inputs_of, node_need
 
 MOST_VALUES = 1500
 
@@ -57,9 +57,7 @@ def _closure(problem: Problem) -> tuple[Flags, Ints]:
     which input, else -1.
     """
     m = len(problem.size)
-    inputs = [
-        problem.input_value[problem.input_start[node] : problem.input_start[node + 1]] for node in problem.producer
-    ]
+    inputs = [inputs_of(problem, int(node)) for node in problem.producer]
     need = node_need(problem)[problem.producer]
     together: Flags = problem.producer[:, None] == problem.producer[None, :]
     computable: Flags = together | (need[:, None] + problem.size[None, :] <= problem.budget)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
-from poet_planner.solve.problem import Ints, Problem
+from poet_planner.solve.problem import Ints, Problem, inputs_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Decoder:
                 if self._problem.size[v] == 0:
                     self._step(Action.FREE, v)
         self._steps.append(Step(Action.COMPUTE, self._graph.nodes[node].id))
-        arrived = [self._arrives_s.get(v, 0.0) for v in _inputs(self._problem, node)]
+        arrived = [self._arrives_s.get(v, 0.0) for v in inputs_of(self._problem, node).tolist()]
         self._cpu_s = max([self._cpu_s, *arrived]) + float(self._problem.node_time[node])
 
     def _transfer(self, time_s: float) -> float:
@@ -108,10 +108,6 @@ class _Decoder:
         self._steps.append(Step(action, self._ids[v]))
 
 
-def _inputs(problem: Problem, node: int) -> list[int]:
-    return [int(v) for v in problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]]
-
-
 def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
     """The values not needed any more after each event, until they are made anew."""
     n = len(problem.node_time)
@@ -120,7 +116,7 @@ def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
     for place in range(len(events) - 1, -1, -1):
         event = events[place]
         made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
-        used = [] if event >= n else _inputs(problem, event)
+        used = [] if event >= n else inputs_of(problem, event).tolist()
         over[place] += [v for v in made if v not in needed]
         needed -= set(made)
         over[place] += [v for v in used if v not in needed]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from poet_planner.solve.problem import Ints, Problem
+from poet_planner.solve.problem import Ints, Problem, inputs_of
 
 MOST_NODES = 8
 MOST_VALUES = 11
@@ -28,10 +28,7 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
     if n > MOST_NODES or m > MOST_VALUES or problem.dma:
         return None
     own = [sum(1 << v for v in range(problem.own[j], problem.own[j + 1])) for j in range(n)]
-    needs = [
-        sum(1 << int(v) for v in problem.input_value[problem.input_start[j] : problem.input_start[j + 1]])
-        for j in range(n)
-    ]
+    needs = [sum(1 << int(v) for v in inputs_of(problem, j)) for j in range(n)]
     held = [sum(int(problem.size[v]) for v in range(m) if mask >> v & 1) for mask in range(1 << m)]
     deadline = problem.deadline * (1 + 1e-10)
     timed = bool(np.isfinite(deadline))

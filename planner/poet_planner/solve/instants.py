@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve import annealing
-from poet_planner.solve.problem import Flags, Ints, Problem, node_need
+from poet_planner.solve.problem import Flags, Ints, Problem, inputs_of, node_need
 
 # Share of the largest need that a node must have for its first compute to be an instant from the start.
 FIRST_SHARE = 0.6
@@ -35,8 +35,7 @@ def longest_path(problem: Problem) -> Ints:
 
 def producers(problem: Problem, node: int) -> Ints:
     """Nodes whose values ``node`` needs."""
-    values = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
-    found: Ints = np.unique(problem.producer[values])
+    found: Ints = np.unique(problem.producer[inputs_of(problem, node)])
     return found
 
 

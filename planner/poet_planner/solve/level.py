@@ -107,7 +107,7 @@ class Level:
             return seconds_left() - end_s if hear(self.bound_j) else 0.0
 
         root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
-        if root.bound < self._cutoff() and self._follow(events_of(problem, relaxed, root.point)):
+        if root.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, root.point)):
             root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
         if root.bound >= self._cutoff() or not hear(self.bound_j) or seconds_left() < seconds_to_state(relaxed.model):
             return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
+from poet_planner.solve.instants import producers
 from poet_planner.solve.problem import WORD, Ints, Problem
 from poet_planner.solve.search import Incumbent, measured
 from poet_planner.solve.solvers import Solver
@@ -32,7 +33,7 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
 
     n = len(problem.node_time)
     size, page = _node_sizes(problem), _node_pages(problem)
-    inputs = [_input_nodes(problem, j) for j in range(n)]
+    inputs = [producers(problem, j).tolist() for j in range(n)]
     users = [[j for j in range(n) if i in inputs[j]] for i in range(n)]
     unit = max(float(problem.node_energy.sum()), 1e-300) / SCALE
 
@@ -146,11 +147,6 @@ def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
             if problem.pageable[v]
         ]
     return np.array(events, dtype=np.int64)
-
-
-def _input_nodes(problem: Problem, node: int) -> list[int]:
-    values = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
-    return sorted({int(problem.producer[v]) for v in values})
 
 
 def _node_sizes(problem: Problem) -> Ints:

@@ -117,12 +117,17 @@ def whole_words(size: int) -> int:
     return -(-size // WORD) * WORD
 
 
+def inputs_of(problem: Problem, node: int) -> Ints:
+    """The values that ``node`` needs."""
+    return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
+
+
 def node_need(problem: Problem) -> Ints:
     """Bytes that computing each node takes by itself: its inputs, its values, its workspace. (n,)"""
     own = np.add.reduceat(np.append(problem.size, 0), problem.own[:-1]) * (np.diff(problem.own) > 0)
     need: Ints = problem.workspace + own
     for j in range(len(need)):
-        need[j] += problem.size[problem.input_value[problem.input_start[j] : problem.input_start[j + 1]]].sum()
+        need[j] += problem.size[inputs_of(problem, j)].sum()
     return need
 
 
