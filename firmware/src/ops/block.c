@@ -321,6 +321,9 @@ static void add_dot_columns(poet_dot_walk *walk, const poet_dot *dot, int32_t co
 
 void poet_dot_add(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
+    if (add_dot_windows(dot, a, b, out)) {
+        return;
+    }
     if (dot->rows <= FEW_ROWS) {
         add_dot_rows(dot, dot->columns, a, b, out);
         return;

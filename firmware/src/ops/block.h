@@ -28,10 +28,11 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
 
 /* Products along rows of both factors, added to what is there:
  *
- *     out[i][j] += sum over lines, taps of a[i][line, tap] * b[j][line, tap], for up to 16 columns j
+ *     out[i][j] += sum over lines, taps of a[i][line, tap] * b[j][line, tap], for up to 36 columns j
  *
- * each again one running sum in that order. A's taps and lines lie behind one another. */
-#define POET_DOT_COLUMNS 16
+ * each again one running sum in that order. A's taps and lines lie behind one another. Thirty-six columns are
+ * nine blocks, and four windows of 3 x 3. */
+#define POET_DOT_COLUMNS 36
 
 typedef struct poet_dot {
     int32_t rows, columns;

@@ -468,10 +468,6 @@ static inline int32_t add_dot_row_quickly(const poet_dot *dot, int32_t columns, 
                                           float *out)
 {
     int32_t done = 0;
-    if (columns == WINDOW * WINDOW && are_window(dot, b)) {
-        add_dot_window(dot, a, b, out);
-        return columns;
-    }
     if (dot->b_tap != 1) {
         return 0;
     }

@@ -1,8 +1,7 @@
 #include "lines.h"
 
-#include <string.h>
-
 #include "shape.h"
+#include "stretch.h"
 
 uint32_t poet_lines_bytes(int32_t channels, int64_t rows, int64_t width)
 {
@@ -28,13 +27,13 @@ void poet_lines_fill(const poet_lines *shape, const float *input, int32_t top, f
     for (int32_t channel = 0; channel < shape->channels; channel++) {
         for (int32_t y = top; y < top + shape->rows; y++) {
             if (y < 0 || y >= shape->h || inside <= 0) {
-                lines = put_zeros(lines, shape->width);
+                lines = poet_clear(lines, shape->width);
                 continue;
             }
             const int32_t first = (channel * shape->h + y) * shape->w + shape->left + before;
             lines = put_zeros(lines, before);
-            memcpy(lines, input + first, (size_t)inside * sizeof *lines);
-            lines = put_zeros(lines + inside, after);
+            lines = poet_copy(lines, input + first, inside);
+            lines = put_zeros(lines, after);
         }
     }
 }

@@ -200,6 +200,102 @@ static int multiply_window(const poet_block *block, const float *a, float start,
                        [gap] "r"((dot->b_line - dot->taps * dot->b_tap) * 4)                                     \
                      : FP_REGISTERS, "cc", "memory")
 
+/* The same of two rows at once, whose sums are in s0-s8 and s9-s17: a window in s18-s26 stays in registers and moves along
+ * its three lines, so that a position loads three elements of B, or six where the windows are two apart. */
+#define WINDOWS_ADD(a, x0, x1, x2, c0, c1, c2)                                                                  \
+    "vmul.f32 s29, " a ", " x0 "\n vmul.f32 s30, " a ", " x1 "\n vmul.f32 s31, " a ", " x2 "\n"                   \
+    "vadd.f32 " c0 ", " c0 ", s29\n vadd.f32 " c1 ", " c1 ", s30\n vadd.f32 " c2 ", " c2 ", s31\n"
+
+#define WINDOWS_LINE(x0, x1, x2, c0, c1, c2, d0, d1, d2)                                                        \
+    WINDOWS_ADD("s27", x0, x1, x2, c0, c1, c2) WINDOWS_ADD("s28", x0, x1, x2, d0, d1, d2)
+
+#define WINDOWS_PLACE(a_at, LOADS, x0, x1, x2, y0, y1, y2, z0, z1, z2)                                          \
+    "vldr s27, [%[a0], #" a_at "]\n vldr s28, [%[a1], #" a_at "]\n" LOADS                                       \
+    WINDOWS_LINE(x0, x1, x2, "s0", "s1", "s2", "s9", "s10", "s11")                                              \
+    WINDOWS_LINE(y0, y1, y2, "s3", "s4", "s5", "s12", "s13", "s14")                                             \
+    WINDOWS_LINE(z0, z1, z2, "s6", "s7", "s8", "s15", "s16", "s17")
+
+#define WINDOWS_LOAD(x, y, z, at)                                                                               \
+    "vldr " x ", [%[b0], #" at "]\n vldr " y ", [%[b1], #" at "]\n vldr " z ", [%[b2], #" at "]\n"
+
+/* The element that was first becomes the last one; after three positions all are back in their registers. */
+#define WINDOWS_FIRST(a_at, at)                                                                                 \
+    WINDOWS_PLACE(a_at, WINDOWS_LOAD("s20", "s23", "s26", at),                                                  \
+                  "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26")
+#define WINDOWS_SECOND(a_at, at)                                                                                \
+    WINDOWS_PLACE(a_at, WINDOWS_LOAD("s18", "s21", "s24", at),                                                  \
+                  "s19", "s20", "s18", "s22", "s23", "s21", "s25", "s26", "s24")
+#define WINDOWS_THIRD(a_at, at)                                                                                 \
+    WINDOWS_PLACE(a_at, WINDOWS_LOAD("s19", "s22", "s25", at),                                                  \
+                  "s20", "s18", "s19", "s23", "s21", "s22", "s26", "s24", "s25")
+
+/* Two apart, the last element becomes the first one, and after two positions all are back. */
+#define WINDOWS_EVEN(a_at, at, next_at)                                                                         \
+    WINDOWS_PLACE(a_at, WINDOWS_LOAD("s19", "s22", "s25", at) WINDOWS_LOAD("s20", "s23", "s26", next_at),       \
+                  "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26")
+#define WINDOWS_ODD(a_at, at, next_at)                                                                          \
+    WINDOWS_PLACE(a_at, WINDOWS_LOAD("s19", "s22", "s25", at) WINDOWS_LOAD("s18", "s21", "s24", next_at),       \
+                  "s20", "s19", "s18", "s23", "s22", "s21", "s26", "s25", "s24")
+
+#define WINDOWS_ADVANCE(a_by, b_by)                                                                             \
+    "add %[a0], %[a0], " a_by "\n add %[a1], %[a1], " a_by "\n"                                                 \
+    "add %[b0], %[b0], " b_by "\n add %[b1], %[b1], " b_by "\n add %[b2], %[b2], " b_by "\n"
+
+/* What the assembly reads by offset. */
+typedef struct windows_walk {
+    const float *const *b;
+    int32_t lines, out_row_bytes;
+    int32_t a_pair_bytes; /* from behind a row's last tap to the row two further down */
+} windows_walk;
+
+#define WINDOWS_OUT(MOVE) \
+    "ldr %[t], [%[w], %[out_row]]\n add %[t], %[out], %[t]\n" MOVE " %[out], {s0-s8}\n" MOVE " %[t], {s9-s17}\n"
+
+/* For pairs of rows one below the other: `period` positions at a time, then those that are left. */
+#define WINDOWS_SUMS(PRELOAD, period, POSITIONS, a_by, b_by, LEFT)                                              \
+    __asm__ volatile("7:\n" WINDOWS_OUT("vldm")                                                                 \
+                     "ldr %[n], [%[w], %[b]]\n ldr %[b0], [%[n]]\n ldr %[b1], [%[n], #12]\n"                    \
+                     "ldr %[b2], [%[n], #24]\n ldr %[t], [%[w], %[lines]]\n"                                   \
+                     "1:\n" PRELOAD "subs %[n], %[taps], #" period "\n blt 3f\n"                                \
+                     "2:\n" POSITIONS WINDOWS_ADVANCE(a_by, b_by) "subs %[n], %[n], #" period "\n bge 2b\n"     \
+                     "3: adds %[n], %[n], #" period "\n beq 5f\n" LEFT                                          \
+                     "5: add %[a0], %[a0], %[n], lsl #2\n add %[a1], %[a1], %[n], lsl #2\n"                     \
+                     "add %[b0], %[b0], %[gap]\n add %[b1], %[b1], %[gap]\n add %[b2], %[b2], %[gap]\n"        \
+                     "subs %[t], %[t], #1\n bne 1b\n" WINDOWS_OUT("vstm")                                       \
+                     "ldr %[n], [%[w], %[a_pair]]\n add %[a0], %[a0], %[n]\n add %[a1], %[a1], %[n]\n"          \
+                     "ldr %[n], [%[w], %[out_row]]\n add %[out], %[out], %[n], lsl #1\n"                       \
+                     "subs %[pairs], %[pairs], #1\n bne 7b\n"                                                  \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "=&r"(b0), [b1] "=&r"(b1), [b2] "=&r"(b2),          \
+                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [pairs] "+&r"(pairs)                       \
+                     : [w] "r"(&walk), [taps] "r"(dot->taps), [gap] "r"(gap_bytes), WINDOWS_AT(b, b),           \
+                       WINDOWS_AT(lines, lines), WINDOWS_AT(out_row, out_row_bytes),                            \
+                       WINDOWS_AT(a_pair, a_pair_bytes)                                                         \
+                     : FP_REGISTERS, "cc", "memory")
+
+#define WINDOWS_AT(name, field) [name] "i"(offsetof(windows_walk, field))
+
+/* Of one window all pairs of rows. */
+static inline void add_window_pairs(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    const int32_t bytes = (int32_t)sizeof(float);
+    const int32_t left = dot->b_tap == 1 ? dot->taps % 3 : dot->taps % 4;
+    const int32_t gap_bytes = (dot->b_line - (dot->taps - left) * dot->b_tap) * bytes;
+    const windows_walk walk = {b, dot->lines, dot->out_row * bytes, (2 * dot->a_row - dot->lines * dot->taps) * bytes};
+    const float *a0 = a, *a1 = a + dot->a_row, *b0, *b1, *b2;
+    int32_t pairs = dot->rows / 2, n, t;
+    if (dot->b_tap == 1) {
+        WINDOWS_SUMS(WINDOWS_LOAD("s18", "s21", "s24", "0") WINDOWS_LOAD("s19", "s22", "s25", "4"), "3",
+                     WINDOWS_FIRST("0", "8") WINDOWS_SECOND("4", "12") WINDOWS_THIRD("8", "16"), "#12", "#12",
+                     WINDOWS_FIRST("0", "8") "cmp %[n], #2\n blt 5f\n" WINDOWS_SECOND("4", "12"));
+    } else {
+        WINDOWS_SUMS(WINDOWS_LOAD("s18", "s21", "s24", "0"), "4",
+                     WINDOWS_EVEN("0", "4", "8") WINDOWS_ODD("4", "12", "16")
+                     WINDOWS_EVEN("8", "20", "24") WINDOWS_ODD("12", "28", "32"), "#16", "#32",
+                     WINDOWS_EVEN("0", "4", "8") "cmp %[n], #2\n blt 5f\n" WINDOWS_ODD("4", "12", "16")
+                     "beq 5f\n" WINDOWS_EVEN("8", "20", "24"));
+    }
+}
+
 /* Whether nine columns are the places of a window in three lines. */
 static inline int are_window(const poet_dot *dot, const float *const *b)
 {
@@ -212,7 +308,7 @@ static inline int are_window(const poet_dot *dot, const float *const *b)
 }
 
 /* Adds the products of one row with them. */
-static void add_dot_window(const poet_dot *dot, const float *a, const float *const *b, float *out)
+static inline void add_window(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
     const float *b0 = b[0], *b1 = b[WINDOW], *b2 = b[2 * WINDOW];
     int32_t lines = dot->lines, n;
@@ -221,6 +317,24 @@ static void add_dot_window(const poet_dot *dot, const float *a, const float *con
     } else {
         NINE_SUMS(NINE_LINE_APART);
     }
+}
+
+/* Adds the products with all columns if they are whole windows, and says whether they were. */
+static int add_dot_windows(const poet_dot *dot, const float *a, const float *const *b, float *out)
+{
+    if (dot->columns % (WINDOW * WINDOW) != 0 || !are_window(dot, b)) {
+        return 0;
+    }
+    const int32_t last = dot->rows - 1;
+    for (int32_t column = 0; column < dot->columns; column += WINDOW * WINDOW) {
+        if (dot->rows >= 2) {
+            add_window_pairs(dot, a, b + column, out + column);
+        }
+        if (dot->rows % 2 != 0) {
+            add_window(dot, a + last * dot->a_row, b + column, out + last * dot->out_row + column);
+        }
+    }
+    return 1;
 }
 
 #endif
