@@ -87,10 +87,15 @@ def _conv2d_workspace(p: Params) -> int:
 def _conv2d_backward_input_workspace(p: Params) -> int:
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
-    columns = max(-(-p["w"] // p["sw"]), BLOCK)
     channels = p["k"] // p["g"]
-    at_a_time = -(-p["h"] // p["sh"]) if channels == 1 else 1
-    return _padded_rows(channels, at_a_time + -(-p["r"] // p["sh"]) - 1, columns + -(-p["s"] // p["sw"]) - 1)
+    strides = -(-p["h"] // p["sh"]) if channels == 1 else 1
+    rows = _positions_met(strides * p["sh"], p["r"], p["sh"], p["ph"])
+    return _padded_rows(channels, rows, _positions_met(max(p["w"], BLOCK * p["sw"]), p["s"], p["sw"], p["pw"]))
+
+
+def _positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
+    """Positions of a convolution whose windows meet so many elements of its input."""
+    return (extent - 1 + padding) // stride + (kernel - 1 - padding) // stride + 1
 
 
 def _conv2d_backward_weight_workspace(p: Params) -> int:

@@ -12,12 +12,13 @@
 #endif
 
 /* Channels of one line each are the lines of a single channel. */
-static void walk_begin(poet_walk *walk, const poet_block *block)
+static void walk_begin(poet_walk *walk, const poet_block *block, int started)
 {
     const int32_t one_line = block->lines == 1;
     for (int32_t i = 0; i < POET_BLOCK; i++) {
-        walk->start[i] = 0.0f;
+        walk->start[i] = SUM_OF_NOTHING;
     }
+    walk->started = started;
     walk->left = 0;
     walk->channels = one_line ? 1 : block->channels;
     walk->lines = one_line ? block->channels : block->lines;
@@ -74,7 +75,7 @@ static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *blo
     multiply_strips(walk, kind, block, b, out, block->columns / POET_BLOCK);
     if (left > walk->left) {
         const int32_t last = block->columns - POET_BLOCK;
-        multiply_strips(walk, kind, block, b + last * block->b_column, out + last, 1);
+        multiply_strips(walk, kind, block, b + last * block->b_column, out + last * block->out_column, 1);
     }
 }
 
@@ -171,7 +172,7 @@ static void multiply_few_rows(const poet_block *block, const float *a, const flo
     const int plain = is_plain(block);
     for (int32_t row = 0; row < block->rows; row++) {
         const float *a_row = a + row * block->a_row;
-        const float first = start ? start[row] : 0.0f;
+        const float first = start ? start[row] : SUM_OF_NOTHING;
         float *out_row = out + row * block->out_row;
         if (multiply_window(block, a_row, first, b, out_row)) {
             continue;
@@ -194,15 +195,14 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
         multiply_few_rows(block, a, start, b, out);
         return;
     }
-    const int whole = block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
     poet_walk walk;
-    walk_begin(&walk, block);
-    const walk_kind kind = kind_of(&walk, block);
+    walk_begin(&walk, block, start != NULL);
+    const walk_kind kind = plan_walk(&walk, block);
     for (int32_t row = 0; row < block->rows; row += POET_BLOCK) {
         const int32_t past = row + POET_BLOCK - block->rows;
         const int32_t first = past > 0 && row >= past ? row - past : row;
         walk_set_rows(&walk, block, a, start, first);
-        if (whole) {
+        if (stores_in_place(kind, block)) {
             multiply_rows(&walk, kind, block, b, out + first * block->out_row);
         } else {
             for (int32_t strip = 0; strip < block->strips; strip++) {

@@ -23,7 +23,7 @@ typedef struct poet_block {
     int32_t b_strip, out_strip;
 } poet_block;
 
-/* Without `start`, sums begin at 0. */
+/* Without `start`, sums begin with their first product. */
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out);
 
 /* Products along rows of both factors, added to what is there:

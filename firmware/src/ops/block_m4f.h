@@ -20,28 +20,78 @@ typedef enum walk_kind {
     WALK_SINGLES_APART,    /* the same, but every second element of B */
     WALK_TRIPLES,          /* three taps a line, lines by threes, A contiguous: a 3x3 kernel */
     WALK_TRIPLES_APART,    /* the same, but every second element of B */
-    WALK_TRIPLES_REVERSED, /* the same as WALK_TRIPLES, but taps of B descend */
     WALK_APART,            /* the same as WALK_SINGLES, but A at any distances */
-    WALK_PANELS            /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
+    WALK_PANELS,           /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
+    WALK_PANELS_SPREAD,    /* the same, with a gap behind every result */
+    WALK_GRADIENT_3X3,     /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
+    WALK_GRADIENT_THREE,   /* the same with three rows */
+    WALK_GRADIENT_2X2,     /* the phases of a stride of 2, with a gap behind every result */
+    WALK_GRADIENT_2X1,
+    WALK_GRADIENT_1X2,
+    WALK_GRADIENT_1X1
 } walk_kind;
+
+#define KERNEL 9 /* weights of a 3x3 kernel */
+
+static inline walk_kind gradient_kind_of(const poet_block *block)
+{
+    if (block->a_row != KERNEL || block->b_column != 1 || block->b_tap != -1) {
+        return WALK_GENERAL;
+    }
+    if (block->taps == 3 && block->lines == 3 && block->a_tap == 1 && block->a_line == 3 && block->out_column == 1) {
+        return block->rows == 3 ? WALK_GRADIENT_THREE : WALK_GRADIENT_3X3;
+    }
+    if (block->taps <= 2 && block->lines <= 2 && block->a_tap == 2 && block->a_line == 6 && block->out_column == 2) {
+        static const walk_kind kinds[] = {WALK_GRADIENT_1X1, WALK_GRADIENT_1X2, WALK_GRADIENT_2X1, WALK_GRADIENT_2X2};
+        return block->rows >= POET_BLOCK ? kinds[2 * block->lines + block->taps - 3] : WALK_GENERAL;
+    }
+    return WALK_GENERAL;
+}
+
+/* Whether results are stored where they belong, and not through a buffer. */
+static inline int stores_in_place(walk_kind kind, const poet_block *block)
+{
+    return kind >= WALK_PANELS_SPREAD ||
+           (block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1);
+}
 
 static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
 {
     const int singles = walk->taps == 1 && walk->channels == 1;
+    const walk_kind gradient = block->columns >= POET_BLOCK ? gradient_kind_of(block) : WALK_GENERAL;
+    if (gradient != WALK_GENERAL) {
+        return gradient;
+    }
     if (singles && walk->a_line == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
         return walk->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
     }
     if (singles && walk->b_column == 1) {
-        return block->rows >= POET_BLOCK && block->a_row == 1 ? WALK_PANELS : WALK_APART;
+        const int panels = block->rows >= POET_BLOCK && block->a_row == 1;
+        const int spread = block->out_column == 2 && block->columns >= POET_BLOCK;
+        return !panels ? WALK_APART : spread ? WALK_PANELS_SPREAD : WALK_PANELS;
     }
     const int triples = walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
     if (triples && walk->b_tap == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
         return walk->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
     }
-    if (triples && walk->b_tap == -1 && walk->b_column == 1) {
-        return WALK_TRIPLES_REVERSED;
-    }
     return WALK_GENERAL;
+}
+
+/* How WALK_LINES enters its loop. */
+static inline void plan_loop(poet_walk *walk)
+{
+    const int32_t first = walk->started ? 0 : 1; /* multiplied outside the loop */
+    const int32_t lines = walk->lines - first;
+    walk->passes = (lines + 7) / 8;
+    walk->entry = lines == 0 ? 8 : 8 * walk->passes - lines;
+    walk->a_back = (first - walk->entry) * (int32_t)sizeof(float);
+}
+
+/* Picks the way to walk, and fills in what it needs. */
+static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
+{
+    plan_loop(walk);
+    return kind_of(walk, block);
 }
 
 #define ROW(a, b0, b1, b2, b3, c0, c1, c2, c3)                                                     \
@@ -78,33 +128,57 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     "add %[a0], %[a0], " by "\n add %[a1], %[a1], " by "\n" \
     "add %[a2], %[a2], " by "\n add %[a3], %[a3], " by "\n"
 
-#define START(COUNTS)                                                                                           \
-    "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                           \
-    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n" COUNTS                              \
-    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                                     \
-    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n mov %[b], %[next]\n"           \
-    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                                       \
-    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                                       \
-    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                                       \
+#define FROM_ROWS                                                                               \
+    "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                   \
+    "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"
+#define FROM_ONE_ROW "ldr %[a0], [%[w], %[a]]\n"
+
+#define START_SUMS                                                                              \
+    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                             \
+    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                        \
+    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                               \
+    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                               \
+    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                               \
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
-/* Stores the block and moves `b` and `out` to the next one; leaves with the zero flag set behind the last. */
-#define STORE(COLUMNS)                                                                                  \
-    "ldr %[a1], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"        \
+#define START(POINTERS, COUNTS) POINTERS COUNTS START_SUMS "mov %[b], %[next]\n"
+
+/* Rows of the block below `out`; moves `next` on. */
+#define OUT_ROWS                                                                                            \
+    "ldr %[a1], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"                                        \
     "add %[a2], %[out], %[a1], lsl #3\n add %[a3], %[out], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
-    "add %[next], %[next], %[n]\n"                                                \
-    "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"                  \
-    "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n"             \
+    "add %[next], %[next], %[n]\n"
+
+/* These store the block and move `b` and `out` to the next one; they leave with the zero flag set behind the last. */
+#define STORE_COLUMNS(COLUMNS)                                                                              \
+    OUT_ROWS "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"     \
+    "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n"          \
     "subs %[blocks], %[blocks], #1\n"
+#define STORE STORE_COLUMNS(FOUR)
+
+#define STORE_THREE_ROWS                                                                                    \
+    OUT_ROWS "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstmia %[out]!, {s16-s19}\n"                  \
+    "subs %[blocks], %[blocks], #1\n"
+
+#define SPREAD_ROW(row, c0, c1, c2, c3) \
+    "vstr " c0 ", [%[" row "]]\n vstr " c1 ", [%[" row "], #8]\n" \
+    "vstr " c2 ", [%[" row "], #16]\n vstr " c3 ", [%[" row "], #24]\n"
+
+#define STORE_SPREAD                                                                                        \
+    OUT_ROWS SPREAD_ROW("a3", "s20", "s21", "s22", "s23") SPREAD_ROW("a2", "s24", "s25", "s26", "s27")      \
+    SPREAD_ROW("a1", "s28", "s29", "s30", "s31") SPREAD_ROW("out", "s16", "s17", "s18", "s19")              \
+    "add %[out], %[out], #32\n subs %[blocks], %[blocks], #1\n"
 
 #define AT(field) [field] "i"(offsetof(poet_walk, field))
 
+#define NEXT_LINE "add %[b], %[b], %[b_line]\n"
+
 /* The frame around `LINES`, which must work off %[n] lines and advance a0-a3 and b behind the last one. */
 #define WALK(LINES)                                                                                   \
-    __asm__ volatile("7:\n" START("ldr %[channels], [%[w], %[all_channels]]\n ldr %[n], [%[w], %[lines]]\n") \
+    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[channels], [%[w], %[all_channels]]\n ldr %[n], [%[w], %[lines]]\n") \
                      "1:\n" LINES                                                                     \
                      "subs %[channels], %[channels], #1\n"                                            \
-                     "bne 8f\n" STORE(FOUR) "bne 7b\n b 9f\n"                                               \
+                     "bne 8f\n" STORE "bne 7b\n b 9f\n"                                               \
                      "8: ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                  \
                      "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                \
                      "ldr %[n], [%[w], %[lines]]\n b 1b\n"                                            \
@@ -117,17 +191,36 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
                        AT(out_row), AT(a_channel), AT(b_channel)                                      \
                      : FP_REGISTERS, "cc", "memory")
 
-/* The same for a single channel: LINES leaves in %[n], with the flags set by it, how many lines are left to REST. */
-#define WALK_LINES(COLUMNS, A_LINE, LINES, REST)                                                                       \
-    __asm__ volatile("7:\n" START("ldr %[n], [%[w], %[lines]]\n") LINES "bne 4f\n"                   \
-                     "5:\n" STORE(COLUMNS) "bne 7b\n b 9f\n"                                                  \
-                     "4:\n" REST "subs %[n], %[n], #1\n bne 4b\n b 5b\n"                             \
-                     "9:\n"                                                                           \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
-                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                         \
-                     : [w] "r"(walk), [a_line] A_LINE, [b_line] "r"(walk->b_line * 4), \
-                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
-                       AT(start), AT(a), AT(lines), AT(out_row)                                       \
+/* The first tap's products begin the sums. */
+#define FIRST_FOUR                                                                                              \
+    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s18, s0, s6\n vmul.f32 s19, s0, s7\n"               \
+    "vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n vmul.f32 s22, s1, s6\n vmul.f32 s23, s1, s7\n"               \
+    "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s26, s2, s6\n vmul.f32 s27, s2, s7\n"               \
+    "vmul.f32 s28, s3, s4\n vmul.f32 s29, s3, s5\n vmul.f32 s30, s3, s6\n vmul.f32 s31, s3, s7\n"
+#define FIRST_TWO                                                                                               \
+    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n"               \
+    "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s28, s3, s4\n vmul.f32 s29, s3, s5\n"
+
+/* One tap a line of a single channel, eight lines at a time. The first time, the loop is entered so that no line is left
+ * over at its end: %[entry] of its steps are passed over, all of them if there is but one line. Without values to begin
+ * with, FIRST multiplies the first line, outside the loop. BACK puts A where the step that is entered reads it. */
+#define WALK_LINES(STORE_BLOCK, POINTERS, FIRST, BACK, STEPS)                                                    \
+    __asm__ volatile("7:\n" POINTERS "ldr %[n], [%[w], %[started]]\n mov %[b], %[next]\n"                       \
+                     "cmp %[n], #0\n bne 6f\n" FIRST                                                           \
+                     "1:\n" BACK "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                  \
+                     "tbh [pc, %[t], lsl #1]\n"                                                                \
+                     "10: .2byte (20f - 10b) / 2, (21f - 10b) / 2, (22f - 10b) / 2, (23f - 10b) / 2\n"         \
+                     ".2byte (24f - 10b) / 2, (25f - 10b) / 2, (26f - 10b) / 2, (27f - 10b) / 2\n"             \
+                     ".2byte (5f - 10b) / 2\n"                                                                 \
+                     "2:\n" STEPS "subs %[n], %[n], #1\n bne 2b\n"                                             \
+                     "5:\n" STORE_BLOCK "bne 7b\n b 9f\n"                                                      \
+                     "6:\n" START_SUMS "b 1b\n"                                                                \
+                     "9:\n"                                                                                    \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),            \
+                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next) \
+                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4),           \
+                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(started), AT(a),        \
+                       AT(entry), AT(passes), AT(a_back), AT(out_row)                                           \
                      : FP_REGISTERS, "cc", "memory")
 
 /* Three lines at a time; `LINE` is given the places of its taps in A. */
@@ -149,47 +242,103 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     TAP("s12", "s13", "s14", "s15")                                                               \
     LOAD_A(at2) LOAD_B("s4", "32") TAP("s5", "s6", "s7", "s4")
 
-#define TRIPLE_REVERSED(at0, at1, at2)                                                            \
-    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")  \
-    LOAD_A(at1) LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")                                  \
-    LOAD_A(at2) LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5")
-
 #define LOAD_FOUR LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12")
 #define LOAD_FOUR_APART LOAD_B4("s4", "0", "s5", "8", "s6", "16", "s7", "24")
 #define LOAD_TWO LOAD_B("s4", "0") LOAD_B("s5", "4")
 #define TAP_FOUR TAP("s4", "s5", "s6", "s7")
 
-#define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS "add %[b], %[b], %[b_line]\n"
+/* A contiguous. */
+#define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS NEXT_LINE
+#define SINGLES(STORE_BLOCK, LOAD, FIRST, TAPS)                                                                  \
+    WALK_LINES(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST), "ldr %[t], [%[w], %[a_back]]\n" ADVANCE_A("%[t]"), \
+               "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS) "22:\n" SINGLE("8", LOAD, TAPS)   \
+               "23:\n" SINGLE("12", LOAD, TAPS) "24:\n" SINGLE("16", LOAD, TAPS) "25:\n" SINGLE("20", LOAD, TAPS) \
+               "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS) ADVANCE_A("#32"))
 
-/* Eight lines at a time, then one by one. */
-#define SINGLES(COLUMNS, LOAD, TAPS)                                                                      \
-    WALK_LINES(COLUMNS, "i"(4),                                                                           \
-               "subs %[n], %[n], #8\n blt 3f\n"                                                           \
-               "2:\n"                                                                                     \
-               SINGLE("0", LOAD, TAPS) SINGLE("4", LOAD, TAPS) SINGLE("8", LOAD, TAPS) SINGLE("12", LOAD, TAPS)   \
-               SINGLE("16", LOAD, TAPS) SINGLE("20", LOAD, TAPS) SINGLE("24", LOAD, TAPS) SINGLE("28", LOAD, TAPS) \
-               ADVANCE_A("#32")                                                                           \
-               "subs %[n], %[n], #8\n bge 2b\n"                                                           \
-               "3: adds %[n], %[n], #8\n", SINGLE("0", LOAD, TAPS) ADVANCE_A("#4"))
+/* With any step from line to line. */
+#define BY_EIGHT(STORE_BLOCK, POINTERS, FIRST, STEP)                                          \
+    WALK_LINES(STORE_BLOCK, POINTERS, FIRST, ,                                                \
+               "20:\n" STEP "21:\n" STEP "22:\n" STEP "23:\n" STEP                            \
+               "24:\n" STEP "25:\n" STEP "26:\n" STEP "27:\n" STEP)
 
-#define PANELS_STEP(LOAD, TAPS)                                                \
-    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n"                                \
-    "vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n" LOAD TAPS                \
-    "add %[a0], %[a0], %[a_line]\n add %[b], %[b], %[b_line]\n"
+#define PANEL(LOAD, TAPS)                                                                     \
+    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"  \
+    LOAD TAPS "add %[a0], %[a0], %[a_line]\n" NEXT_LINE
+#define PANELS(STORE_BLOCK, LOAD, FIRST, TAPS) \
+    BY_EIGHT(STORE_BLOCK, FROM_ONE_ROW, PANEL(LOAD, FIRST), PANEL(LOAD, TAPS))
 
-#define LINES_STEP(LOAD, TAPS) SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_line]")
+#define APART(STORE_BLOCK, LOAD, FIRST, TAPS)                                                 \
+    BY_EIGHT(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_line]"),         \
+             SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_line]"))
 
-/* The same with any step from line to line. */
-#define BY_EIGHT(COLUMNS, STEP)                                                              \
-    WALK_LINES(COLUMNS, "r"(walk->a_line * 4),                                               \
-               "subs %[n], %[n], #8\n blt 3f\n"                                              \
-               "2:\n" STEP STEP STEP STEP STEP STEP STEP STEP                                \
-               "subs %[n], %[n], #8\n bge 2b\n"                                              \
-               "3: adds %[n], %[n], #8\n", STEP)
+/* Input gradients: rows of A lie one kernel apart, so that one register reaches them all. */
+#define LOAD_THREE_KERNELS(at) \
+    "vldr s0, [%[a0], #" at "]\n vldr s1, [%[a0], #" at " + 36]\n vldr s2, [%[a0], #" at " + 72]\n"
+#define LOAD_KERNELS(at) LOAD_THREE_KERNELS(at) "vldr s3, [%[a0], #" at " + 108]\n"
+
+#define TAP_THREE_ROWS(b0, b1, b2, b3)                      \
+    ROW("s0", b0, b1, b2, b3, "s16", "s17", "s18", "s19")   \
+    ROW("s1", b0, b1, b2, b3, "s20", "s21", "s22", "s23")   \
+    ROW("s2", b0, b1, b2, b3, "s24", "s25", "s26", "s27")
+
+#define REVERSED_ONE(LOAD, TAPS, at) LOAD(at) LOAD_FOUR TAPS("s4", "s5", "s6", "s7")
+#define REVERSED_TWO(LOAD, TAPS, at, at1) \
+    REVERSED_ONE(LOAD, TAPS, at) LOAD(at1) LOAD_B("s12", "-4") TAPS("s12", "s4", "s5", "s6")
+#define REVERSED_THREE(LOAD, TAPS, at, at1, at2) \
+    REVERSED_TWO(LOAD, TAPS, at, at1) LOAD(at2) LOAD_B("s13", "-8") TAPS("s13", "s12", "s4", "s5")
+
+#define REVERSED_3X3(LOAD, TAPS)                                                         \
+    REVERSED_THREE(LOAD, TAPS, "0", "4", "8") NEXT_LINE                                  \
+    REVERSED_THREE(LOAD, TAPS, "12", "16", "20") NEXT_LINE                               \
+    REVERSED_THREE(LOAD, TAPS, "24", "28", "32")
+
+/* The distances are those from channel to channel; b moves on `lines` - 1 times by itself. */
+#define GRADIENT(STORE_BLOCK, LINES)                                                                                  \
+    __asm__ volatile("7:\n" START(FROM_ONE_ROW, "ldr %[n], [%[w], %[channels]]\n") "1:\n" LINES                                     \
+                     "add %[a0], %[a0], %[a_channel]\n add %[b], %[b], %[b_channel]\n"                               \
+                     "subs %[n], %[n], #1\n bne 1b\n" STORE_BLOCK "bne 7b\n"                                        \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),                  \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                     \
+                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), [a_channel] "r"(a_channel * 4),                 \
+                       [b_channel] "r"(b_channel * 4), [b_block] "i"(offsetof(poet_walk, b_block_bytes)),             \
+                       [channels] "i"(one_line ? offsetof(poet_walk, lines) : offsetof(poet_walk, channels)),         \
+                       AT(start), AT(a), AT(out_row)                                                                  \
+                     : FP_REGISTERS, "cc", "memory")
+
+static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
+{
+    const float *a0, *a1, *a2, *a3, *b;
+    const float *next = walk->b;
+    float *out = walk->out;
+    int32_t blocks = walk->blocks, n;
+    if (kind == WALK_GRADIENT_1X2 || kind == WALK_GRADIENT_1X1) {
+        enum { one_line = 1 };
+        const int32_t a_channel = walk->a_line, b_channel = walk->b_line;
+        if (kind == WALK_GRADIENT_1X2) {
+            GRADIENT(STORE_SPREAD, REVERSED_TWO(LOAD_KERNELS, TAP, "0", "8"));
+        } else {
+            GRADIENT(STORE_SPREAD, REVERSED_ONE(LOAD_KERNELS, TAP, "0"));
+        }
+        return;
+    }
+    enum { one_line = 0 };
+    const int32_t a_channel = walk->a_channel + walk->lines * walk->a_line;
+    const int32_t b_channel = walk->b_channel + walk->b_line;
+    if (kind == WALK_GRADIENT_3X3) {
+        GRADIENT(STORE, REVERSED_3X3(LOAD_KERNELS, TAP));
+    } else if (kind == WALK_GRADIENT_THREE) {
+        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(LOAD_THREE_KERNELS, TAP_THREE_ROWS));
+    } else if (kind == WALK_GRADIENT_2X2) {
+        GRADIENT(STORE_SPREAD, REVERSED_TWO(LOAD_KERNELS, TAP, "0", "8") NEXT_LINE
+                 REVERSED_TWO(LOAD_KERNELS, TAP, "24", "32"));
+    } else {
+        GRADIENT(STORE_SPREAD, REVERSED_ONE(LOAD_KERNELS, TAP, "0") NEXT_LINE REVERSED_ONE(LOAD_KERNELS, TAP, "24"));
+    }
+}
 
 #define GENERAL(LOAD) \
     __asm__ volatile(                                                                                                 \
-        "7:\n" START("")                                                                                              \
+        "7:\n" START(FROM_ROWS, "")                                                                                              \
         "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                         \
         "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"                                                 \
         "2: ldr %[n], [%[w], %[taps]]\n"                                                                              \
@@ -206,7 +355,7 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
         ADVANCE_A("%[t]")                                                                                             \
         "add %[b], %[b], %[n]\n"                                                                                      \
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"              \
-        STORE(FOUR) "bne 7b\n"                                                                                              \
+        STORE "bne 7b\n"                                                                                              \
         : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
           [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                                                \
         : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                                \
@@ -262,13 +411,13 @@ static inline void multiply_left(const poet_walk *walk, walk_kind kind)
     const float *a0, *a1, *a2, *a3, *b;
     const float *next = walk->b + POET_BLOCK * walk->blocks + walk->left - 2;
     float *out = walk->out + POET_BLOCK * walk->blocks + walk->left - 2;
-    int32_t blocks = 1, n;
+    int32_t blocks = 1, n, t;
     if (kind == WALK_SINGLES) {
-        SINGLES(TWO, LOAD_TWO, TAP_PAIR);
+        SINGLES(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     } else if (kind == WALK_PANELS) {
-        BY_EIGHT(TWO, PANELS_STEP(LOAD_TWO, TAP_PAIR));
+        PANELS(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     } else {
-        BY_EIGHT(TWO, LINES_STEP(LOAD_TWO, TAP_PAIR));
+        APART(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     }
 }
 
@@ -277,14 +426,14 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     const float *a0, *a1, *a2, *a3, *b;
     const float *next = walk->b;
     float *out = walk->out;
-    int32_t blocks = walk->blocks, channels, n;
+    int32_t blocks = walk->blocks, channels, n, t;
     switch (kind) {
     case WALK_SINGLES:
-        SINGLES(FOUR, LOAD_FOUR, TAP_FOUR);
+        SINGLES(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(walk, kind);
         break;
     case WALK_SINGLES_APART:
-        SINGLES(FOUR, LOAD_FOUR_APART, TAP_FOUR);
+        SINGLES(STORE, LOAD_FOUR_APART, FIRST_FOUR, TAP_FOUR);
         break;
     case WALK_TRIPLES:
         TRIPLES(TRIPLE);
@@ -292,16 +441,24 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     case WALK_TRIPLES_APART:
         TRIPLES(TRIPLE_APART);
         break;
-    case WALK_TRIPLES_REVERSED:
-        TRIPLES(TRIPLE_REVERSED);
-        break;
     case WALK_PANELS:
-        BY_EIGHT(FOUR, PANELS_STEP(LOAD_FOUR, TAP_FOUR));
+        PANELS(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(walk, kind);
         break;
     case WALK_APART:
-        BY_EIGHT(FOUR, LINES_STEP(LOAD_FOUR, TAP_FOUR));
+        APART(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(walk, kind);
+        break;
+    case WALK_PANELS_SPREAD:
+        PANELS(STORE_SPREAD, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+        break;
+    case WALK_GRADIENT_3X3:
+    case WALK_GRADIENT_THREE:
+    case WALK_GRADIENT_2X2:
+    case WALK_GRADIENT_2X1:
+    case WALK_GRADIENT_1X2:
+    case WALK_GRADIENT_1X1:
+        multiply_gradient(walk, kind);
         break;
     case WALK_GENERAL:
         multiply_blocks_general(walk);

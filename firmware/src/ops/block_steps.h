@@ -9,7 +9,7 @@
 
 typedef int walk_kind; /* all walks are alike here */
 
-static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
+static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 {
     (void)walk;
     (void)block;
@@ -54,6 +54,12 @@ static void multiply_blocks(poet_walk *walk, walk_kind kind)
         walk->b += POET_BLOCK * walk->b_column;
         walk->out += POET_BLOCK;
     }
+}
+
+static inline int stores_in_place(walk_kind kind, const poet_block *block)
+{
+    (void)kind;
+    return block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1;
 }
 
 static inline int suits_pair(walk_kind kind)

@@ -5,6 +5,10 @@
 
 #include "block.h"
 
+/* What sums begin with: added to a product it leaves the product, of either sign, so that a target may as well begin with
+ * the first product. */
+#define SUM_OF_NOTHING (-0.0f)
+
 typedef struct poet_walk {
     float start[POET_BLOCK];
     const float *a[POET_BLOCK];
@@ -19,6 +23,8 @@ typedef struct poet_walk {
     int32_t a_tap, b_tap;
     int32_t b_column;
     int32_t b_block_bytes;        /* from a block's first column to the next one's */
+    int32_t started;              /* whether `start` holds anything but SUM_OF_NOTHING */
+    int32_t entry, passes, a_back; /* the target's own */
     int32_t line, all_channels;   /* scratch */
 } poet_walk;
 

@@ -7,6 +7,7 @@
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
+#include "stretch.h"
 
 /* One axis of one phase: taps first, first + stride, ... of the kernel, elements begin, begin + stride, ... of gx. */
 typedef struct phase {
@@ -26,15 +27,38 @@ static phase phase_of(int32_t remainder, int32_t kernel, int32_t stride, int32_t
     return p;
 }
 
-static int64_t line_width(int32_t columns, int32_t taps)
+/* Positions of gy that elements 0 to extent - 1 of gx meet, if no tap is left out. */
+typedef struct stretch {
+    int32_t first, count;
+} stretch;
+
+static stretch stretch_met(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
 {
-    return (int64_t)(columns < POET_BLOCK ? POET_BLOCK : columns) + taps - 1;
+    stretch met;
+    const int32_t before = kernel - 1 - padding;
+    met.first = before < 0 ? (stride - 1 - before) / stride : -(before / stride);
+    met.count = (extent - 1 + padding) / stride - met.first + 1;
+    return met;
 }
 
-/* Rows of gx computed from one filling of the workspace: of a single channel of gy, all of it is laid out at once. */
-static int32_t rows_at_a_time(const poet_conv *conv, int32_t rows)
+/* Whole strides of rows computed from one filling of the workspace: of a single channel of gy, all of it is laid out at
+ * once. */
+static int32_t strides_at_a_time(const poet_conv *conv)
 {
-    return conv->in_place || conv->out_channels == 1 ? rows : 1;
+    return conv->in_place || conv->out_channels == 1 ? (conv->windows.h - 1) / conv->windows.sh + 1 : 1;
+}
+
+static stretch rows_met(const poet_conv *conv)
+{
+    const poet_windows *win = &conv->windows;
+    return stretch_met(strides_at_a_time(conv) * win->sh, win->r, win->sh, win->ph);
+}
+
+/* Every phase reads at least a whole block. */
+static stretch columns_met(const poet_windows *win)
+{
+    const int32_t block = POET_BLOCK * win->sw;
+    return stretch_met(win->w < block ? block : win->w, win->s, win->sw, win->pw);
 }
 
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
@@ -44,8 +68,6 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
     if (status != POET_OK) {
         return status;
     }
-    const poet_windows *win = &conv.windows;
-    const int32_t rows = rows_at_a_time(&conv, (win->h - 1) / win->sh + 1);
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = 1,
@@ -54,40 +76,17 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
     };
     if (!conv.in_place) {
         sizes->workspace_bytes =
-            poet_lines_bytes(conv.out_channels, (int64_t)rows + (win->r - 1) / win->sh,
-                             line_width((win->w - 1) / win->sw + 1, (win->s - 1) / win->sw + 1));
+            poet_lines_bytes(conv.out_channels, rows_met(&conv).count, columns_met(&conv.windows).count);
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
 }
 
-static void fill_zeros(const phase *rows, const phase *columns, const poet_conv *conv, float *gx)
+/* Some rows of one phase from what they meet of gy: `lines` begins with what meets the first tap first. */
+static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, int32_t strips,
+                          const poet_lines *shape, const float *lines, const float *w, float *gx)
 {
     const poet_windows *win = &conv->windows;
-    for (int32_t c = 0; c < conv->in_channels; c++) {
-        for (int32_t i = 0; i < rows->count; i++) {
-            float *row = gx + (c * win->h + rows->begin + i * win->sh) * win->w + columns->begin;
-            for (int32_t j = 0; j < columns->count; j++) {
-                row[j * win->sw] = 0.0f;
-            }
-        }
-    }
-}
-
-/* One phase of one group in one image. */
-static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, const float *gy,
-                          const float *w, float *workspace, float *gx)
-{
-    const poet_windows *win = &conv->windows;
-    const int32_t step = rows_at_a_time(conv, rows->count);
-    const poet_lines lines = {
-        .channels = conv->out_channels,
-        .rows = step + rows->taps - 1,
-        .width = (int32_t)line_width(columns->count, columns->taps),
-        .h = win->oh,
-        .w = win->ow,
-        .left = columns->source - (columns->taps - 1),
-    };
     const poet_block block = {
         .rows = conv->in_channels,
         .columns = columns->count,
@@ -98,24 +97,64 @@ static void compute_phase(const poet_conv *conv, const phase *rows, const phase 
         .a_channel = conv->taps,
         .a_line = win->sh * win->s,
         .a_tap = win->sw,
-        .b_channel = conv->in_place ? win->oh * win->ow : lines.rows * lines.width,
-        .b_line = -lines.width,
+        .b_channel = shape->rows * shape->width,
+        .b_line = -shape->width,
         .b_tap = -1,
         .b_column = 1,
         .out_row = win->h * win->w,
         .out_column = win->sw,
-        .strips = step,
-        .b_strip = lines.width,
+        .strips = strips,
+        .b_strip = shape->width,
         .out_strip = win->sh * win->w,
     };
-    const float *first = conv->in_place ? gy : workspace; /* what meets tap `first` of a step's first row and column */
-    first += (rows->taps - 1) * lines.width + columns->taps - 1;
-    for (int32_t i = 0; i < rows->count; i += step) {
-        if (!conv->in_place) {
-            poet_lines_fill(&lines, gy, rows->source + i - (rows->taps - 1), workspace);
+    poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, lines, gx);
+}
+
+/* All phases of some whole strides of rows, the first of which is stride `top`. */
+static void compute_strides(const poet_conv *conv, const poet_lines *shape, stretch met, const float *lines,
+                            int32_t top, const float *w, float *gx)
+{
+    const poet_windows *win = &conv->windows;
+    const int32_t strides = strides_at_a_time(conv);
+    for (int32_t i = 0; i < win->sh; i++) {
+        const phase rows = phase_of(i, win->r, win->sh, win->ph, win->h);
+        const int32_t left = rows.count - top;
+        const float *line = lines + (rows.source - met.first) * shape->width;
+        float *row = gx + (rows.begin + top * win->sh) * win->w;
+        if (rows.taps == 0 || left <= 0) {
+            continue;
         }
-        poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, first,
-                            gx + (rows->begin + i * win->sh) * win->w + columns->begin);
+        for (int32_t j = 0; j < win->sw; j++) {
+            const phase columns = phase_of(j, win->s, win->sw, win->pw, win->w);
+            if (columns.taps > 0 && columns.count > 0) {
+                compute_phase(conv, &rows, &columns, left < strides ? left : strides, shape,
+                              line + columns.source - shape->left, w, row + columns.begin);
+            }
+        }
+    }
+}
+
+static void compute_group(const poet_conv *conv, const float *gy, const float *w, float *workspace, float *gx)
+{
+    const poet_windows *win = &conv->windows;
+    const stretch rows = conv->in_place ? (stretch){0, win->oh} : rows_met(conv);
+    const stretch columns = conv->in_place ? (stretch){0, win->ow} : columns_met(win);
+    const poet_lines shape = {
+        .channels = conv->out_channels,
+        .rows = rows.count,
+        .width = columns.count,
+        .h = win->oh,
+        .w = win->ow,
+        .left = columns.first,
+    };
+    if (win->sh > win->r || win->sw > win->s) { /* some phases have no taps */
+        poet_clear(gx, conv->in_channels * win->h * win->w);
+    }
+    for (int32_t top = 0; top * win->sh < win->h; top += strides_at_a_time(conv)) {
+        if (!conv->in_place) {
+            poet_lines_fill(&shape, gy, rows.first + top, workspace);
+        }
+        compute_strides(conv, &shape, rows, conv->in_place ? gy : workspace, top, w, gx);
     }
 }
 
@@ -132,20 +171,7 @@ int poet_conv2d_backward_input_run(const poet_op_args *args)
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
         for (int32_t group = 0; group < conv.groups; group++) {
-            for (int32_t i = 0; i < win->sh; i++) {
-                const phase rows = phase_of(i, win->r, win->sh, win->ph, win->h);
-                for (int32_t j = 0; j < win->sw; j++) {
-                    const phase columns = phase_of(j, win->s, win->sw, win->pw, win->w);
-                    if (rows.count == 0 || columns.count == 0) {
-                        continue;
-                    }
-                    if (rows.taps == 0 || columns.taps == 0) {
-                        fill_zeros(&rows, &columns, &conv, gx);
-                    } else {
-                        compute_phase(&conv, &rows, &columns, gy, w, args->workspace, gx);
-                    }
-                }
-            }
+            compute_group(&conv, gy, w, args->workspace, gx);
             gy += conv.out_channels * win->oh * win->ow;
             w += conv.out_channels * conv.taps;
             gx += conv.in_channels * win->h * win->w;

@@ -8,7 +8,7 @@
 static void multiply_row(const poet_product *p, const float *a, const float *c, float *y)
 {
     for (int32_t n = 0; n < p->n; n++) {
-        float sum = 0.0f;
+        float sum = -0.0f; /* as in a block */
         for (int32_t k = 0; k < p->k; k++) {
             sum += a[k * p->a_k] * c[k * p->c_k + n * p->c_n];
         }
