@@ -15,9 +15,7 @@
 static void walk_begin(poet_walk *walk, const poet_block *block, int started)
 {
     const int32_t one_line = block->lines == 1;
-    for (int32_t i = 0; i < POET_BLOCK; i++) {
-        walk->start[i] = SUM_OF_NOTHING;
-    }
+    walk->start[0] = walk->start[1] = walk->start[2] = walk->start[3] = SUM_OF_NOTHING;
     walk->started = started;
     walk->left = 0;
     walk->channels = one_line ? 1 : block->channels;
@@ -30,18 +28,18 @@ static void walk_begin(poet_walk *walk, const poet_block *block, int started)
     walk->b_line = one_line ? block->b_channel : block->b_line;
     walk->b_tap = block->b_tap;
     walk->b_column = block->b_column;
-    walk->b_block_bytes = POET_BLOCK * block->b_column * (int32_t)sizeof(float);
 }
 
 /* Rows beyond the last one repeat it: their results are dropped. */
 static void walk_set_rows(poet_walk *walk, const poet_block *block, const float *a, const float *start, int32_t first)
 {
     const int32_t last = block->rows - 1 - first;
-    const float *row = a + first * block->a_row;
-    for (int32_t i = 0; i < POET_BLOCK; i++) {
-        walk->a[i] = row;
-        row += i < last ? block->a_row : 0;
-    }
+    const int32_t a_row = block->a_row;
+    const float *row = a + first * a_row;
+    walk->a[0] = row;
+    walk->a[1] = row += last >= 1 ? a_row : 0;
+    walk->a[2] = row += last >= 2 ? a_row : 0;
+    walk->a[3] = row + (last >= 3 ? a_row : 0);
     if (start) {
         for (int32_t i = 0; i < POET_BLOCK; i++) {
             walk->start[i] = start[i < last ? first + i : first + last];
@@ -49,19 +47,16 @@ static void walk_set_rows(poet_walk *walk, const poet_block *block, const float 
     }
 }
 
-/* So many blocks side by side, in each strip. */
-static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out,
-                            int32_t blocks)
+/* The walk's blocks side by side, in each strip. Not inlined, because the target's own way is long. */
+__attribute__((noinline)) static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *block)
 {
-    const int32_t b_strip = block->b_strip;
-    const int32_t out_strip = block->out_strip;
-    for (int32_t strip = block->strips; strip > 0; strip--) {
-        walk->b = b;
-        walk->out = out;
-        walk->blocks = blocks;
+    for (int32_t strip = block->strips;;) {
         multiply_blocks(walk, kind);
-        b += b_strip;
-        out += out_strip;
+        if (--strip == 0) {
+            return;
+        }
+        walk->b += block->b_strip;
+        walk->out += block->out_strip;
     }
 }
 
@@ -70,12 +65,18 @@ static void multiply_strips(poet_walk *walk, walk_kind kind, const poet_block *b
 static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
     const int32_t left = block->columns % POET_BLOCK;
+    walk->b = b;
+    walk->out = out;
     walk->out_row = block->out_row;
+    walk->blocks = block->columns / POET_BLOCK;
     walk->left = left <= 2 && suits_pair(kind) ? left : 0;
-    multiply_strips(walk, kind, block, b, out, block->columns / POET_BLOCK);
+    multiply_strips(walk, kind, block);
     if (left > walk->left) {
         const int32_t last = block->columns - POET_BLOCK;
-        multiply_strips(walk, kind, block, b + last * block->b_column, out + last * block->out_column, 1);
+        walk->b = b + last * block->b_column;
+        walk->out = out + last * block->out_column;
+        walk->blocks = 1;
+        multiply_strips(walk, kind, block);
     }
 }
 
@@ -147,7 +148,7 @@ static void multiply_row(const poet_block *block, const float *a, float start, c
 }
 
 /* Fewer than four rows or columns, or columns apart: block by block through a buffer. */
-static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
+__attribute__((noinline)) static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
     float part[POET_BLOCK * POET_BLOCK];
     const poet_block alone = {.strips = 1};
@@ -156,8 +157,11 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
         const int32_t past = column + POET_BLOCK - block->columns;
         const int32_t first = past > 0 && column >= past ? column - past : column;
         const int32_t end = first + POET_BLOCK < block->columns ? first + POET_BLOCK : block->columns;
+        walk->b = b + first * block->b_column;
+        walk->out = part;
         walk->out_row = POET_BLOCK;
-        multiply_strips(walk, kind, &alone, b + first * block->b_column, part, 1);
+        walk->blocks = 1;
+        multiply_strips(walk, kind, &alone);
         for (int32_t i = 0; i < rows; i++) {
             for (int32_t j = first; j < end; j++) {
                 out[i * block->out_row + j * block->out_column] = part[i * POET_BLOCK + j - first];
@@ -166,8 +170,10 @@ static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *blo
     }
 }
 
-/* So few that each is computed by itself. */
-static void multiply_few_rows(const poet_block *block, const float *a, const float *start, const float *b, float *out)
+/* So few that each is computed by itself. Not inlined, nor is multiply_part, because blocks would pay for their
+ * variables. */
+__attribute__((noinline)) static void multiply_few_rows(const poet_block *block, const float *a, const float *start,
+                                                        const float *b, float *out)
 {
     const int plain = is_plain(block);
     for (int32_t row = 0; row < block->rows; row++) {
@@ -191,6 +197,9 @@ static void multiply_few_rows(const poet_block *block, const float *a, const flo
 
 void poet_block_multiply(const poet_block *block, const float *a, const float *start, const float *b, float *out)
 {
+    if (multiply_vectors(block, a, start, b, out)) {
+        return;
+    }
     if (block->rows <= FEW_ROWS) {
         multiply_few_rows(block, a, start, b, out);
         return;
@@ -198,11 +207,12 @@ void poet_block_multiply(const poet_block *block, const float *a, const float *s
     poet_walk walk;
     walk_begin(&walk, block, start != NULL);
     const walk_kind kind = plan_walk(&walk, block);
-    for (int32_t row = 0; row < block->rows; row += POET_BLOCK) {
-        const int32_t past = row + POET_BLOCK - block->rows;
+    const int in_place = stores_in_place(kind, block);
+    for (int32_t row = 0; row < block->rows; row += walk.rows) {
+        const int32_t past = row + walk.rows - block->rows;
         const int32_t first = past > 0 && row >= past ? row - past : row;
         walk_set_rows(&walk, block, a, start, first);
-        if (stores_in_place(kind, block)) {
+        if (in_place) {
             multiply_rows(&walk, kind, block, b, out + first * block->out_row);
         } else {
             for (int32_t strip = 0; strip < block->strips; strip++) {

@@ -12,6 +12,7 @@
         "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
         "s30", "s31"
 
+#include "vector_m4f.h"
 #include "window_m4f.h"
 
 typedef enum walk_kind {
@@ -22,9 +23,10 @@ typedef enum walk_kind {
     WALK_TRIPLES_APART,    /* the same, but every second element of B */
     WALK_APART,            /* the same as WALK_SINGLES, but A at any distances */
     WALK_PANELS,           /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
+    WALK_PANELS_FIVE,      /* the same, five rows at a time */
     WALK_PANELS_SPREAD,    /* the same, with a gap behind every result */
     WALK_GRADIENT_3X3,     /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
-    WALK_GRADIENT_THREE,   /* the same with three rows */
+    WALK_GRADIENT_THREE,   /* the same, three rows at a time */
     WALK_GRADIENT_2X2,     /* the phases of a stride of 2, with a gap behind every result */
     WALK_GRADIENT_2X1,
     WALK_GRADIENT_1X2,
@@ -39,7 +41,10 @@ static inline walk_kind gradient_kind_of(const poet_block *block)
         return WALK_GENERAL;
     }
     if (block->taps == 3 && block->lines == 3 && block->a_tap == 1 && block->a_line == 3 && block->out_column == 1) {
-        return block->rows == 3 ? WALK_GRADIENT_THREE : WALK_GRADIENT_3X3;
+        if (block->rows % 3 == 0 && block->rows % POET_BLOCK != 0) {
+            return WALK_GRADIENT_THREE;
+        }
+        return block->rows >= POET_BLOCK ? WALK_GRADIENT_3X3 : WALK_GENERAL;
     }
     if (block->taps <= 2 && block->lines <= 2 && block->a_tap == 2 && block->a_line == 6 && block->out_column == 2) {
         static const walk_kind kinds[] = {WALK_GRADIENT_1X1, WALK_GRADIENT_1X2, WALK_GRADIENT_2X1, WALK_GRADIENT_2X2};
@@ -48,10 +53,21 @@ static inline walk_kind gradient_kind_of(const poet_block *block)
     return WALK_GENERAL;
 }
 
+static inline walk_kind panels_of(const poet_walk *walk, const poet_block *block)
+{
+    if (block->columns < POET_BLOCK || block->out_column > 2) {
+        return WALK_PANELS;
+    }
+    if (block->out_column == 2) {
+        return WALK_PANELS_SPREAD;
+    }
+    return block->rows % 5 == 0 && block->rows % POET_BLOCK != 0 && !walk->started ? WALK_PANELS_FIVE : WALK_PANELS;
+}
+
 /* Whether results are stored where they belong, and not through a buffer. */
 static inline int stores_in_place(walk_kind kind, const poet_block *block)
 {
-    return kind >= WALK_PANELS_SPREAD ||
+    return kind >= WALK_PANELS_FIVE ||
            (block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1);
 }
 
@@ -66,32 +82,46 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
         return walk->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
     }
     if (singles && walk->b_column == 1) {
-        const int panels = block->rows >= POET_BLOCK && block->a_row == 1;
-        const int spread = block->out_column == 2 && block->columns >= POET_BLOCK;
-        return !panels ? WALK_APART : spread ? WALK_PANELS_SPREAD : WALK_PANELS;
+        return block->rows >= POET_BLOCK && block->a_row == 1 ? panels_of(walk, block) : WALK_APART;
     }
-    const int triples = walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
+    const int triples = walk->channels == 1 && walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
     if (triples && walk->b_tap == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
         return walk->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
     }
     return WALK_GENERAL;
 }
 
+#define ENTER_BEHIND 8
+#define ENTER_WITH_START 9
+
 /* How WALK_LINES enters its loop. */
-static inline void plan_loop(poet_walk *walk)
+static inline void plan_loop(poet_walk *walk, walk_kind kind)
 {
-    const int32_t first = walk->started ? 0 : 1; /* multiplied outside the loop */
-    const int32_t lines = walk->lines - first;
+    const int is_contiguous = kind == WALK_SINGLES || kind == WALK_SINGLES_APART;
+    const int32_t lines = walk->lines - 1; /* the first one is multiplied outside */
     walk->passes = (lines + 7) / 8;
-    walk->entry = lines == 0 ? 8 : 8 * walk->passes - lines;
-    walk->a_back = (first - walk->entry) * (int32_t)sizeof(float);
+    walk->resume = lines == 0 ? ENTER_BEHIND : 8 * walk->passes - lines;
+    walk->entry = walk->started ? ENTER_WITH_START : walk->resume;
+    walk->a_step_bytes = (is_contiguous ? 1 - walk->resume : walk->a_line) * (int32_t)sizeof(float);
+}
+
+/* From where a block leaves B to the next block. */
+static inline void plan_blocks(poet_walk *walk, walk_kind kind, const poet_block *block)
+{
+    const int has_channels = kind == WALK_GENERAL || kind >= WALK_GRADIENT_3X3;
+    const int32_t lines = walk->lines * walk->b_line;
+    const int32_t passed = has_channels ? walk->channels * (lines + walk->b_channel) : lines;
+    walk->b_block_bytes = (POET_BLOCK * block->b_column - passed) * (int32_t)sizeof(float);
 }
 
 /* Picks the way to walk, and fills in what it needs. */
 static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 {
-    plan_loop(walk);
-    return kind_of(walk, block);
+    const walk_kind kind = kind_of(walk, block);
+    walk->rows = kind == WALK_PANELS_FIVE ? 5 : kind == WALK_GRADIENT_THREE ? 3 : POET_BLOCK;
+    plan_loop(walk, kind);
+    plan_blocks(walk, kind, block);
+    return kind;
 }
 
 #define ROW(a, b0, b1, b2, b3, c0, c1, c2, c3)                                                     \
@@ -141,55 +171,48 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
     "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                               \
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
-#define START(POINTERS, COUNTS) POINTERS COUNTS START_SUMS "mov %[b], %[next]\n"
+#define START(POINTERS, COUNTS) POINTERS COUNTS START_SUMS
 
-/* Rows of the block below `out`; moves `next` on. */
-#define OUT_ROWS                                                                                            \
-    "ldr %[a1], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"                                        \
-    "add %[a2], %[out], %[a1], lsl #3\n add %[a3], %[out], %[a1], lsl #2\n add %[a1], %[a2], %[a1], lsl #2\n" \
-    "add %[next], %[next], %[n]\n"
+/* Rows of the block below `out`; moves `b` on to the next block. */
+#define OUT_ROWS(out_row, b_block)                                                                          \
+    "add %[a3], %[out], " out_row "\n add %[a2], %[a3], " out_row "\n add %[a1], %[a2], " out_row "\n"       \
+    "add %[b], %[b], " b_block "\n"
 
-/* These store the block and move `b` and `out` to the next one; they leave with the zero flag set behind the last. */
-#define STORE_COLUMNS(COLUMNS)                                                                              \
-    OUT_ROWS "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"     \
+/* These store the block and move `out` on as well; they leave with the zero flag set behind the last. */
+#define STORE_BY(out_row, b_block, COLUMNS)                                                                 \
+    OUT_ROWS(out_row, b_block)                                                                              \
+    "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"             \
     "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n"          \
     "subs %[blocks], %[blocks], #1\n"
+#define STORE_COLUMNS(COLUMNS) STORE_BY("%[out_row]", "%[b_block]", COLUMNS)
 #define STORE STORE_COLUMNS(FOUR)
 
 #define STORE_THREE_ROWS                                                                                    \
-    OUT_ROWS "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstmia %[out]!, {s16-s19}\n"                  \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
+    "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstmia %[out]!, {s16-s19}\n"                           \
     "subs %[blocks], %[blocks], #1\n"
 
-#define SPREAD_ROW(row, c0, c1, c2, c3) \
-    "vstr " c0 ", [%[" row "]]\n vstr " c1 ", [%[" row "], #8]\n" \
+#define STORE_FIVE_ROWS                                                                                     \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
+    "vstmia %[out]!, {s12-s15}\n vstm %[a3], {s16-s19}\n vstm %[a2], {s20-s23}\n vstm %[a1], {s24-s27}\n"   \
+    "add %[a1], %[a1], %[out_row]\n vstm %[a1], {s28-s31}\n subs %[blocks], %[blocks], #1\n"
+
+#define SPREAD_ROW(row, c0, c1, c2, c3)                                                                     \
+    "vstr " c0 ", [%[" row "]]\n vstr " c1 ", [%[" row "], #8]\n"                                           \
     "vstr " c2 ", [%[" row "], #16]\n vstr " c3 ", [%[" row "], #24]\n"
 
 #define STORE_SPREAD                                                                                        \
-    OUT_ROWS SPREAD_ROW("a3", "s20", "s21", "s22", "s23") SPREAD_ROW("a2", "s24", "s25", "s26", "s27")      \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
+    SPREAD_ROW("a3", "s20", "s21", "s22", "s23") SPREAD_ROW("a2", "s24", "s25", "s26", "s27")               \
     SPREAD_ROW("a1", "s28", "s29", "s30", "s31") SPREAD_ROW("out", "s16", "s17", "s18", "s19")              \
     "add %[out], %[out], #32\n subs %[blocks], %[blocks], #1\n"
 
 #define AT(field) [field] "i"(offsetof(poet_walk, field))
+#define STORE_AT [out_row] "r"(walk->out_row * 4), [b_block] "r"(walk->b_block_bytes)
 
 #define NEXT_LINE "add %[b], %[b], %[b_line]\n"
 
-/* The frame around `LINES`, which must work off %[n] lines and advance a0-a3 and b behind the last one. */
-#define WALK(LINES)                                                                                   \
-    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[channels], [%[w], %[all_channels]]\n ldr %[n], [%[w], %[lines]]\n") \
-                     "1:\n" LINES                                                                     \
-                     "subs %[channels], %[channels], #1\n"                                            \
-                     "bne 8f\n" STORE "bne 7b\n b 9f\n"                                               \
-                     "8: ldr %[n], [%[w], %[a_channel]]\n" ADVANCE_A("%[n], lsl #2")                  \
-                     "ldr %[n], [%[w], %[b_channel]]\n add %[b], %[b], %[n], lsl #2\n"                \
-                     "ldr %[n], [%[w], %[lines]]\n b 1b\n"                                            \
-                     "9:\n"                                                                           \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),  \
-                       [n] "=&r"(n), [channels] "=&r"(channels), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next) \
-                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4),                                 \
-                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), \
-                       [all_channels] "i"(offsetof(poet_walk, channels)), AT(start), AT(a), AT(lines), \
-                       AT(out_row), AT(a_channel), AT(b_channel)                                      \
-                     : FP_REGISTERS, "cc", "memory")
+#define NEXT_LINE "add %[b], %[b], %[b_line]\n"
 
 /* The first tap's products begin the sums. */
 #define FIRST_FOUR                                                                                              \
@@ -201,34 +224,46 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
     "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n"               \
     "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s28, s3, s4\n vmul.f32 s29, s3, s5\n"
 
-/* One tap a line of a single channel, eight lines at a time. The first time, the loop is entered so that no line is left
- * over at its end: %[entry] of its steps are passed over, all of them if there is but one line. Without values to begin
- * with, FIRST multiplies the first line, outside the loop. BACK puts A where the step that is entered reads it. */
-#define WALK_LINES(STORE_BLOCK, POINTERS, FIRST, BACK, STEPS)                                                    \
-    __asm__ volatile("7:\n" POINTERS "ldr %[n], [%[w], %[started]]\n mov %[b], %[next]\n"                       \
-                     "cmp %[n], #0\n bne 6f\n" FIRST                                                           \
-                     "1:\n" BACK "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                  \
-                     "tbh [pc, %[t], lsl #1]\n"                                                                \
+/* What the sums of the first products are still to be added to. */
+#define ADD_START                                                                                               \
+    "vldr s0, [%[w], %[start]]\n vldr s1, [%[w], %[start] + 4]\n"                                               \
+    "vldr s2, [%[w], %[start] + 8]\n vldr s3, [%[w], %[start] + 12]\n"                                          \
+    "vadd.f32 s16, s0, s16\n vadd.f32 s17, s0, s17\n vadd.f32 s18, s0, s18\n vadd.f32 s19, s0, s19\n"           \
+    "vadd.f32 s20, s1, s20\n vadd.f32 s21, s1, s21\n vadd.f32 s22, s1, s22\n vadd.f32 s23, s1, s23\n"           \
+    "vadd.f32 s24, s2, s24\n vadd.f32 s25, s2, s25\n vadd.f32 s26, s2, s26\n vadd.f32 s27, s2, s27\n"           \
+    "vadd.f32 s28, s3, s28\n vadd.f32 s29, s3, s29\n vadd.f32 s30, s3, s30\n vadd.f32 s31, s3, s31\n"
+
+/* One tap a line of a single channel. FIRST multiplies the first line, outside the loop, which takes eight lines at a time
+ * and is entered so that none is left over at its end: %[entry] of its steps are passed over, all of them if there was but
+ * one line. ENTER_WITH_START instead goes round by ADD_START. BACK puts A where the step that is entered reads it. */
+#define WALK_LINES(STORE_BLOCK, POINTERS, FIRST, BACK, STEPS)                                          \
+    __asm__ volatile("7:\n" POINTERS FIRST BACK                                               \
+                     "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                               \
+                     "1: tbh [pc, %[t], lsl #1]\n"                                                             \
                      "10: .2byte (20f - 10b) / 2, (21f - 10b) / 2, (22f - 10b) / 2, (23f - 10b) / 2\n"         \
                      ".2byte (24f - 10b) / 2, (25f - 10b) / 2, (26f - 10b) / 2, (27f - 10b) / 2\n"             \
-                     ".2byte (5f - 10b) / 2\n"                                                                 \
+                     ".2byte (5f - 10b) / 2, (6f - 10b) / 2\n"                                                 \
                      "2:\n" STEPS "subs %[n], %[n], #1\n bne 2b\n"                                             \
                      "5:\n" STORE_BLOCK "bne 7b\n b 9f\n"                                                      \
-                     "6:\n" START_SUMS "b 1b\n"                                                                \
+                     "6:\n" ADD_START "ldr %[t], [%[w], %[resume]]\n b 1b\n"                                   \
                      "9:\n"                                                                                    \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),            \
-                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next) \
-                     : [w] "r"(walk), [a_line] "r"(walk->a_line * 4), [b_line] "r"(walk->b_line * 4),           \
-                       [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(started), AT(a),        \
-                       AT(entry), AT(passes), AT(a_back), AT(out_row)                                           \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),            \
+                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks)  \
+                     : [w] "r"(walk), [a_step] "r"(walk->a_step_bytes), [b_line] "r"(walk->b_line * 4),         \
+                       STORE_AT, AT(start), AT(a), AT(passes), AT(entry), AT(resume)                            \
                      : FP_REGISTERS, "cc", "memory")
 
-/* Three lines at a time; `LINE` is given the places of its taps in A. */
+/* Three lines of a single channel at a time; `LINE` is given the places of its taps in A. */
 #define TRIPLES(LINE)                                                                             \
-    WALK("2:\n" LINE("0", "4", "8") "add %[b], %[b], %[b_line]\n"                                \
-         LINE("12", "16", "20") "add %[b], %[b], %[b_line]\n"                                    \
-         LINE("24", "28", "32") "add %[b], %[b], %[b_line]\n"                                    \
-         ADVANCE_A("#36") "subs %[n], %[n], #3\n bne 2b\n")
+    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[n], [%[w], %[lines]]\n")                      \
+                     "2:\n" LINE("0", "4", "8") NEXT_LINE LINE("12", "16", "20") NEXT_LINE         \
+                     LINE("24", "28", "32") NEXT_LINE ADVANCE_A("#36")                            \
+                     "subs %[n], %[n], #3\n bne 2b\n" STORE "bne 7b\n"                            \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                     \
+                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), STORE_AT,                   \
+                       AT(start), AT(a), AT(lines)                                                \
+                     : FP_REGISTERS, "cc", "memory")
 
 /* Columns slide over s4-s7, s12, s13. */
 #define TRIPLE(at0, at1, at2)                                                                     \
@@ -250,10 +285,10 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 /* A contiguous. */
 #define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS NEXT_LINE
 #define SINGLES(STORE_BLOCK, LOAD, FIRST, TAPS)                                                                  \
-    WALK_LINES(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST), "ldr %[t], [%[w], %[a_back]]\n" ADVANCE_A("%[t]"), \
-               "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS) "22:\n" SINGLE("8", LOAD, TAPS)   \
+    WALK_LINES(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST), ADVANCE_A("%[a_step]"),              \
+               ADVANCE_A("#32") "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS) "22:\n" SINGLE("8", LOAD, TAPS)   \
                "23:\n" SINGLE("12", LOAD, TAPS) "24:\n" SINGLE("16", LOAD, TAPS) "25:\n" SINGLE("20", LOAD, TAPS) \
-               "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS) ADVANCE_A("#32"))
+               "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS))
 
 /* With any step from line to line. */
 #define BY_EIGHT(STORE_BLOCK, POINTERS, FIRST, STEP)                                          \
@@ -263,61 +298,81 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 
 #define PANEL(LOAD, TAPS)                                                                     \
     "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"  \
-    LOAD TAPS "add %[a0], %[a0], %[a_line]\n" NEXT_LINE
+    LOAD TAPS "add %[a0], %[a0], %[a_step]\n" NEXT_LINE
 #define PANELS(STORE_BLOCK, LOAD, FIRST, TAPS) \
     BY_EIGHT(STORE_BLOCK, FROM_ONE_ROW, PANEL(LOAD, FIRST), PANEL(LOAD, TAPS))
 
+/* Five rows: A in s0-s4, B in s5-s8, products in s9-s11, sums in s12-s31. */
+#define ROW_OF_FIVE(a, c0, c1, c2, c3)                                                        \
+    "vmul.f32 s9, " a ", s5\n vmul.f32 s10, " a ", s6\n vmul.f32 s11, " a ", s7\n"           \
+    "vadd.f32 " c0 ", " c0 ", s9\n vmul.f32 s9, " a ", s8\n vadd.f32 " c1 ", " c1 ", s10\n"   \
+    "vadd.f32 " c2 ", " c2 ", s11\n vadd.f32 " c3 ", " c3 ", s9\n"
+#define FIRST_ROW_OF_FIVE(a, c0, c1, c2, c3)                                                  \
+    "vmul.f32 " c0 ", " a ", s5\n vmul.f32 " c1 ", " a ", s6\n"                               \
+    "vmul.f32 " c2 ", " a ", s7\n vmul.f32 " c3 ", " a ", s8\n"
+#define ROWS_OF_FIVE(ROW)                                                                     \
+    ROW("s0", "s12", "s13", "s14", "s15") ROW("s1", "s16", "s17", "s18", "s19")               \
+    ROW("s2", "s20", "s21", "s22", "s23") ROW("s3", "s24", "s25", "s26", "s27")               \
+    ROW("s4", "s28", "s29", "s30", "s31")
+#define PANEL_OF_FIVE(ROW)                                                                    \
+    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"  \
+    "vldr s4, [%[a0], #16]\n" LOAD_B4("s5", "0", "s6", "4", "s7", "8", "s8", "12")            \
+    ROWS_OF_FIVE(ROW) "add %[a0], %[a0], %[a_step]\n" NEXT_LINE
+
 #define APART(STORE_BLOCK, LOAD, FIRST, TAPS)                                                 \
-    BY_EIGHT(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_line]"),         \
-             SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_line]"))
+    BY_EIGHT(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"),         \
+             SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_step]"))
 
 /* Input gradients: rows of A lie one kernel apart, so that one register reaches them all. */
-#define LOAD_THREE_KERNELS(at) \
-    "vldr s0, [%[a0], #" at "]\n vldr s1, [%[a0], #" at " + 36]\n vldr s2, [%[a0], #" at " + 72]\n"
-#define LOAD_KERNELS(at) LOAD_THREE_KERNELS(at) "vldr s3, [%[a0], #" at " + 108]\n"
+#define LOAD_THREE_KERNELS(a0, a1, a2, at)                                                \
+    "vldr " a0 ", [%[a0], #" at "]\n vldr " a1 ", [%[a0], #" at " + 36]\n"                \
+    "vldr " a2 ", [%[a0], #" at " + 72]\n"
+#define LOAD_KERNELS(at) LOAD_THREE_KERNELS("s0", "s1", "s2", at) "vldr s3, [%[a0], #" at " + 108]\n"
 
-#define TAP_THREE_ROWS(b0, b1, b2, b3)                      \
-    ROW("s0", b0, b1, b2, b3, "s16", "s17", "s18", "s19")   \
-    ROW("s1", b0, b1, b2, b3, "s20", "s21", "s22", "s23")   \
-    ROW("s2", b0, b1, b2, b3, "s24", "s25", "s26", "s27")
+#define REVERSED_ONE(at) LOAD_KERNELS(at) LOAD_FOUR TAP_FOUR
+#define REVERSED_TWO(at, at1) REVERSED_ONE(at) LOAD_KERNELS(at1) LOAD_B("s12", "-4") TAP("s12", "s4", "s5", "s6")
+#define REVERSED_THREE(at, at1, at2) \
+    REVERSED_TWO(at, at1) LOAD_KERNELS(at2) LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5")
 
-#define REVERSED_ONE(LOAD, TAPS, at) LOAD(at) LOAD_FOUR TAPS("s4", "s5", "s6", "s7")
-#define REVERSED_TWO(LOAD, TAPS, at, at1) \
-    REVERSED_ONE(LOAD, TAPS, at) LOAD(at1) LOAD_B("s12", "-4") TAPS("s12", "s4", "s5", "s6")
-#define REVERSED_THREE(LOAD, TAPS, at, at1, at2) \
-    REVERSED_TWO(LOAD, TAPS, at, at1) LOAD(at2) LOAD_B("s13", "-8") TAPS("s13", "s12", "s4", "s5")
+/* Three rows leave registers to load a line at once. */
+#define TAP_THREE_ROWS(a0, a1, a2, b0, b1, b2, b3)          \
+    ROW(a0, b0, b1, b2, b3, "s16", "s17", "s18", "s19")     \
+    ROW(a1, b0, b1, b2, b3, "s20", "s21", "s22", "s23")     \
+    ROW(a2, b0, b1, b2, b3, "s24", "s25", "s26", "s27")
+#define REVERSED_THREE_ROWS(at, at1, at2)                                                  \
+    LOAD_THREE_KERNELS("s0", "s1", "s2", at) LOAD_THREE_KERNELS("s3", "s14", "s15", at1)   \
+    LOAD_THREE_KERNELS("s28", "s29", "s30", at2) LOAD_FOUR LOAD_B("s12", "-4") LOAD_B("s13", "-8") \
+    TAP_THREE_ROWS("s0", "s1", "s2", "s4", "s5", "s6", "s7")                               \
+    TAP_THREE_ROWS("s3", "s14", "s15", "s12", "s4", "s5", "s6")                            \
+    TAP_THREE_ROWS("s28", "s29", "s30", "s13", "s12", "s4", "s5")
 
-#define REVERSED_3X3(LOAD, TAPS)                                                         \
-    REVERSED_THREE(LOAD, TAPS, "0", "4", "8") NEXT_LINE                                  \
-    REVERSED_THREE(LOAD, TAPS, "12", "16", "20") NEXT_LINE                               \
-    REVERSED_THREE(LOAD, TAPS, "24", "28", "32")
+#define REVERSED_3X3(THREE) THREE("0", "4", "8") NEXT_LINE THREE("12", "16", "20") NEXT_LINE THREE("24", "28", "32")
 
 /* The distances are those from channel to channel; b moves on `lines` - 1 times by itself. */
 #define GRADIENT(STORE_BLOCK, LINES)                                                                                  \
     __asm__ volatile("7:\n" START(FROM_ONE_ROW, "ldr %[n], [%[w], %[channels]]\n") "1:\n" LINES                                     \
                      "add %[a0], %[a0], %[a_channel]\n add %[b], %[b], %[b_channel]\n"                               \
                      "subs %[n], %[n], #1\n bne 1b\n" STORE_BLOCK "bne 7b\n"                                        \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b),                  \
-                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                     \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),                  \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                      \
                      : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), [a_channel] "r"(a_channel * 4),                 \
-                       [b_channel] "r"(b_channel * 4), [b_block] "i"(offsetof(poet_walk, b_block_bytes)),             \
+                       [b_channel] "r"(b_channel * 4), STORE_AT,                                                   \
                        [channels] "i"(one_line ? offsetof(poet_walk, lines) : offsetof(poet_walk, channels)),         \
-                       AT(start), AT(a), AT(out_row)                                                                  \
+                       AT(start), AT(a)                                                                               \
                      : FP_REGISTERS, "cc", "memory")
 
 static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
 {
-    const float *a0, *a1, *a2, *a3, *b;
-    const float *next = walk->b;
+    const float *a0, *a1, *a2, *a3, *b = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, n;
     if (kind == WALK_GRADIENT_1X2 || kind == WALK_GRADIENT_1X1) {
         enum { one_line = 1 };
         const int32_t a_channel = walk->a_line, b_channel = walk->b_line;
         if (kind == WALK_GRADIENT_1X2) {
-            GRADIENT(STORE_SPREAD, REVERSED_TWO(LOAD_KERNELS, TAP, "0", "8"));
+            GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8"));
         } else {
-            GRADIENT(STORE_SPREAD, REVERSED_ONE(LOAD_KERNELS, TAP, "0"));
+            GRADIENT(STORE_SPREAD, REVERSED_ONE("0"));
         }
         return;
     }
@@ -325,14 +380,13 @@ static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
     const int32_t a_channel = walk->a_channel + walk->lines * walk->a_line;
     const int32_t b_channel = walk->b_channel + walk->b_line;
     if (kind == WALK_GRADIENT_3X3) {
-        GRADIENT(STORE, REVERSED_3X3(LOAD_KERNELS, TAP));
+        GRADIENT(STORE, REVERSED_3X3(REVERSED_THREE));
     } else if (kind == WALK_GRADIENT_THREE) {
-        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(LOAD_THREE_KERNELS, TAP_THREE_ROWS));
+        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
     } else if (kind == WALK_GRADIENT_2X2) {
-        GRADIENT(STORE_SPREAD, REVERSED_TWO(LOAD_KERNELS, TAP, "0", "8") NEXT_LINE
-                 REVERSED_TWO(LOAD_KERNELS, TAP, "24", "32"));
+        GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_LINE REVERSED_TWO("24", "32"));
     } else {
-        GRADIENT(STORE_SPREAD, REVERSED_ONE(LOAD_KERNELS, TAP, "0") NEXT_LINE REVERSED_ONE(LOAD_KERNELS, TAP, "24"));
+        GRADIENT(STORE_SPREAD, REVERSED_ONE("0") NEXT_LINE REVERSED_ONE("24"));
     }
 }
 
@@ -355,9 +409,10 @@ static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
         ADVANCE_A("%[t]")                                                                                             \
         "add %[b], %[b], %[n]\n"                                                                                      \
         "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"              \
-        STORE "bne 7b\n"                                                                                              \
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "=&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
-          [out] "+&r"(out), [blocks] "+&r"(blocks), [next] "+&r"(next)                                                \
+        "ldr %[t], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"                                               \
+        STORE_BY("%[t]", "%[n]", FOUR) "bne 7b\n"                                                                     \
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
+          [out] "+&r"(out), [blocks] "+&r"(blocks)                                                 \
         : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                                \
           [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),                  \
           [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),                           \
@@ -366,10 +421,9 @@ static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */
-static inline void multiply_blocks_general(poet_walk *walk)
+static inline void multiply_blocks_general(const poet_walk *walk)
 {
-    const float *a0, *a1, *a2, *a3, *b;
-    const float *next = walk->b;
+    const float *a0, *a1, *a2, *a3, *b = walk->b;
     float *out = walk->out;
     int32_t blocks = walk->blocks, n, t;
     poet_walk bytes = *walk; /* with distances in bytes, from behind the last tap or line */
@@ -381,6 +435,7 @@ static inline void multiply_blocks_general(poet_walk *walk)
         bytes.b_tap = walk->b_line;
         bytes.a_line = walk->a_channel * 4;
         bytes.b_line = walk->b_channel * 4;
+        bytes.b_channel = 0;
     } else {
         bytes.a_line = (walk->a_line - walk->taps * walk->a_tap) * 4;
         bytes.b_line = (walk->b_line - walk->taps * walk->b_tap) * 4;
@@ -388,6 +443,7 @@ static inline void multiply_blocks_general(poet_walk *walk)
         bytes.b_channel = walk->b_channel * 4;
     }
     bytes.all_channels = bytes.channels;
+    bytes.out_row = walk->out_row * 4;
     if (walk->b_column == 1) {
         GENERAL(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
     } else {
@@ -408,8 +464,8 @@ static inline void multiply_left(const poet_walk *walk, walk_kind kind)
     if (walk->left == 0) {
         return;
     }
-    const float *a0, *a1, *a2, *a3, *b;
-    const float *next = walk->b + POET_BLOCK * walk->blocks + walk->left - 2;
+    const float *a0, *a1, *a2, *a3;
+    const float *b = walk->b + POET_BLOCK * walk->blocks + walk->left - 2;
     float *out = walk->out + POET_BLOCK * walk->blocks + walk->left - 2;
     int32_t blocks = 1, n, t;
     if (kind == WALK_SINGLES) {
@@ -421,12 +477,11 @@ static inline void multiply_left(const poet_walk *walk, walk_kind kind)
     }
 }
 
-static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
+static inline void multiply_blocks(const poet_walk *walk, walk_kind kind)
 {
-    const float *a0, *a1, *a2, *a3, *b;
-    const float *next = walk->b;
+    const float *a0, *a1, *a2, *a3, *b = walk->b;
     float *out = walk->out;
-    int32_t blocks = walk->blocks, channels, n, t;
+    int32_t blocks = walk->blocks, n, t;
     switch (kind) {
     case WALK_SINGLES:
         SINGLES(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
@@ -448,6 +503,9 @@ static inline void multiply_blocks(poet_walk *walk, walk_kind kind)
     case WALK_APART:
         APART(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(walk, kind);
+        break;
+    case WALK_PANELS_FIVE:
+        BY_EIGHT(STORE_FIVE_ROWS, FROM_ONE_ROW, PANEL_OF_FIVE(FIRST_ROW_OF_FIVE), PANEL_OF_FIVE(ROW_OF_FIVE));
         break;
     case WALK_PANELS_SPREAD:
         PANELS(STORE_SPREAD, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);

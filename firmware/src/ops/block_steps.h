@@ -11,8 +11,8 @@ typedef int walk_kind; /* all walks are alike here */
 
 static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 {
-    (void)walk;
     (void)block;
+    walk->rows = POET_BLOCK;
     return 0;
 }
 
@@ -46,13 +46,14 @@ static void multiply_4x4(const poet_walk *walk)
     }
 }
 
-static void multiply_blocks(poet_walk *walk, walk_kind kind)
+static void multiply_blocks(const poet_walk *whole, walk_kind kind)
 {
     (void)kind;
-    for (; walk->blocks > 0; walk->blocks--) {
-        multiply_4x4(walk);
-        walk->b += POET_BLOCK * walk->b_column;
-        walk->out += POET_BLOCK;
+    poet_walk walk = *whole;
+    for (; walk.blocks > 0; walk.blocks--) {
+        multiply_4x4(&walk);
+        walk.b += POET_BLOCK * walk.b_column;
+        walk.out += POET_BLOCK;
     }
 }
 
@@ -69,6 +70,17 @@ static inline int suits_pair(walk_kind kind)
 }
 
 static inline int multiply_window(const poet_block *block, const float *a, float start, const float *b, float *out)
+{
+    (void)block;
+    (void)a;
+    (void)start;
+    (void)b;
+    (void)out;
+    return 0;
+}
+
+static inline int multiply_vectors(const poet_block *block, const float *a, const float *start, const float *b,
+                                   float *out)
 {
     (void)block;
     (void)a;

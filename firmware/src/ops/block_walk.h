@@ -15,6 +15,7 @@ typedef struct poet_walk {
     const float *b;
     float *out;
     int32_t out_row;
+    int32_t rows; /* of a block */
     int32_t blocks;
     int32_t left; /* columns behind them: 0, or up to 2 if the target's suits_pair says so */
     int32_t channels, lines, taps;
@@ -22,10 +23,9 @@ typedef struct poet_walk {
     int32_t a_line, b_line;       /* from a line's begin to the next one's */
     int32_t a_tap, b_tap;
     int32_t b_column;
-    int32_t b_block_bytes;        /* from a block's first column to the next one's */
     int32_t started;              /* whether `start` holds anything but SUM_OF_NOTHING */
-    int32_t entry, passes, a_back; /* the target's own */
-    int32_t line, all_channels;   /* scratch */
+    int32_t b_block_bytes, passes, entry, resume, a_step_bytes; /* the target's own */
+    int32_t line, all_channels;                                 /* scratch */
 } poet_walk;
 
 /* The same for poet_dot_add: 4 x 4 blocks one below the other. */

@@ -83,6 +83,9 @@ int poet_conv2d_run(const poet_op_args *args)
     };
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
+    if (!conv.in_place) {
+        poet_lines_clear(&lines, args->workspace);
+    }
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
         const float *bias = conv.bias ? args->inputs[2] : NULL;

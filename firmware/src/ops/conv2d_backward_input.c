@@ -134,27 +134,18 @@ static void compute_strides(const poet_conv *conv, const poet_lines *shape, stre
     }
 }
 
-static void compute_group(const poet_conv *conv, const float *gy, const float *w, float *workspace, float *gx)
+static void compute_group(const poet_conv *conv, const poet_lines *shape, stretch met, const float *gy, const float *w,
+                          float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
-    const stretch rows = conv->in_place ? (stretch){0, win->oh} : rows_met(conv);
-    const stretch columns = conv->in_place ? (stretch){0, win->ow} : columns_met(win);
-    const poet_lines shape = {
-        .channels = conv->out_channels,
-        .rows = rows.count,
-        .width = columns.count,
-        .h = win->oh,
-        .w = win->ow,
-        .left = columns.first,
-    };
     if (win->sh > win->r || win->sw > win->s) { /* some phases have no taps */
         poet_clear(gx, conv->in_channels * win->h * win->w);
     }
     for (int32_t top = 0; top * win->sh < win->h; top += strides_at_a_time(conv)) {
         if (!conv->in_place) {
-            poet_lines_fill(&shape, gy, rows.first + top, workspace);
+            poet_lines_fill(shape, gy, met.first + top, workspace);
         }
-        compute_strides(conv, &shape, rows, conv->in_place ? gy : workspace, top, w, gx);
+        compute_strides(conv, shape, met, conv->in_place ? gy : workspace, top, w, gx);
     }
 }
 
@@ -166,12 +157,25 @@ int poet_conv2d_backward_input_run(const poet_op_args *args)
         return status;
     }
     const poet_windows *win = &conv.windows;
+    const stretch rows = conv.in_place ? (stretch){0, win->oh} : rows_met(&conv);
+    const stretch columns = conv.in_place ? (stretch){0, win->ow} : columns_met(win);
+    const poet_lines shape = {
+        .channels = conv.out_channels,
+        .rows = rows.count,
+        .width = columns.count,
+        .h = win->oh,
+        .w = win->ow,
+        .left = columns.first,
+    };
     const float *gy = args->inputs[0];
     float *gx = args->outputs[0];
+    if (!conv.in_place) {
+        poet_lines_clear(&shape, args->workspace);
+    }
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
         for (int32_t group = 0; group < conv.groups; group++) {
-            compute_group(&conv, gy, w, args->workspace, gx);
+            compute_group(&conv, &shape, rows, gy, w, args->workspace, gx);
             gy += conv.out_channels * win->oh * win->ow;
             w += conv.out_channels * conv.taps;
             gx += conv.in_channels * win->h * win->w;

@@ -7,6 +7,7 @@
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
+#include "stretch.h"
 
 #define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
 
@@ -83,21 +84,28 @@ static void add_rows(const poet_conv *conv, const poet_dot *dot, const float *gy
     }
 }
 
+/* The input rows behind so many output rows, as they are laid out or as they lie. */
+static poet_lines lines_behind(const poet_conv *conv, int32_t rows)
+{
+    const poet_windows *win = &conv->windows;
+    const int padded = is_padded(win);
+    return (poet_lines){
+        .channels = conv->in_channels,
+        .rows = padded ? rows_behind(win, rows) : win->h,
+        .width = padded ? (int32_t)line_width(win) : win->w,
+        .h = win->h,
+        .w = win->w,
+        .left = -win->pw,
+    };
+}
+
 static void add_group(const poet_conv *conv, const float *gy, const float *x, float *workspace, float *gw)
 {
     const poet_windows *win = &conv->windows;
     const int32_t step = rows_at_a_time(conv);
-    const int padded = is_padded(win);
     for (int32_t oy = 0; oy < win->oh; oy += step) {
         const int32_t rows = win->oh - oy < step ? win->oh - oy : step;
-        const poet_lines lines = {
-            .channels = conv->in_channels,
-            .rows = padded ? rows_behind(win, rows) : win->h,
-            .width = padded ? (int32_t)line_width(win) : win->w,
-            .h = win->h,
-            .w = win->w,
-            .left = -win->pw,
-        };
+        const poet_lines lines = lines_behind(conv, rows);
         const poet_dot dot = {
             .rows = conv->out_channels,
             .lines = rows,
@@ -107,10 +115,10 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
             .b_tap = win->sw,
             .out_row = conv->taps,
         };
-        if (padded) {
+        if (is_padded(win)) {
             poet_lines_fill(&lines, x, oy * win->sh - win->ph, workspace);
         }
-        add_rows(conv, &dot, gy + oy * win->ow, padded ? workspace : x, &lines, gw);
+        add_rows(conv, &dot, gy + oy * win->ow, is_padded(win) ? workspace : x, &lines, gw);
     }
 }
 
@@ -139,8 +147,10 @@ int poet_conv2d_backward_weight_run(const poet_op_args *args)
     const float *gy = args->inputs[0];
     const float *x = args->inputs[1];
     float *gw = args->outputs[0];
-    for (int32_t i = 0; i < out_channels * conv.taps; i++) {
-        gw[i] = 0.0f;
+    poet_clear(gw, out_channels * conv.taps);
+    if (is_padded(win)) {
+        const poet_lines lines = lines_behind(&conv, rows_at_a_time(&conv));
+        poet_lines_clear(&lines, args->workspace);
     }
     for (int32_t n = 0; n < conv.n; n++) {
         for (int32_t group = 0; group < conv.groups; group++) {

@@ -8,32 +8,49 @@ uint32_t poet_lines_bytes(int32_t channels, int64_t rows, int64_t width)
     return rows > INT32_MAX || width > INT32_MAX ? 0 : 4 * poet_count(channels, (int32_t)rows, (int32_t)width, 1);
 }
 
-/* For the few beside a row: a library call takes longer than they do. Returns where they end. */
-static float *put_zeros(float *at, int32_t count)
+void poet_lines_clear(const poet_lines *shape, float *lines)
 {
-    for (; count > 0; count--) {
-        *at++ = 0.0f;
-        __asm__("" : "+r"(at)); /* or the compiler makes a library call of it */
+    poet_clear(lines, shape->channels * shape->rows * shape->width);
+}
+
+/* How many of `count` rows from `top` on lie before row `end`. */
+static int32_t rows_before(int32_t end, int32_t top, int32_t count)
+{
+    const int32_t rows = end - top;
+    return rows < 0 ? 0 : rows > count ? count : rows;
+}
+
+static float *clear_rows(float *lines, int32_t rows, int32_t inside, int32_t width)
+{
+    for (; rows > 0; rows--) {
+        poet_clear(lines, inside);
+        lines += width;
     }
-    return at;
+    return lines;
 }
 
 void poet_lines_fill(const poet_lines *shape, const float *input, int32_t top, float *lines)
 {
+    const int32_t width = shape->width;
     const int32_t before = shape->left < 0 ? -shape->left : 0;
-    const int32_t past = shape->left + shape->width - shape->w;
-    const int32_t after = past > 0 ? past : 0;
-    const int32_t inside = shape->width - before - after;
+    const int32_t past = shape->left + width - shape->w;
+    const int32_t inside = width - before - (past > 0 ? past : 0);
+    const int32_t above = rows_before(0, top, shape->rows);
+    const int32_t rows = rows_before(shape->h, top, shape->rows) - above;
+    if (inside <= 0) {
+        return;
+    }
+    lines += before;
+    input += (top + above) * shape->w + shape->left + before;
     for (int32_t channel = 0; channel < shape->channels; channel++) {
-        for (int32_t y = top; y < top + shape->rows; y++) {
-            if (y < 0 || y >= shape->h || inside <= 0) {
-                lines = poet_clear(lines, shape->width);
-                continue;
-            }
-            const int32_t first = (channel * shape->h + y) * shape->w + shape->left + before;
-            lines = put_zeros(lines, before);
-            lines = poet_copy(lines, input + first, inside);
-            lines = put_zeros(lines, after);
+        const float *row = input;
+        lines = clear_rows(lines, above, inside, width);
+        for (int32_t left = rows; left > 0; left--) {
+            poet_copy(lines, row, inside);
+            row += shape->w;
+            lines += width;
         }
+        lines = clear_rows(lines, shape->rows - above - rows, inside, width);
+        input += shape->h * shape->w;
     }
 }

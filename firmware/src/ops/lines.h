@@ -14,7 +14,10 @@ typedef struct poet_lines {
 /* What they take, or 0 if that is too much. */
 uint32_t poet_lines_bytes(int32_t channels, int64_t rows, int64_t width);
 
-/* Fills lines[channels][rows][width] from the input's rows from `top` on. */
+/* To be called once before lines of a width and place are filled. */
+void poet_lines_clear(const poet_lines *shape, float *lines);
+
+/* Fills lines[channels][rows][width] from the input's rows from `top` on; what lies beside the input stays as it is. */
 void poet_lines_fill(const poet_lines *shape, const float *input, int32_t top, float *lines);
 
 #endif

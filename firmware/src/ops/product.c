@@ -36,28 +36,27 @@ static void multiply_rows_by_rows(const poet_product *p, const float *a, const f
 /* Columns are read four at a time: where there are not so many, the result is computed transposed. */
 static void multiply_blocks(const poet_product *p, const float *a, const float *c, float *y)
 {
-    poet_block block = {.channels = 1, .lines = p->k, .taps = 1, .strips = 1};
-    if (p->n >= POET_BLOCK) {
-        block.rows = p->m;
-        block.a_row = p->a_m;
-        block.a_line = p->a_k;
-        block.columns = p->n;
-        block.b_column = p->c_n;
-        block.b_line = p->c_k;
-        block.out_row = p->n;
-        block.out_column = 1;
-        poet_block_multiply(&block, a, NULL, c, y);
-    } else {
-        block.rows = p->n;
-        block.a_row = p->c_n;
-        block.a_line = p->c_k;
-        block.columns = p->m;
-        block.b_column = p->a_m;
-        block.b_line = p->a_k;
-        block.out_row = 1;
-        block.out_column = p->n;
-        poet_block_multiply(&block, c, NULL, a, y);
-    }
+    const int turned = p->n < POET_BLOCK;
+    poet_block block; /* set field by field: the compiler would clear it by a call */
+    block.rows = turned ? p->n : p->m;
+    block.columns = turned ? p->m : p->n;
+    block.channels = 1;
+    block.lines = p->k;
+    block.taps = 1;
+    block.a_row = turned ? p->c_n : p->a_m;
+    block.a_channel = 0;
+    block.a_line = turned ? p->c_k : p->a_k;
+    block.a_tap = 0;
+    block.b_column = turned ? p->a_m : p->c_n;
+    block.b_channel = 0;
+    block.b_line = turned ? p->a_k : p->c_k;
+    block.b_tap = 0;
+    block.out_row = turned ? 1 : p->n;
+    block.out_column = turned ? p->n : 1;
+    block.strips = 1;
+    block.b_strip = 0;
+    block.out_strip = 0;
+    poet_block_multiply(&block, turned ? c : a, NULL, turned ? a : c, y);
 }
 
 void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)

@@ -14,8 +14,8 @@
 #define STRETCH(SIXTEEN, FOUR, ONE)                                                                \
     "subs %[n], %[n], #16\n blt 2f\n"                                                              \
     "1:\n" SIXTEEN "subs %[n], %[n], #16\n bge 1b\n"                                               \
-    "2: adds %[n], %[n], #12\n blt 4f\n"                                                           \
-    "3:\n" FOUR "subs %[n], %[n], #4\n bge 3b\n"                                                   \
+    "2: adds %[n], %[n], #16\n beq 6f\n subs %[n], %[n], #4\n blt 4f\n"                           \
+    "3:\n" FOUR "subs %[n], %[n], #4\n bge 3b\n"                                                  \
     "4: adds %[n], %[n], #4\n beq 6f\n"                                                            \
     "5:\n" ONE "subs %[n], %[n], #1\n bne 5b\n"                                                    \
     "6:\n"
