@@ -60,7 +60,7 @@ __attribute__((noinline)) static void multiply_strips(poet_walk *walk, walk_kind
     }
 }
 
-/* Four rows that lie whole in the result. Where the target has no way to compute the last columns alone, some before
+/* The walk's rows, which lie whole in the result. Where the target has no way to compute the last columns alone, some before
  * them are computed with them once more: the outcome is the same. */
 static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
@@ -148,7 +148,8 @@ static void multiply_row(const poet_block *block, const float *a, float start, c
 }
 
 /* Fewer than four rows or columns, or columns apart: block by block through a buffer. */
-__attribute__((noinline)) static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
+__attribute__((noinline)) static void multiply_part(poet_walk *walk, walk_kind kind, const poet_block *block,
+                                                    const float *b, float *out)
 {
     float part[POET_BLOCK * POET_BLOCK];
     const poet_block alone = {.strips = 1};
@@ -276,8 +277,8 @@ static void add_dot_rows(const poet_dot *dot, int32_t columns, const float *a, c
     }
 }
 
-/* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because the
- * common way would pay for its variables. */
+/* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because
+ * the common way would pay for its variables. */
 __attribute__((noinline)) static void add_dot_part(const poet_dot_walk *whole, const poet_dot *dot, int32_t rows,
                                                    int32_t columns, const float *a, const float *const *b, float *out)
 {

@@ -1,6 +1,6 @@
-/* The 4 x 4 block for the Cortex-M4F, in assembly because the compiler spills: 16 sums in s16-s31, four elements of A in
- * s0-s3, of B in s4-s7 and s12-s15, products in s8-s11. A product and its sum stand four instructions apart, because a
- * result that the next instruction uses costs a cycle. Loads stand together, because neighbouring ones overlap. The
+/* The 4 x 4 block for the Cortex-M4F, in assembly because the compiler spills: 16 sums in s16-s31, four elements of A
+ * in s0-s3, of B in s4-s7 and s12-s15, products in s8-s11. A product and its sum stand four instructions apart, because
+ * a result that the next instruction uses costs a cycle. Loads stand together, because neighbouring ones overlap. The
  * products are rounded before they are added, as in C without contraction. */
 #ifndef POET_OPS_BLOCK_M4F_H
 #define POET_OPS_BLOCK_M4F_H
@@ -12,142 +12,34 @@
         "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
         "s30", "s31"
 
+#include "plan_m4f.h"
 #include "vector_m4f.h"
 #include "window_m4f.h"
 
-typedef enum walk_kind {
-    WALK_GENERAL,
-    WALK_SINGLES,          /* one tap a line, A contiguous, columns of B contiguous */
-    WALK_SINGLES_APART,    /* the same, but every second element of B */
-    WALK_TRIPLES,          /* three taps a line, lines by threes, A contiguous: a 3x3 kernel */
-    WALK_TRIPLES_APART,    /* the same, but every second element of B */
-    WALK_APART,            /* the same as WALK_SINGLES, but A at any distances */
-    WALK_PANELS,           /* one tap a line, rows of A and columns of B contiguous: the product of a transposed matrix */
-    WALK_PANELS_FIVE,      /* the same, five rows at a time */
-    WALK_PANELS_SPREAD,    /* the same, with a gap behind every result */
-    WALK_GRADIENT_3X3,     /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
-    WALK_GRADIENT_THREE,   /* the same, three rows at a time */
-    WALK_GRADIENT_2X2,     /* the phases of a stride of 2, with a gap behind every result */
-    WALK_GRADIENT_2X1,
-    WALK_GRADIENT_1X2,
-    WALK_GRADIENT_1X1
-} walk_kind;
-
-#define KERNEL 9 /* weights of a 3x3 kernel */
-
-static inline walk_kind gradient_kind_of(const poet_block *block)
-{
-    if (block->a_row != KERNEL || block->b_column != 1 || block->b_tap != -1) {
-        return WALK_GENERAL;
-    }
-    if (block->taps == 3 && block->lines == 3 && block->a_tap == 1 && block->a_line == 3 && block->out_column == 1) {
-        if (block->rows % 3 == 0 && block->rows % POET_BLOCK != 0) {
-            return WALK_GRADIENT_THREE;
-        }
-        return block->rows >= POET_BLOCK ? WALK_GRADIENT_3X3 : WALK_GENERAL;
-    }
-    if (block->taps <= 2 && block->lines <= 2 && block->a_tap == 2 && block->a_line == 6 && block->out_column == 2) {
-        static const walk_kind kinds[] = {WALK_GRADIENT_1X1, WALK_GRADIENT_1X2, WALK_GRADIENT_2X1, WALK_GRADIENT_2X2};
-        return block->rows >= POET_BLOCK ? kinds[2 * block->lines + block->taps - 3] : WALK_GENERAL;
-    }
-    return WALK_GENERAL;
-}
-
-static inline walk_kind panels_of(const poet_walk *walk, const poet_block *block)
-{
-    if (block->columns < POET_BLOCK || block->out_column > 2) {
-        return WALK_PANELS;
-    }
-    if (block->out_column == 2) {
-        return WALK_PANELS_SPREAD;
-    }
-    return block->rows % 5 == 0 && block->rows % POET_BLOCK != 0 && !walk->started ? WALK_PANELS_FIVE : WALK_PANELS;
-}
-
-/* Whether results are stored where they belong, and not through a buffer. */
-static inline int stores_in_place(walk_kind kind, const poet_block *block)
-{
-    return kind >= WALK_PANELS_FIVE ||
-           (block->rows >= POET_BLOCK && block->columns >= POET_BLOCK && block->out_column == 1);
-}
-
-static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
-{
-    const int singles = walk->taps == 1 && walk->channels == 1;
-    const walk_kind gradient = block->columns >= POET_BLOCK ? gradient_kind_of(block) : WALK_GENERAL;
-    if (gradient != WALK_GENERAL) {
-        return gradient;
-    }
-    if (singles && walk->a_line == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
-        return walk->b_column == 1 ? WALK_SINGLES : WALK_SINGLES_APART;
-    }
-    if (singles && walk->b_column == 1) {
-        return block->rows >= POET_BLOCK && block->a_row == 1 ? panels_of(walk, block) : WALK_APART;
-    }
-    const int triples = walk->channels == 1 && walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
-    if (triples && walk->b_tap == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
-        return walk->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
-    }
-    return WALK_GENERAL;
-}
-
-#define ENTER_BEHIND 8
-#define ENTER_WITH_START 9
-
-/* How WALK_LINES enters its loop. */
-static inline void plan_loop(poet_walk *walk, walk_kind kind)
-{
-    const int is_contiguous = kind == WALK_SINGLES || kind == WALK_SINGLES_APART;
-    const int32_t lines = walk->lines - 1; /* the first one is multiplied outside */
-    walk->passes = (lines + 7) / 8;
-    walk->resume = lines == 0 ? ENTER_BEHIND : 8 * walk->passes - lines;
-    walk->entry = walk->started ? ENTER_WITH_START : walk->resume;
-    walk->a_step_bytes = (is_contiguous ? 1 - walk->resume : walk->a_line) * (int32_t)sizeof(float);
-}
-
-/* From where a block leaves B to the next block. */
-static inline void plan_blocks(poet_walk *walk, walk_kind kind, const poet_block *block)
-{
-    const int has_channels = kind == WALK_GENERAL || kind >= WALK_GRADIENT_3X3;
-    const int32_t lines = walk->lines * walk->b_line;
-    const int32_t passed = has_channels ? walk->channels * (lines + walk->b_channel) : lines;
-    walk->b_block_bytes = (POET_BLOCK * block->b_column - passed) * (int32_t)sizeof(float);
-}
-
-/* Picks the way to walk, and fills in what it needs. */
-static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
-{
-    const walk_kind kind = kind_of(walk, block);
-    walk->rows = kind == WALK_PANELS_FIVE ? 5 : kind == WALK_GRADIENT_THREE ? 3 : POET_BLOCK;
-    plan_loop(walk, kind);
-    plan_blocks(walk, kind, block);
-    return kind;
-}
-
-#define ROW(a, b0, b1, b2, b3, c0, c1, c2, c3)                                                     \
-    "vmul.f32 s8, " a ", " b0 "\n vmul.f32 s9, " a ", " b1 "\n"                                    \
-    "vmul.f32 s10, " a ", " b2 "\n vmul.f32 s11, " a ", " b3 "\n"                                  \
-    "vadd.f32 " c0 ", " c0 ", s8\n vadd.f32 " c1 ", " c1 ", s9\n"                                  \
+#define ROW(a, b0, b1, b2, b3, c0, c1, c2, c3)                    \
+    "vmul.f32 s8, " a ", " b0 "\n vmul.f32 s9, " a ", " b1 "\n"   \
+    "vmul.f32 s10, " a ", " b2 "\n vmul.f32 s11, " a ", " b3 "\n" \
+    "vadd.f32 " c0 ", " c0 ", s8\n vadd.f32 " c1 ", " c1 ", s9\n" \
     "vadd.f32 " c2 ", " c2 ", s10\n vadd.f32 " c3 ", " c3 ", s11\n"
 
-#define TAP(b0, b1, b2, b3)                                 \
-    ROW("s0", b0, b1, b2, b3, "s16", "s17", "s18", "s19")   \
-    ROW("s1", b0, b1, b2, b3, "s20", "s21", "s22", "s23")   \
-    ROW("s2", b0, b1, b2, b3, "s24", "s25", "s26", "s27")   \
+#define TAP(b0, b1, b2, b3)                               \
+    ROW("s0", b0, b1, b2, b3, "s16", "s17", "s18", "s19") \
+    ROW("s1", b0, b1, b2, b3, "s20", "s21", "s22", "s23") \
+    ROW("s2", b0, b1, b2, b3, "s24", "s25", "s26", "s27") \
     ROW("s3", b0, b1, b2, b3, "s28", "s29", "s30", "s31")
 
 /* The first two columns alone. */
-#define TAP_PAIR                                                                                            \
-    "vmul.f32 s8, s0, s4\n vmul.f32 s9, s0, s5\n vmul.f32 s10, s1, s4\n vmul.f32 s11, s1, s5\n"              \
-    "vmul.f32 s12, s2, s4\n vmul.f32 s13, s2, s5\n vmul.f32 s14, s3, s4\n vmul.f32 s15, s3, s5\n"            \
-    "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s20, s20, s10\n vadd.f32 s21, s21, s11\n"      \
+#define TAP_PAIR                                                                                        \
+    "vmul.f32 s8, s0, s4\n vmul.f32 s9, s0, s5\n vmul.f32 s10, s1, s4\n vmul.f32 s11, s1, s5\n"         \
+    "vmul.f32 s12, s2, s4\n vmul.f32 s13, s2, s5\n vmul.f32 s14, s3, s4\n vmul.f32 s15, s3, s5\n"       \
+    "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s20, s20, s10\n vadd.f32 s21, s21, s11\n" \
     "vadd.f32 s24, s24, s12\n vadd.f32 s25, s25, s13\n vadd.f32 s28, s28, s14\n vadd.f32 s29, s29, s15\n"
 
 #define FOUR(four, two) four
 #define TWO(four, two) two
 
-#define LOAD_A(at)                                                                       \
-    "vldr s0, [%[a0], #" at "]\n vldr s1, [%[a1], #" at "]\n"                            \
+#define LOAD_A(at)                                            \
+    "vldr s0, [%[a0], #" at "]\n vldr s1, [%[a1], #" at "]\n" \
     "vldr s2, [%[a2], #" at "]\n vldr s3, [%[a3], #" at "]\n"
 
 #define LOAD_B(s, at) "vldr " s ", [%[b], #" at "]\n"
@@ -158,53 +50,53 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
     "add %[a0], %[a0], " by "\n add %[a1], %[a1], " by "\n" \
     "add %[a2], %[a2], " by "\n add %[a3], %[a3], " by "\n"
 
-#define FROM_ROWS                                                                               \
-    "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                   \
+#define FROM_ROWS                                             \
+    "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n" \
     "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"
 #define FROM_ONE_ROW "ldr %[a0], [%[w], %[a]]\n"
 
-#define START_SUMS                                                                              \
-    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"                             \
-    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n"                        \
-    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"                               \
-    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"                               \
-    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"                               \
+#define START_SUMS                                                       \
+    "vldr s16, [%[w], %[start]]\n vldr s20, [%[w], %[start] + 4]\n"      \
+    "vldr s24, [%[w], %[start] + 8]\n vldr s28, [%[w], %[start] + 12]\n" \
+    "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n"        \
+    "vmov.f32 s21, s20\n vmov.f32 s22, s20\n vmov.f32 s23, s20\n"        \
+    "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"        \
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
 #define START(POINTERS, COUNTS) POINTERS COUNTS START_SUMS
 
 /* Rows of the block below `out`; moves `b` on to the next block. */
-#define OUT_ROWS(out_row, b_block)                                                                          \
-    "add %[a3], %[out], " out_row "\n add %[a2], %[a3], " out_row "\n add %[a1], %[a2], " out_row "\n"       \
+#define OUT_ROWS(out_row, b_block)                                                                     \
+    "add %[a3], %[out], " out_row "\n add %[a2], %[a3], " out_row "\n add %[a1], %[a2], " out_row "\n" \
     "add %[b], %[b], " b_block "\n"
 
 /* These store the block and move `out` on as well; they leave with the zero flag set behind the last. */
-#define STORE_BY(out_row, b_block, COLUMNS)                                                                 \
-    OUT_ROWS(out_row, b_block)                                                                              \
-    "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"             \
-    "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n"          \
+#define STORE_BY(out_row, b_block, COLUMNS)                                                         \
+    OUT_ROWS(out_row, b_block)                                                                      \
+    "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"     \
+    "vstm %[a1], {s28-s" COLUMNS("31", "29") "}\n vstmia %[out]!, {s16-s" COLUMNS("19", "17") "}\n" \
     "subs %[blocks], %[blocks], #1\n"
 #define STORE_COLUMNS(COLUMNS) STORE_BY("%[out_row]", "%[b_block]", COLUMNS)
 #define STORE STORE_COLUMNS(FOUR)
 
-#define STORE_THREE_ROWS                                                                                    \
-    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
-    "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstmia %[out]!, {s16-s19}\n"                           \
+#define STORE_THREE_ROWS                                                          \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                          \
+    "vstm %[a3], {s20-s23}\n vstm %[a2], {s24-s27}\n vstmia %[out]!, {s16-s19}\n" \
     "subs %[blocks], %[blocks], #1\n"
 
-#define STORE_FIVE_ROWS                                                                                     \
-    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
-    "vstmia %[out]!, {s12-s15}\n vstm %[a3], {s16-s19}\n vstm %[a2], {s20-s23}\n vstm %[a1], {s24-s27}\n"   \
+#define STORE_FIVE_ROWS                                                                                   \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                                                  \
+    "vstmia %[out]!, {s12-s15}\n vstm %[a3], {s16-s19}\n vstm %[a2], {s20-s23}\n vstm %[a1], {s24-s27}\n" \
     "add %[a1], %[a1], %[out_row]\n vstm %[a1], {s28-s31}\n subs %[blocks], %[blocks], #1\n"
 
-#define SPREAD_ROW(row, c0, c1, c2, c3)                                                                     \
-    "vstr " c0 ", [%[" row "]]\n vstr " c1 ", [%[" row "], #8]\n"                                           \
+#define SPREAD_ROW(row, c0, c1, c2, c3)                           \
+    "vstr " c0 ", [%[" row "]]\n vstr " c1 ", [%[" row "], #8]\n" \
     "vstr " c2 ", [%[" row "], #16]\n vstr " c3 ", [%[" row "], #24]\n"
 
-#define STORE_SPREAD                                                                                        \
-    OUT_ROWS("%[out_row]", "%[b_block]")                                                                    \
-    SPREAD_ROW("a3", "s20", "s21", "s22", "s23") SPREAD_ROW("a2", "s24", "s25", "s26", "s27")               \
-    SPREAD_ROW("a1", "s28", "s29", "s30", "s31") SPREAD_ROW("out", "s16", "s17", "s18", "s19")              \
+#define STORE_SPREAD                                                                           \
+    OUT_ROWS("%[out_row]", "%[b_block]")                                                       \
+    SPREAD_ROW("a3", "s20", "s21", "s22", "s23") SPREAD_ROW("a2", "s24", "s25", "s26", "s27")  \
+    SPREAD_ROW("a1", "s28", "s29", "s30", "s31") SPREAD_ROW("out", "s16", "s17", "s18", "s19") \
     "add %[out], %[out], #32\n subs %[blocks], %[blocks], #1\n"
 
 #define AT(field) [field] "i"(offsetof(poet_walk, field))
@@ -215,60 +107,61 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 #define NEXT_LINE "add %[b], %[b], %[b_line]\n"
 
 /* The first tap's products begin the sums. */
-#define FIRST_FOUR                                                                                              \
-    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s18, s0, s6\n vmul.f32 s19, s0, s7\n"               \
-    "vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n vmul.f32 s22, s1, s6\n vmul.f32 s23, s1, s7\n"               \
-    "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s26, s2, s6\n vmul.f32 s27, s2, s7\n"               \
+#define FIRST_FOUR                                                                                \
+    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s18, s0, s6\n vmul.f32 s19, s0, s7\n" \
+    "vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n vmul.f32 s22, s1, s6\n vmul.f32 s23, s1, s7\n" \
+    "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s26, s2, s6\n vmul.f32 s27, s2, s7\n" \
     "vmul.f32 s28, s3, s4\n vmul.f32 s29, s3, s5\n vmul.f32 s30, s3, s6\n vmul.f32 s31, s3, s7\n"
-#define FIRST_TWO                                                                                               \
-    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n"               \
+#define FIRST_TWO                                                                                 \
+    "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s20, s1, s4\n vmul.f32 s21, s1, s5\n" \
     "vmul.f32 s24, s2, s4\n vmul.f32 s25, s2, s5\n vmul.f32 s28, s3, s4\n vmul.f32 s29, s3, s5\n"
 
 /* What the sums of the first products are still to be added to. */
-#define ADD_START                                                                                               \
-    "vldr s0, [%[w], %[start]]\n vldr s1, [%[w], %[start] + 4]\n"                                               \
-    "vldr s2, [%[w], %[start] + 8]\n vldr s3, [%[w], %[start] + 12]\n"                                          \
-    "vadd.f32 s16, s0, s16\n vadd.f32 s17, s0, s17\n vadd.f32 s18, s0, s18\n vadd.f32 s19, s0, s19\n"           \
-    "vadd.f32 s20, s1, s20\n vadd.f32 s21, s1, s21\n vadd.f32 s22, s1, s22\n vadd.f32 s23, s1, s23\n"           \
-    "vadd.f32 s24, s2, s24\n vadd.f32 s25, s2, s25\n vadd.f32 s26, s2, s26\n vadd.f32 s27, s2, s27\n"           \
+#define ADD_START                                                                                     \
+    "vldr s0, [%[w], %[start]]\n vldr s1, [%[w], %[start] + 4]\n"                                     \
+    "vldr s2, [%[w], %[start] + 8]\n vldr s3, [%[w], %[start] + 12]\n"                                \
+    "vadd.f32 s16, s0, s16\n vadd.f32 s17, s0, s17\n vadd.f32 s18, s0, s18\n vadd.f32 s19, s0, s19\n" \
+    "vadd.f32 s20, s1, s20\n vadd.f32 s21, s1, s21\n vadd.f32 s22, s1, s22\n vadd.f32 s23, s1, s23\n" \
+    "vadd.f32 s24, s2, s24\n vadd.f32 s25, s2, s25\n vadd.f32 s26, s2, s26\n vadd.f32 s27, s2, s27\n" \
     "vadd.f32 s28, s3, s28\n vadd.f32 s29, s3, s29\n vadd.f32 s30, s3, s30\n vadd.f32 s31, s3, s31\n"
 
-/* One tap a line of a single channel. FIRST multiplies the first line, outside the loop, which takes eight lines at a time
- * and is entered so that none is left over at its end: %[entry] of its steps are passed over, all of them if there was but
- * one line. ENTER_WITH_START instead goes round by ADD_START. BACK puts A where the step that is entered reads it. */
-#define WALK_LINES(STORE_BLOCK, POINTERS, FIRST, BACK, STEPS)                                          \
-    __asm__ volatile("7:\n" POINTERS FIRST BACK                                               \
-                     "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                               \
-                     "1: tbh [pc, %[t], lsl #1]\n"                                                             \
-                     "10: .2byte (20f - 10b) / 2, (21f - 10b) / 2, (22f - 10b) / 2, (23f - 10b) / 2\n"         \
-                     ".2byte (24f - 10b) / 2, (25f - 10b) / 2, (26f - 10b) / 2, (27f - 10b) / 2\n"             \
-                     ".2byte (5f - 10b) / 2, (6f - 10b) / 2\n"                                                 \
-                     "2:\n" STEPS "subs %[n], %[n], #1\n bne 2b\n"                                             \
-                     "5:\n" STORE_BLOCK "bne 7b\n b 9f\n"                                                      \
-                     "6:\n" ADD_START "ldr %[t], [%[w], %[resume]]\n b 1b\n"                                   \
-                     "9:\n"                                                                                    \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),            \
-                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks)  \
-                     : [w] "r"(walk), [a_step] "r"(walk->a_step_bytes), [b_line] "r"(walk->b_line * 4),         \
-                       STORE_AT, AT(start), AT(a), AT(passes), AT(entry), AT(resume)                            \
+/* One tap a line of a single channel. FIRST multiplies the first line, outside the loop, which takes eight lines at a
+ * time and is entered so that none is left over at its end: %[entry] of its steps are passed over, all of them if there
+ * was but one line. ENTER_WITH_START instead goes round by ADD_START. BACK puts A where the step that is entered reads
+ * it. */
+#define WALK_LINES(STORE_BLOCK, POINTERS, FIRST, BACK, STEPS)                                           \
+    __asm__ volatile("7:\n" POINTERS FIRST BACK                                                         \
+                     "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                       \
+                     "1: tbh [pc, %[t], lsl #1]\n"                                                      \
+                     "10: .2byte (20f - 10b) / 2, (21f - 10b) / 2, (22f - 10b) / 2, (23f - 10b) / 2\n"  \
+                     ".2byte (24f - 10b) / 2, (25f - 10b) / 2, (26f - 10b) / 2, (27f - 10b) / 2\n"      \
+                     ".2byte (5f - 10b) / 2, (6f - 10b) / 2\n"                                          \
+                     "2:\n" STEPS "subs %[n], %[n], #1\n bne 2b\n"                                      \
+                     "5:\n" STORE_BLOCK "bne 7b\n b 9f\n"                                               \
+                     "6:\n" ADD_START "ldr %[t], [%[w], %[resume]]\n b 1b\n"                            \
+                     "9:\n"                                                                             \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),    \
+                       [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks)             \
+                     : [w] "r"(walk), [a_step] "r"(walk->a_step_bytes), [b_line] "r"(walk->b_line * 4), \
+                       STORE_AT, AT(start), AT(a), AT(passes), AT(entry), AT(resume)                    \
                      : FP_REGISTERS, "cc", "memory")
 
 /* Three lines of a single channel at a time; `LINE` is given the places of its taps in A. */
-#define TRIPLES(LINE)                                                                             \
-    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[n], [%[w], %[lines]]\n")                      \
-                     "2:\n" LINE("0", "4", "8") NEXT_LINE LINE("12", "16", "20") NEXT_LINE         \
-                     LINE("24", "28", "32") NEXT_LINE ADVANCE_A("#36")                            \
-                     "subs %[n], %[n], #3\n bne 2b\n" STORE "bne 7b\n"                            \
+#define TRIPLES(LINE)                                                                                \
+    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[n], [%[w], %[lines]]\n")                         \
+                     "2:\n" LINE("0", "4", "8") NEXT_LINE LINE("12", "16", "20") NEXT_LINE           \
+                     LINE("24", "28", "32") NEXT_LINE ADVANCE_A("#36")                               \
+                     "subs %[n], %[n], #3\n bne 2b\n" STORE "bne 7b\n"                               \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), \
-                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                     \
-                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), STORE_AT,                   \
-                       AT(start), AT(a), AT(lines)                                                \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                        \
+                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), STORE_AT,                      \
+                       AT(start), AT(a), AT(lines)                                                   \
                      : FP_REGISTERS, "cc", "memory")
 
 /* Columns slide over s4-s7, s12, s13. */
-#define TRIPLE(at0, at1, at2)                                                                     \
-    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7")  \
-    LOAD_A(at1) LOAD_B("s12", "16") TAP("s5", "s6", "s7", "s12")                                  \
+#define TRIPLE(at0, at1, at2)                                                                    \
+    LOAD_A(at0) LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12") TAP("s4", "s5", "s6", "s7") \
+    LOAD_A(at1) LOAD_B("s12", "16") TAP("s5", "s6", "s7", "s12")                                 \
     LOAD_A(at2) LOAD_B("s13", "20") TAP("s6", "s7", "s12", "s13")
 
 #define TRIPLE_APART(at0, at1, at2)                                                               \
@@ -285,47 +178,47 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
 /* A contiguous. */
 #define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS NEXT_LINE
 #define SINGLES(STORE_BLOCK, LOAD, FIRST, TAPS)                                                                  \
-    WALK_LINES(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST), ADVANCE_A("%[a_step]"),              \
-               ADVANCE_A("#32") "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS) "22:\n" SINGLE("8", LOAD, TAPS)   \
-               "23:\n" SINGLE("12", LOAD, TAPS) "24:\n" SINGLE("16", LOAD, TAPS) "25:\n" SINGLE("20", LOAD, TAPS) \
-               "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS))
+    WALK_LINES(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST), ADVANCE_A("%[a_step]"),                         \
+               ADVANCE_A("#32") "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS)                  \
+               "22:\n" SINGLE("8", LOAD, TAPS) "23:\n" SINGLE("12", LOAD, TAPS) "24:\n" SINGLE("16", LOAD, TAPS) \
+               "25:\n" SINGLE("20", LOAD, TAPS) "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS))
 
 /* With any step from line to line. */
-#define BY_EIGHT(STORE_BLOCK, POINTERS, FIRST, STEP)                                          \
-    WALK_LINES(STORE_BLOCK, POINTERS, FIRST, ,                                                \
-               "20:\n" STEP "21:\n" STEP "22:\n" STEP "23:\n" STEP                            \
+#define BY_EIGHT(STORE_BLOCK, POINTERS, FIRST, STEP)               \
+    WALK_LINES(STORE_BLOCK, POINTERS, FIRST, ,                     \
+               "20:\n" STEP "21:\n" STEP "22:\n" STEP "23:\n" STEP \
                "24:\n" STEP "25:\n" STEP "26:\n" STEP "27:\n" STEP)
 
-#define PANEL(LOAD, TAPS)                                                                     \
-    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"  \
+#define PANEL(LOAD, TAPS)                                                                      \
+    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n" \
     LOAD TAPS "add %[a0], %[a0], %[a_step]\n" NEXT_LINE
 #define PANELS(STORE_BLOCK, LOAD, FIRST, TAPS) \
     BY_EIGHT(STORE_BLOCK, FROM_ONE_ROW, PANEL(LOAD, FIRST), PANEL(LOAD, TAPS))
 
 /* Five rows: A in s0-s4, B in s5-s8, products in s9-s11, sums in s12-s31. */
-#define ROW_OF_FIVE(a, c0, c1, c2, c3)                                                        \
-    "vmul.f32 s9, " a ", s5\n vmul.f32 s10, " a ", s6\n vmul.f32 s11, " a ", s7\n"           \
-    "vadd.f32 " c0 ", " c0 ", s9\n vmul.f32 s9, " a ", s8\n vadd.f32 " c1 ", " c1 ", s10\n"   \
+#define ROW_OF_FIVE(a, c0, c1, c2, c3)                                                      \
+    "vmul.f32 s9, " a ", s5\n vmul.f32 s10, " a ", s6\n vmul.f32 s11, " a ", s7\n"          \
+    "vadd.f32 " c0 ", " c0 ", s9\n vmul.f32 s9, " a ", s8\n vadd.f32 " c1 ", " c1 ", s10\n" \
     "vadd.f32 " c2 ", " c2 ", s11\n vadd.f32 " c3 ", " c3 ", s9\n"
-#define FIRST_ROW_OF_FIVE(a, c0, c1, c2, c3)                                                  \
-    "vmul.f32 " c0 ", " a ", s5\n vmul.f32 " c1 ", " a ", s6\n"                               \
+#define FIRST_ROW_OF_FIVE(a, c0, c1, c2, c3)                    \
+    "vmul.f32 " c0 ", " a ", s5\n vmul.f32 " c1 ", " a ", s6\n" \
     "vmul.f32 " c2 ", " a ", s7\n vmul.f32 " c3 ", " a ", s8\n"
-#define ROWS_OF_FIVE(ROW)                                                                     \
-    ROW("s0", "s12", "s13", "s14", "s15") ROW("s1", "s16", "s17", "s18", "s19")               \
-    ROW("s2", "s20", "s21", "s22", "s23") ROW("s3", "s24", "s25", "s26", "s27")               \
+#define ROWS_OF_FIVE(ROW)                                                       \
+    ROW("s0", "s12", "s13", "s14", "s15") ROW("s1", "s16", "s17", "s18", "s19") \
+    ROW("s2", "s20", "s21", "s22", "s23") ROW("s3", "s24", "s25", "s26", "s27") \
     ROW("s4", "s28", "s29", "s30", "s31")
-#define PANEL_OF_FIVE(ROW)                                                                    \
-    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n"  \
-    "vldr s4, [%[a0], #16]\n" LOAD_B4("s5", "0", "s6", "4", "s7", "8", "s8", "12")            \
+#define PANEL_OF_FIVE(ROW)                                                                     \
+    "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n" \
+    "vldr s4, [%[a0], #16]\n" LOAD_B4("s5", "0", "s6", "4", "s7", "8", "s8", "12")             \
     ROWS_OF_FIVE(ROW) "add %[a0], %[a0], %[a_step]\n" NEXT_LINE
 
-#define APART(STORE_BLOCK, LOAD, FIRST, TAPS)                                                 \
-    BY_EIGHT(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"),         \
+#define APART(STORE_BLOCK, LOAD, FIRST, TAPS)                                         \
+    BY_EIGHT(STORE_BLOCK, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"), \
              SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_step]"))
 
 /* Input gradients: rows of A lie one kernel apart, so that one register reaches them all. */
-#define LOAD_THREE_KERNELS(a0, a1, a2, at)                                                \
-    "vldr " a0 ", [%[a0], #" at "]\n vldr " a1 ", [%[a0], #" at " + 36]\n"                \
+#define LOAD_THREE_KERNELS(a0, a1, a2, at)                                 \
+    "vldr " a0 ", [%[a0], #" at "]\n vldr " a1 ", [%[a0], #" at " + 36]\n" \
     "vldr " a2 ", [%[a0], #" at " + 72]\n"
 #define LOAD_KERNELS(at) LOAD_THREE_KERNELS("s0", "s1", "s2", at) "vldr s3, [%[a0], #" at " + 108]\n"
 
@@ -335,30 +228,30 @@ static inline walk_kind plan_walk(poet_walk *walk, const poet_block *block)
     REVERSED_TWO(at, at1) LOAD_KERNELS(at2) LOAD_B("s13", "-8") TAP("s13", "s12", "s4", "s5")
 
 /* Three rows leave registers to load a line at once. */
-#define TAP_THREE_ROWS(a0, a1, a2, b0, b1, b2, b3)          \
-    ROW(a0, b0, b1, b2, b3, "s16", "s17", "s18", "s19")     \
-    ROW(a1, b0, b1, b2, b3, "s20", "s21", "s22", "s23")     \
+#define TAP_THREE_ROWS(a0, a1, a2, b0, b1, b2, b3)      \
+    ROW(a0, b0, b1, b2, b3, "s16", "s17", "s18", "s19") \
+    ROW(a1, b0, b1, b2, b3, "s20", "s21", "s22", "s23") \
     ROW(a2, b0, b1, b2, b3, "s24", "s25", "s26", "s27")
-#define REVERSED_THREE_ROWS(at, at1, at2)                                                  \
-    LOAD_THREE_KERNELS("s0", "s1", "s2", at) LOAD_THREE_KERNELS("s3", "s14", "s15", at1)   \
+#define REVERSED_THREE_ROWS(at, at1, at2)                                                          \
+    LOAD_THREE_KERNELS("s0", "s1", "s2", at) LOAD_THREE_KERNELS("s3", "s14", "s15", at1)           \
     LOAD_THREE_KERNELS("s28", "s29", "s30", at2) LOAD_FOUR LOAD_B("s12", "-4") LOAD_B("s13", "-8") \
-    TAP_THREE_ROWS("s0", "s1", "s2", "s4", "s5", "s6", "s7")                               \
-    TAP_THREE_ROWS("s3", "s14", "s15", "s12", "s4", "s5", "s6")                            \
+    TAP_THREE_ROWS("s0", "s1", "s2", "s4", "s5", "s6", "s7")                                       \
+    TAP_THREE_ROWS("s3", "s14", "s15", "s12", "s4", "s5", "s6")                                    \
     TAP_THREE_ROWS("s28", "s29", "s30", "s13", "s12", "s4", "s5")
 
 #define REVERSED_3X3(THREE) THREE("0", "4", "8") NEXT_LINE THREE("12", "16", "20") NEXT_LINE THREE("24", "28", "32")
 
 /* The distances are those from channel to channel; b moves on `lines` - 1 times by itself. */
-#define GRADIENT(STORE_BLOCK, LINES)                                                                                  \
-    __asm__ volatile("7:\n" START(FROM_ONE_ROW, "ldr %[n], [%[w], %[channels]]\n") "1:\n" LINES                                     \
-                     "add %[a0], %[a0], %[a_channel]\n add %[b], %[b], %[b_channel]\n"                               \
-                     "subs %[n], %[n], #1\n bne 1b\n" STORE_BLOCK "bne 7b\n"                                        \
-                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),                  \
-                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                      \
-                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), [a_channel] "r"(a_channel * 4),                 \
-                       [b_channel] "r"(b_channel * 4), STORE_AT,                                                   \
-                       [channels] "i"(one_line ? offsetof(poet_walk, lines) : offsetof(poet_walk, channels)),         \
-                       AT(start), AT(a)                                                                               \
+#define GRADIENT(STORE_BLOCK, LINES)                                                                          \
+    __asm__ volatile("7:\n" START(FROM_ONE_ROW, "ldr %[n], [%[w], %[channels]]\n") "1:\n" LINES               \
+                     "add %[a0], %[a0], %[a_channel]\n add %[b], %[b], %[b_channel]\n"                        \
+                     "subs %[n], %[n], #1\n bne 1b\n" STORE_BLOCK "bne 7b\n"                                  \
+                     : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),          \
+                       [n] "=&r"(n), [out] "+&r"(out), [blocks] "+&r"(blocks)                                 \
+                     : [w] "r"(walk), [b_line] "r"(walk->b_line * 4), [a_channel] "r"(a_channel * 4),         \
+                       [b_channel] "r"(b_channel * 4), STORE_AT,                                              \
+                       [channels] "i"(one_line ? offsetof(poet_walk, lines) : offsetof(poet_walk, channels)), \
+                       AT(start), AT(a)                                                                       \
                      : FP_REGISTERS, "cc", "memory")
 
 static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
@@ -390,33 +283,33 @@ static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
     }
 }
 
-#define GENERAL(LOAD) \
-    __asm__ volatile(                                                                                                 \
-        "7:\n" START(FROM_ROWS, "")                                                                                              \
-        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                         \
-        "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"                                                 \
-        "2: ldr %[n], [%[w], %[taps]]\n"                                                                              \
-        "3:\n" LOAD_A("0")                                                                                            \
-        LOAD                                                                                                          \
-        TAP("s4", "s5", "s6", "s7")                                                                                   \
-        ADVANCE_A("%[a_tap]")                                                                                         \
-        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"                                                   \
-        "ldr %[t], [%[w], %[a_line]]\n ldr %[n], [%[w], %[b_line]]\n"                                                 \
-        ADVANCE_A("%[t]")                                                                                             \
-        "add %[b], %[b], %[n]\n"                                                                                      \
-        "ldr %[t], [%[w], %[line]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[line]]\n bne 2b\n"                      \
-        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"                                           \
-        ADVANCE_A("%[t]")                                                                                             \
-        "add %[b], %[b], %[n]\n"                                                                                      \
-        "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"              \
-        "ldr %[t], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"                                               \
-        STORE_BY("%[t]", "%[n]", FOUR) "bne 7b\n"                                                                     \
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), [n] "=&r"(n), [t] "=&r"(t),   \
-          [out] "+&r"(out), [blocks] "+&r"(blocks)                                                 \
-        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                                \
-          [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),                  \
-          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),                           \
-          AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)           \
+#define GENERAL(LOAD)                                                                                               \
+    __asm__ volatile(                                                                                               \
+        "7:\n" START(FROM_ROWS, "")                                                                                 \
+        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                       \
+        "1: ldr %[t], [%[w], %[lines]]\n str %[t], [%[w], %[line]]\n"                                               \
+        "2: ldr %[n], [%[w], %[taps]]\n"                                                                            \
+        "3:\n" LOAD_A("0")                                                                                          \
+        LOAD                                                                                                        \
+        TAP("s4", "s5", "s6", "s7")                                                                                 \
+        ADVANCE_A("%[a_tap]")                                                                                       \
+        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"                                                 \
+        "ldr %[t], [%[w], %[a_line]]\n ldr %[n], [%[w], %[b_line]]\n"                                               \
+        ADVANCE_A("%[t]")                                                                                           \
+        "add %[b], %[b], %[n]\n"                                                                                    \
+        "ldr %[t], [%[w], %[line]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[line]]\n bne 2b\n"                    \
+        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"                                         \
+        ADVANCE_A("%[t]")                                                                                           \
+        "add %[b], %[b], %[n]\n"                                                                                    \
+        "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"            \
+        "ldr %[t], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_block]]\n"                                             \
+        STORE_BY("%[t]", "%[n]", FOUR) "bne 7b\n"                                                                   \
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), [n] "=&r"(n), [t] "=&r"(t), \
+          [out] "+&r"(out), [blocks] "+&r"(blocks)                                                                  \
+        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                              \
+          [b_column] "r"(walk->b_column * 4), [all_channels] "i"(offsetof(poet_walk, all_channels)),                \
+          [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),                         \
+          AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)         \
         : FP_REGISTERS, "cc", "memory")
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
@@ -524,178 +417,6 @@ static inline void multiply_blocks(const poet_walk *walk, walk_kind kind)
     }
 }
 
-#define DOT_STEP(a_at, b_at)                                                                \
-    LOAD_A(a_at)                                                                           \
-    "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n"                          \
-    "vldr s6, [%[b2], #" b_at "]\n vldr s7, [%[b3], #" b_at "]\n" TAP("s4", "s5", "s6", "s7")
-
-#define DOT_PAIR_STEP(a_at, b_at) \
-    LOAD_A(a_at) "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n" TAP_PAIR
-
-#define ADVANCE_B(by)                                       \
-    "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n" \
-    "add %[b2], %[b2], " by "\n add %[b3], %[b3], " by "\n"
-
-#define ADVANCE_B_PAIR(by) "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n"
-
-/* The sums of the block at `out`: MOVE is vldm or vstm. Leaves %[t] as the distance of its rows. */
-#define DOT_SUMS(MOVE, COLUMNS)                                                           \
-    "ldr %[t], [%[w], %[out_row]]\n"                                                      \
-    "add %[b0], %[out], %[t], lsl #2\n add %[b1], %[out], %[t], lsl #3\n add %[b2], %[b0], %[t], lsl #3\n" \
-    MOVE " %[out], {s16-s" COLUMNS("19", "17") "}\n" MOVE " %[b0], {s20-s" COLUMNS("23", "21") "}\n" \
-    MOVE " %[b1], {s24-s" COLUMNS("27", "25") "}\n" MOVE " %[b2], {s28-s" COLUMNS("31", "29") "}\n"
-
-#define LAST_B(COLUMNS) COLUMNS("ldr %[b2], [%[b3], #8]\n ldr %[b3], [%[b3], #12]\n", )
-
-/* Eight taps at a time, then one by one. `b1` to `b7`: places of the second to the eighth tap of B; `b8`: of the ninth. */
-#define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)              \
-    __asm__ volatile(                                                                                          \
-        "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
-        "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
-        "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                       \
-        "ldr %[b3], [%[w], %[b]]\n ldr %[b0], [%[b3]]\n ldr %[b1], [%[b3], #4]\n" LAST_B(COLUMNS)              \
-        "ldr %[t], [%[w], %[lines]]\n"                                                                         \
-        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #8\n blt 3f\n"                                         \
-        "2:\n" STEP("0", "0") STEP("4", b1_at) STEP("8", b2_at) STEP("12", b3_at)                              \
-        STEP("16", b4_at) STEP("20", b5_at) STEP("24", b6_at) STEP("28", b7_at)                                \
-        ADVANCE_A("#32") ADVANCE("#" b8_at)                                                                    \
-        "subs %[n], %[n], #8\n bge 2b\n"                                                                       \
-        "3: adds %[n], %[n], #8\n beq 5f\n"                                                                    \
-        "4:\n" STEP("0", "0") ADVANCE_A("#4") ADVANCE("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"              \
-        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE("%[n]")                                                 \
-        "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
-        DOT_SUMS("vstm", COLUMNS)                                                                                     \
-        "add %[out], %[out], %[t], lsl #4\n ldr %[n], [%[w], %[a_gap_bytes]]\n" ADVANCE_A("%[n]")               \
-        "subs %[blocks], %[blocks], #1\n bne 7b\n"                                                             \
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),      \
-          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks) \
-        : [w] "r"(walk), DOT_AT(a), DOT_AT(b), DOT_AT(out_row), DOT_AT(lines), DOT_AT(taps),                   \
-          DOT_AT(b_gap_bytes), DOT_AT(a_gap_bytes)                                                             \
-        : FP_REGISTERS, "cc", "memory")
-
-#define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
-
-/* Whether add_dot_blocks takes so many columns. */
-static inline int suits_dot_blocks(const poet_dot *dot, int32_t columns)
-{
-    return columns == POET_BLOCK || (columns == 2 && dot->b_tap == 1);
-}
-
-/* Any distance between the taps of B. */
-static inline void add_dot_blocks_apart(const poet_dot_walk *walk)
-{
-    const int32_t a_block = walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
-    float *out = walk->out;
-    for (int32_t block = 0; block < walk->blocks; block++) {
-        for (int32_t i = 0; i < POET_BLOCK; i++) {
-            for (int32_t j = 0; j < POET_BLOCK; j++) {
-                const float *a = walk->a[i] + block * a_block;
-                const float *b = walk->b[j];
-                float sum = out[j];
-                for (int32_t line = 0; line < walk->lines; line++) {
-                    for (int32_t tap = 0; tap < walk->taps; tap++) {
-                        sum += *a++ * b[tap * walk->b_tap];
-                    }
-                    b += walk->b_line;
-                }
-                out[j] = sum;
-            }
-            out += walk->out_row;
-        }
-    }
-}
-
-static inline void add_dot_blocks(const poet_dot_walk *walk)
-{
-    const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
-    float *out = walk->out;
-    int32_t blocks = walk->blocks, n, t;
-    if (blocks == 0) {
-        return;
-    }
-    if (walk->b_tap == 1 && walk->columns == 2) {
-        DOT_BLOCKS(TWO, DOT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
-    } else if (walk->b_tap == 1) {
-        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "4", "8", "12", "16", "20", "24", "28", "32");
-    } else if (walk->b_tap == 2) {
-        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "8", "16", "24", "32", "40", "48", "56", "64");
-    } else {
-        add_dot_blocks_apart(walk);
-    }
-}
-
-/* One row with columns whose taps lie behind one another, eight taps at a time and then one by one: eight taps of A in
- * s0-s7, of two columns of B in s8-s15 and s16-s23, where the products take their places, and up to eight sums. The
- * additions to two sums take turns, so that none waits for the one before. */
-#define ROW_PRODUCTS(b0, b1, b2, b3, b4, b5, b6, b7)                                          \
-    "vmul.f32 " b0 ", s0, " b0 "\n vmul.f32 " b1 ", s1, " b1 "\n vmul.f32 " b2 ", s2, " b2 "\n"   \
-    "vmul.f32 " b3 ", s3, " b3 "\n vmul.f32 " b4 ", s4, " b4 "\n vmul.f32 " b5 ", s5, " b5 "\n"   \
-    "vmul.f32 " b6 ", s6, " b6 "\n vmul.f32 " b7 ", s7, " b7 "\n"
-
-#define ROW_ADD(c, p, d, q) "vadd.f32 " c ", " c ", " p "\n vadd.f32 " d ", " d ", " q "\n"
-
-#define ROW_EIGHT_TAPS(b, c, d_b, d)                                                            \
-    "vldmia %[" b "]!, {s8-s15}\n vldmia %[" d_b "]!, {s16-s23}\n"                             \
-    ROW_PRODUCTS("s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")                          \
-    ROW_PRODUCTS("s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23")                        \
-    ROW_ADD(c, "s8", d, "s16") ROW_ADD(c, "s9", d, "s17") ROW_ADD(c, "s10", d, "s18")           \
-    ROW_ADD(c, "s11", d, "s19") ROW_ADD(c, "s12", d, "s20") ROW_ADD(c, "s13", d, "s21")         \
-    ROW_ADD(c, "s14", d, "s22") ROW_ADD(c, "s15", d, "s23")
-
-#define ROW_ONE_TAP(b, c, d_b, d)                                                               \
-    "vldmia %[" b "]!, {s8}\n vldmia %[" d_b "]!, {s16}\n"                                     \
-    "vmul.f32 s8, s0, s8\n vmul.f32 s16, s0, s16\n" ROW_ADD(c, "s8", d, "s16")
-
-#define ROW_TWO_COLUMNS(STEP) STEP("b0", "s24", "b1", "s25")
-#define ROW_EIGHT_COLUMNS(STEP)                                                                 \
-    STEP("b0", "s24", "b1", "s25") STEP("b2", "s26", "b3", "s27")                               \
-    STEP("b4", "s28", "b5", "s29") STEP("b6", "s30", "b7", "s31")
-
-#define ROW_TAPS(COLUMNS, LAST_SUM, ...)                                                        \
-    __asm__ volatile("vldm %[sums], {s24-" LAST_SUM "}\n"                                       \
-                     "subs %[n], %[n], #8\n blt 2f\n"                                           \
-                     "1: vldmia %[a]!, {s0-s7}\n" COLUMNS(ROW_EIGHT_TAPS)                       \
-                     "subs %[n], %[n], #8\n bge 1b\n"                                           \
-                     "2: adds %[n], %[n], #8\n beq 4f\n"                                        \
-                     "3: vldmia %[a]!, {s0}\n" COLUMNS(ROW_ONE_TAP)                             \
-                     "subs %[n], %[n], #1\n bne 3b\n"                                           \
-                     "4: vstm %[sums], {s24-" LAST_SUM "}\n"                                    \
-                     : [a] "+&r"(a), [n] "+&r"(n), [b0] "+&r"(b0), [b1] "+&r"(b1) __VA_ARGS__   \
-                     : [sums] "r"(sums)                                                         \
-                     : FP_REGISTERS, "cc", "memory")
-
-static inline void add_taps_1x8(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
-{
-    const float *b0 = b[0] + at, *b1 = b[1] + at, *b2 = b[2] + at, *b3 = b[3] + at;
-    const float *b4 = b[4] + at, *b5 = b[5] + at, *b6 = b[6] + at, *b7 = b[7] + at;
-    ROW_TAPS(ROW_EIGHT_COLUMNS, "s31",
-             , [b2] "+&r"(b2), [b3] "+&r"(b3), [b4] "+&r"(b4), [b5] "+&r"(b5), [b6] "+&r"(b6), [b7] "+&r"(b7));
-}
-
-static inline void add_taps_1x2(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
-{
-    const float *b0 = b[0] + at, *b1 = b[1] + at;
-    ROW_TAPS(ROW_TWO_COLUMNS, "s25", );
-}
-
-/* Adds the products of one row with as many columns as it can, and returns how many. */
-static inline int32_t add_dot_row_quickly(const poet_dot *dot, int32_t columns, const float *a, const float *const *b,
-                                          float *out)
-{
-    int32_t done = 0;
-    if (dot->b_tap != 1) {
-        return 0;
-    }
-    for (int32_t line = 0; line < dot->lines; line++) {
-        for (done = 0; done + 8 <= columns; done += 8) {
-            add_taps_1x8(dot->taps, out + done, a, b + done, line * dot->b_line);
-        }
-        for (; done + 2 <= columns; done += 2) {
-            add_taps_1x2(dot->taps, out + done, a, b + done, line * dot->b_line);
-        }
-        a += dot->taps;
-    }
-    return done;
-}
+#include "dot_m4f.h"
 
 #endif

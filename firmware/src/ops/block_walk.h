@@ -1,12 +1,12 @@
-/* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks. The assembly for
- * the Cortex-M4F reads all of it by offset. */
+/* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks. The assembly
+ * for the Cortex-M4F reads all of it by offset. */
 #ifndef POET_OPS_BLOCK_WALK_H
 #define POET_OPS_BLOCK_WALK_H
 
 #include "block.h"
 
-/* What sums begin with: added to a product it leaves the product, of either sign, so that a target may as well begin with
- * the first product. */
+/* What sums begin with: added to a product it leaves the product, of either sign, so that a target may as well begin
+ * with the first product. */
 #define SUM_OF_NOTHING (-0.0f)
 
 typedef struct poet_walk {

@@ -1,9 +1,9 @@
 /* Gradient of a convolution by its input: gx[n,c] = sum over k, r, s of gy[n,k] * w[k,c,r,s].
  *
  * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r
- * that leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride over
- * gy, with the taps in descending order; its rows of gy are laid out with zeros around them in the workspace. A pointwise
- * convolution has one phase with a tap, and reads gy where it lies. */
+ * that leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride
+ * over gy, with the taps in descending order. For one row of every phase, the rows of gy that they meet are laid out in
+ * the workspace with zeros around them. A pointwise convolution has one phase with a tap, and reads gy where it lies. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"
@@ -82,7 +82,7 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
-/* Some rows of one phase from what they meet of gy: `lines` begins with what meets the first tap first. */
+/* Some rows of one phase: `lines` begins with what the first of their elements meets by its first tap. */
 static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, int32_t strips,
                           const poet_lines *shape, const float *lines, const float *w, float *gx)
 {

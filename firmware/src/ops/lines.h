@@ -1,5 +1,5 @@
-/* A stack of padded rows, so that the inner loops never meet a border: line (channel, row) holds `width` columns of that
- * row of that channel, from column `left` on, with zeros wherever the input has nothing. */
+/* A stack of padded rows, so that the inner loops never meet a border: line (channel, row) holds `width` columns of
+ * that row of that channel, from column `left` on, with zeros wherever the input has nothing. */
 #ifndef POET_OPS_LINES_H
 #define POET_OPS_LINES_H
 

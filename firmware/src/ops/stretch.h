@@ -1,5 +1,5 @@
-/* Copies and clears stretches of floats. On the Cortex-M4F by floating-point registers, sixteen at a time: the library's
- * loop takes one and a half times as long, and its call longer than a short row. */
+/* Copies and clears stretches of floats. On the Cortex-M4F by floating-point registers, sixteen at a time: the
+ * library's loop takes one and a half times as long, and its call longer than a short row. */
 #ifndef POET_OPS_STRETCH_H
 #define POET_OPS_STRETCH_H
 
@@ -11,13 +11,13 @@
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15"
 
 /* Sixteen, four and one at a time. */
-#define STRETCH(SIXTEEN, FOUR, ONE)                                                                \
-    "subs %[n], %[n], #16\n blt 2f\n"                                                              \
-    "1:\n" SIXTEEN "subs %[n], %[n], #16\n bge 1b\n"                                               \
-    "2: adds %[n], %[n], #16\n beq 6f\n subs %[n], %[n], #4\n blt 4f\n"                           \
-    "3:\n" FOUR "subs %[n], %[n], #4\n bge 3b\n"                                                  \
-    "4: adds %[n], %[n], #4\n beq 6f\n"                                                            \
-    "5:\n" ONE "subs %[n], %[n], #1\n bne 5b\n"                                                    \
+#define STRETCH(SIXTEEN, FOUR, ONE)                                     \
+    "subs %[n], %[n], #16\n blt 2f\n"                                   \
+    "1:\n" SIXTEEN "subs %[n], %[n], #16\n bge 1b\n"                    \
+    "2: adds %[n], %[n], #16\n beq 6f\n subs %[n], %[n], #4\n blt 4f\n" \
+    "3:\n" FOUR "subs %[n], %[n], #4\n bge 3b\n"                        \
+    "4: adds %[n], %[n], #4\n beq 6f\n"                                 \
+    "5:\n" ONE "subs %[n], %[n], #1\n bne 5b\n"                         \
     "6:\n"
 
 /* Both return where the stretch ends. */
