@@ -16,7 +16,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed: no libFuzzer")
-@pytest.mark.parametrize("target", ["frames", "schedule", "pages"])
+@pytest.mark.parametrize("target", ["frames", "schedule", "pages", "sdcard"])
 def test_no_crash(target: str, build: Path) -> None:
     command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={build}", "LIMIT=-runs=60000 -seed=1", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -578,16 +578,22 @@ static int sync_blocks(void *context)
 
 /* --- start ----------------------------------------------------------------------------------------------------- */
 
-/* Card-Specific Data, versions 1.0 and 2.0 (5.3.2, 5.3.3). */
+/* Card-Specific Data, versions 1.0 and 2.0 (5.3.2, 5.3.3); 0 if they are something else. */
 static uint32_t blocks_from_csd(const uint8_t *csd)
 {
-    if ((csd[0] >> 6) == 1u) {
+    const uint32_t version = csd[0] >> 6;
+
+    if (version == 1u) {
         const uint32_t size = (uint32_t)(csd[7] & 0x3Fu) << 16 | (uint32_t)csd[8] << 8 | csd[9];
         return (size + 1u) << 10;
     }
     const uint32_t size = (uint32_t)(csd[6] & 0x03u) << 10 | (uint32_t)csd[7] << 2 | (uint32_t)csd[8] >> 6;
     const uint32_t multiplier = (uint32_t)(csd[9] & 0x03u) << 1 | (uint32_t)csd[10] >> 7;
-    const uint32_t block_length = csd[5] & 0x0Fu;
+    const uint32_t block_length = csd[5] & 0x0Fu; /* as a power of two: 512, 1024 or 2048 bytes */
+
+    if (version != 0u || block_length < 9u || block_length > 11u) {
+        return 0u;
+    }
     return (size + 1u) << (multiplier + 2u + block_length - 9u);
 }
 
@@ -666,6 +672,7 @@ static int read_capacity(poet_sdcard *card, bool version_2)
     }
     if (status == POET_OK) {
         card->block_count = blocks_from_csd(csd);
+        status = card->block_count > 0u ? POET_OK : POET_E_UNSUPPORTED;
     }
     return status;
 }
