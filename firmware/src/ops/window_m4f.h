@@ -10,7 +10,8 @@
 
 #define WINDOW 3
 
-/* Up to nine weights in s0-s8, what sums begin with in s9, a line of B from s10 on, four sums, four products. */
+/* Up to nine weights in s0-s8, what sums begin with in s9, a line of B from s10 on, four sums, four products; or five
+ * or six of both, where columns come by fives or sixes. */
 #define WINDOW_TAP(weight, b0, b1, b2, b3)                                  \
     "vmul.f32 s23, " weight ", " b0 "\n vmul.f32 s24, " weight ", " b1 "\n" \
     "vmul.f32 s25, " weight ", " b2 "\n vmul.f32 s26, " weight ", " b3 "\n" \
@@ -31,6 +32,33 @@
     WINDOW_LOAD("s15") WINDOW_TAP(w0, "s12", "s13", "s14", "s15") \
     WINDOW_TAP(w1, "s11", "s12", "s13", "s14") WINDOW_TAP(w2, "s10", "s11", "s12", "s13")
 
+#define WINDOW_FIVE_TAP(weight, b0, b1, b2, b3, b4)                                                            \
+    "vmul.f32 s24, " weight ", " b0 "\n vmul.f32 s25, " weight ", " b1 "\n vmul.f32 s26, " weight ", " b2 "\n" \
+    "vmul.f32 s27, " weight ", " b3 "\n vmul.f32 s28, " weight ", " b4 "\n"                                    \
+    "vadd.f32 s18, s18, s24\n vadd.f32 s19, s19, s25\n vadd.f32 s20, s20, s26\n"                               \
+    "vadd.f32 s21, s21, s27\n vadd.f32 s22, s22, s28\n"
+
+#define WINDOW_FIVE(w0, w1, w2)                                               \
+    WINDOW_LOAD("s16") WINDOW_FIVE_TAP(w0, "s10", "s11", "s12", "s13", "s14") \
+    WINDOW_FIVE_TAP(w1, "s11", "s12", "s13", "s14", "s15") WINDOW_FIVE_TAP(w2, "s12", "s13", "s14", "s15", "s16")
+
+#define WINDOW_FIVE_REVERSED(w0, w1, w2)                                      \
+    WINDOW_LOAD("s16") WINDOW_FIVE_TAP(w0, "s12", "s13", "s14", "s15", "s16") \
+    WINDOW_FIVE_TAP(w1, "s11", "s12", "s13", "s14", "s15") WINDOW_FIVE_TAP(w2, "s10", "s11", "s12", "s13", "s14")
+
+#define WINDOW_SIX_TAP(weight, b0, b1, b2, b3, b4, b5) \
+    "vmul.f32 s29, " weight ", " b5 "\n" WINDOW_FIVE_TAP(weight, b0, b1, b2, b3, b4) "vadd.f32 s23, s23, s29\n"
+
+#define WINDOW_SIX(w0, w1, w2)                                                      \
+    WINDOW_LOAD("s17") WINDOW_SIX_TAP(w0, "s10", "s11", "s12", "s13", "s14", "s15") \
+    WINDOW_SIX_TAP(w1, "s11", "s12", "s13", "s14", "s15", "s16")                    \
+    WINDOW_SIX_TAP(w2, "s12", "s13", "s14", "s15", "s16", "s17")
+
+#define WINDOW_SIX_REVERSED(w0, w1, w2)                                             \
+    WINDOW_LOAD("s17") WINDOW_SIX_TAP(w0, "s12", "s13", "s14", "s15", "s16", "s17") \
+    WINDOW_SIX_TAP(w1, "s11", "s12", "s13", "s14", "s15", "s16")                    \
+    WINDOW_SIX_TAP(w2, "s10", "s11", "s12", "s13", "s14", "s15")
+
 #define WINDOW_PAIR_REVERSED(w0, w1) \
     WINDOW_LOAD("s14") WINDOW_TAP(w0, "s11", "s12", "s13", "s14") WINDOW_TAP(w1, "s10", "s11", "s12", "s13")
 
@@ -38,19 +66,24 @@
 
 #define WINDOW_NINE(LINE) LINE("s0", "s1", "s2") LINE("s3", "s4", "s5") LINE("s6", "s7", "s8")
 
+#define WINDOW_START "vmov.f32 s19, s9\n vmov.f32 s20, s9\n vmov.f32 s21, s9\n vmov.f32 s22, s9\n"
+#define WINDOW_START_FIVE "vmov.f32 s18, s9\n" WINDOW_START
+#define WINDOW_START_SIX "vmov.f32 s23, s9\n" WINDOW_START_FIVE
+
 #define WINDOW_STORE "vstmia %[out]!, {s19-s22}\n"
+#define WINDOW_STORE_FIVE "vstmia %[out]!, {s18-s22}\n"
+#define WINDOW_STORE_SIX "vstmia %[out]!, {s18-s23}\n"
 #define WINDOW_STORE_APART                                                                              \
     "vstr s19, [%[out]]\n vstr s20, [%[out], #8]\n vstr s21, [%[out], #16]\n vstr s22, [%[out], #24]\n" \
     "add %[out], %[out], #32\n"
 
-/* Four columns at a time; the last four may go back over some. */
-#define WINDOW_STRIPS(LINES, STORED, B_BLOCK)                                                                     \
+/* So many columns at a time; the last ones may go back over some. */
+#define WINDOW_STRIPS_FROM(STARTED, LINES, STORED, B_BLOCK)                                                       \
     __asm__ volatile("vldm %[at], {s0-s9}\n"                                                                      \
                      "1: mov %[n], %[blocks]\n"                                                                   \
                      "2: subs %[n], %[n], #1\n itt eq\n"                                                          \
                      "subeq %[b], %[b], %[b_back]\n subeq %[out], %[out], %[out_back]\n"                          \
-                     "vmov.f32 s19, s9\n vmov.f32 s20, s9\n vmov.f32 s21, s9\n vmov.f32 s22, s9\n"                \
-                     "mov %[at], %[b]\n" LINES STORED "add %[b], %[b], " B_BLOCK "\n bne 2b\n"                    \
+                     STARTED "mov %[at], %[b]\n" LINES STORED "add %[b], %[b], " B_BLOCK "\n bne 2b\n"            \
                      "add %[b], %[b], %[b_next]\n add %[out], %[out], %[out_next]\n"                              \
                      "subs %[strips], %[strips], #1\n bne 1b\n"                                                   \
                      : [at] "+&r"(at), [b] "+&r"(b), [out] "+&r"(out), [strips] "+&r"(strips), [n] "=&r"(n)       \
@@ -59,6 +92,8 @@
                        [b_next] "r"((block->b_strip - columns * block->b_column) * 4),                            \
                        [out_next] "r"((block->out_strip - columns * block->out_column) * 4)                       \
                      : FP_REGISTERS, "cc", "memory")
+
+#define WINDOW_STRIPS(LINES, STORED, B_BLOCK) WINDOW_STRIPS_FROM(WINDOW_START, LINES, STORED, B_BLOCK)
 
 /* Windows as a convolution of stride 1 or 2 has them, and its input gradient; that of stride 2 has smaller ones. */
 typedef enum window_kind {
@@ -96,25 +131,46 @@ static inline window_kind window_kind_of(const poet_block *block)
     return WINDOW_NONE;
 }
 
+static inline int32_t columns_at_a_time(window_kind kind, int32_t columns)
+{
+    if (kind != WINDOW_PLAIN && kind != WINDOW_REVERSED) {
+        return POET_BLOCK;
+    }
+    return columns % 6 == 0 ? 6 : columns % 5 == 0 ? 5 : POET_BLOCK;
+}
+
 static void multiply_window_strips(const poet_block *block, window_kind kind, int32_t columns, int32_t strips,
                                    const float *weights, const float *b, float *out)
 {
     const float *at = weights;
-    const int32_t blocks = (columns + POET_BLOCK - 1) / POET_BLOCK;
-    const int32_t back = (blocks * POET_BLOCK - columns) * (int32_t)sizeof(float);
+    const int32_t width = columns_at_a_time(kind, columns);
+    const int32_t blocks = (columns + width - 1) / width;
+    const int32_t back = (blocks * width - columns) * (int32_t)sizeof(float);
     int32_t n;
     if (block->b_tap < 0) {
         b -= block->taps - 1;
     }
     switch (kind) {
     case WINDOW_PLAIN:
-        WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE), WINDOW_STORE, "#16");
+        if (width == 6) {
+            WINDOW_STRIPS_FROM(WINDOW_START_SIX, WINDOW_NINE(WINDOW_SIX), WINDOW_STORE_SIX, "#24");
+        } else if (width == 5) {
+            WINDOW_STRIPS_FROM(WINDOW_START_FIVE, WINDOW_NINE(WINDOW_FIVE), WINDOW_STORE_FIVE, "#20");
+        } else {
+            WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE), WINDOW_STORE, "#16");
+        }
         break;
     case WINDOW_APART:
         WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE_APART), WINDOW_STORE, "#32");
         break;
     case WINDOW_REVERSED:
-        WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE_REVERSED), WINDOW_STORE, "#16");
+        if (width == 6) {
+            WINDOW_STRIPS_FROM(WINDOW_START_SIX, WINDOW_NINE(WINDOW_SIX_REVERSED), WINDOW_STORE_SIX, "#24");
+        } else if (width == 5) {
+            WINDOW_STRIPS_FROM(WINDOW_START_FIVE, WINDOW_NINE(WINDOW_FIVE_REVERSED), WINDOW_STORE_FIVE, "#20");
+        } else {
+            WINDOW_STRIPS(WINDOW_NINE(WINDOW_LINE_REVERSED), WINDOW_STORE, "#16");
+        }
         break;
     case WINDOW_2X2:
         WINDOW_STRIPS(WINDOW_PAIR_REVERSED("s0", "s1") WINDOW_PAIR_REVERSED("s2", "s3"), WINDOW_STORE_APART, "#16");
