@@ -45,8 +45,8 @@ def test_without_storage_nothing_can_be_forced() -> None:
 def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
     relaxed = relaxation(problem, path, np.inf, conflicts)
     root = Root(problem, relaxed)
-    root.tighten(lambda: np.inf, lambda: 5.0, lambda: None)
-    return float(problem.node_energy.sum()) + root.bound / relaxed.scale
+    branch = root.tighten(root.whole(), lambda: np.inf, lambda: 5.0, lambda branch: None, 6)
+    return float(problem.node_energy.sum()) + branch.bound / relaxed.scale
 
 
 def test_no_bound_with_conflicts_is_above_the_least_energy() -> None:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from poet_planner.solve.bound import events_of, relaxation
+from poet_planner.solve.bound import Relaxation, events_of, relaxation
+from poet_planner.solve.branching import explore
 from poet_planner.solve.conflicts import Conflicts
+from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.milp import seconds_to_state, solve_milp
 from poet_planner.solve.problem import Flags, Ints, Problem
-from poet_planner.solve.root import Root
+from poet_planner.solve.root import Branch, Root
 from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
@@ -20,6 +22,7 @@ SEARCH_SHARE = 0.1
 REFINE_S = 0.3
 ROOT_SHARE = 0.6
 MILP_SHARE = 0.7
+PATIENCE = 6
 LP_SAFETY = 1e-3
 
 
@@ -106,26 +109,52 @@ class Level:
         def go_on() -> float:
             return seconds_left() - end_s if hear(self.bound_j) else 0.0
 
-        root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
-        if root.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, root.point)):
-            root.tighten(self._cutoff, go_on, lambda: self._raise(root.bound))
-        if root.bound >= self._cutoff() or not hear(self.bound_j) or seconds_left() < seconds_to_state(relaxed.model):
-            return
+        def tightened(branch: Branch) -> Branch:
+            return root.tighten(branch, self._cutoff, go_on, lambda branch: self._raise(branch.bound), PATIENCE)
+
+        whole = tightened(root.whole())
+        if whole.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, whole.point)):
+            whole = tightened(whole)
+        # The lowest bound is last, and has what time the others leave: it is the one that counts.
+        branches = explore(root, whole, relaxed.model.cost, self._cutoff, go_on, self._raise)[::-1]
+        bounds = [branch.bound for branch in branches]
+        for k, branch in enumerate(branches):
+            model = root.model(branch)
+            if not hear(self.bound_j) or seconds_left() < seconds_to_state(model):
+                return
+            if branch.bound >= self._cutoff():
+                continue
+            others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
+
+            def told(bound: float, others: float = others) -> bool:
+                self._raise(min(bound, others))
+                return hear(self.bound_j)
+
+            share = (MILP_SHARE if self.undercuts else 1.0) / (len(branches) - k)
+            bounds[k] = max(bounds[k], self._milp(relaxed, model, solver, share * seconds_left(), told))
+        self._raise(min(bounds, default=np.inf))
+
+    def _milp(
+        self,
+        relaxed: Relaxation,
+        model: LinearModel,
+        solver: Solver,
+        seconds: float,
+        told: Callable[[float], bool],
+    ) -> float:
+        """Bound of one branch by the MILP solver; its best solution goes to the search."""
         cutoff = self._cutoff()
-
-        def told(bound: float) -> bool:
-            self._raise(min(bound, cutoff))
-            return hear(self.bound_j)
-
         # In units of the model, in which plain training costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._most().energy * self._scale)
-        answer = solve_milp(root.model(), solver, MILP_SHARE * seconds_left(), absolute_gap, cutoff, told)
-        self._raise(cutoff if answer.infeasible else min(answer.bound, cutoff))
+        answer = solve_milp(model, solver, seconds, absolute_gap, cutoff, told)
+        if answer.infeasible or answer.bound >= cutoff:
+            return cutoff
         for x in answer.solutions[-1:]:
-            events = events_of(problem, relaxed, x)
+            events = events_of(self._problem, relaxed, x)
             self._search.adopt(events)
-            if measured(problem, events) is not None:
+            if measured(self._problem, events) is not None:
                 self._settled = events
+        return answer.bound
 
     def _best(self) -> Incumbent:
         found = self._search.incumbent
@@ -140,6 +169,7 @@ class Level:
         return (self._most().energy * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
 
     def _raise(self, bound: float) -> None:
+        bound = min(bound, self._cutoff())
         if np.isfinite(bound):
             bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
             self.bound_j = max(self.bound_j, min(bound_j, self._most().energy))

@@ -3,44 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from poet_planner.solve.bound import Relaxation
-from poet_planner.solve.cuts import Cuts, separate
+from poet_planner.solve.counts import counted, counting_rows
+from poet_planner.solve.cuts import separate
 from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.problem import Flags, Floats, Problem
 
-STALL_ROUNDS = 6
 STALL_SHARE = 2e-2
 PURGE_EVERY = 4
 
 
-class Root:
-    """The relaxation at the root, solved by HiGHS from one round of cuts to the next.
+@dataclass(frozen=True)
+class Branch:
+    """Those solutions of the relaxation that keep some bounds; and what the LP says of them.
 
     Attributes
     ----------
+    lower, upper : (columns,)
+    least, most : (counts,) of the counts of `counts`
     bound : float
-        A lower bound on the energy of every schedule better than the known one, in units of the model.
+        A lower bound on the energy of every schedule among them that is better than the known one, in units of the
+        model.
+    point : (columns,) the last solution of the LP
+    """
+
+    lower: Floats
+    upper: Floats
+    least: Floats
+    most: Floats
+    bound: float
+    point: Floats
+
+
+class Root:
+    """The relaxation's LP, solved by HiGHS from one round of cuts to the next.
+
+    The cuts hold everywhere, so that all branches share them.
+
+    Attributes
+    ----------
+    counts : columns of each count
     """
 
     def __init__(self, problem: Problem, relaxation: Relaxation) -> None:
         self._problem = problem
         self._relaxation = relaxation
-        self._upper = relaxation.model.upper.copy()
-        self._lower = relaxation.model.lower.copy()
+        self.counts = counted(relaxation.model)
         self._highs = lp_of(relaxation.model)
-        self._x: Floats = np.zeros(len(self._upper))
-        self.bound = -np.inf
+        self._first_count = len(relaxation.model.row_lower)
+        self._first_cut = self._first_count + len(self.counts)
+        rows = counting_rows(self.counts)
+        self._add(rows.lower, rows.upper, rows.starts, rows.columns, rows.coefficients)
 
-    @property
-    def point(self) -> Floats:
-        """The last solution of the LP."""
-        return self._x
+    def whole(self) -> Branch:
+        """All solutions."""
+        model = self._relaxation.model
+        free = np.full(len(self.counts), np.inf)
+        return Branch(model.lower, model.upper, -free, free, -np.inf, np.zeros(len(model.lower)))
 
-    def tighten(self, cutoff: Callable[[], float], seconds_left: Callable[[], float], hear: Callable[[], None]) -> None:
+    def tighten(
+        self,
+        branch: Branch,
+        cutoff: Callable[[], float],
+        seconds_left: Callable[[], float],
+        hear: Callable[[Branch], None],
+        patience: int,
+    ) -> Branch:
         """Add cuts and fix variables until neither helps.
 
         Parameters
@@ -51,97 +85,99 @@ class Root:
             The work ends when this is 0 or less.
         hear : callable
             Called whenever the bound may have risen.
+        patience : int
+            Rounds that may go by with little progress.
         """
         history: list[float] = []
-        while self._solve(cutoff, seconds_left()):
-            hear()
-            history.append(self.bound)
-            left = cutoff() - self.bound
-            if left <= 0:
-                return
-            if len(history) > STALL_ROUNDS and self.bound - history[-STALL_ROUNDS - 1] < STALL_SHARE * left:
-                return
-            cuts = separate(self._problem, self._relaxation.columns, self._x, covers=True)
+        while True:
+            solved = self.solve(branch, cutoff, seconds_left())
+            if solved is None:
+                return branch
+            branch = solved
+            hear(branch)
+            history.append(branch.bound)
+            left = cutoff() - branch.bound
+            if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
+                return branch
+            cuts = separate(self._problem, self._relaxation.columns, branch.point, covers=True)
             if len(cuts.starts) == 1:
-                return
+                return branch
             if len(history) % PURGE_EVERY == 0:
                 self._purge()
-            self._add(cuts)
-        hear()
+            ones = np.ones(len(cuts.starts) - 1)
+            self._add(ones, np.inf * ones, cuts.starts, cuts.columns, cuts.coefficients)
 
-    def model(self) -> LinearModel:
-        """The MILP as it now stands: variables fixed, cuts in force appended."""
-        base = self._relaxation.model
-        self._highs.ensureRowwise()
-        lp = self._highs.getLp()
-        return LinearModel(
-            base.cost,
-            base.constant,
-            self._lower,
-            self._upper,
-            base.integer,
-            np.array(lp.a_matrix_.start_, dtype=np.int64),
-            np.array(lp.a_matrix_.index_, dtype=np.int64),
-            np.array(lp.a_matrix_.value_),
-            np.array(lp.row_lower_),
-            np.array(lp.row_upper_),
-        )
-
-    def _solve(self, cutoff: Callable[[], float], seconds: float) -> bool:
-        """One LP; False if it has no solution, so that no better schedule exists, or if time is up."""
+    def solve(self, branch: Branch, cutoff: Callable[[], float], seconds: float) -> Branch | None:
+        """The branch after one LP, bounded by the cutoff where it has no solution; None if time is up."""
         import highspy
 
         if seconds <= 0:
-            return False
+            return None
+        columns = np.arange(len(branch.lower), dtype=np.int32)
+        self._highs.changeColsBounds(len(columns), columns, branch.lower, branch.upper)
+        for row, (least, most) in enumerate(zip(branch.least, branch.most, strict=True), self._first_count):
+            self._highs.changeRowBounds(row, least, most)
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + seconds)
         self._highs.run()
         status = self._highs.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
-            self.bound = max(self.bound, cutoff())
-            return False
+            return replace(branch, bound=max(branch.bound, cutoff()))
         if status != highspy.HighsModelStatus.kOptimal:
-            return False
+            return None
         solution = self._highs.getSolution()
-        self._x = np.array(solution.col_value)
+        point = np.array(solution.col_value)
         value = self._highs.getInfo().objective_function_value
-        self.bound = max(self.bound, value)
-        self._fix(np.array(solution.col_dual), cutoff() - value)
-        return True
+        lower, upper = _fixed(branch, point, np.array(solution.col_dual), cutoff() - value)
+        return replace(branch, lower=lower, upper=upper, bound=max(branch.bound, value), point=point)
 
-    def _fix(self, reduced_cost: Floats, spare: float) -> None:
-        """Fix every variable whose change would cost more than a better schedule may."""
-        tolerance = spare + 1e-6 * max(1.0, abs(spare))
-        free = self._lower < self._upper
-        to_zero: Flags = free & (reduced_cost > tolerance) & (self._x < 0.5)
-        to_one: Flags = free & (reduced_cost < -tolerance) & (self._x > 0.5)
-        if not (to_zero.any() or to_one.any()):
-            return
-        self._upper[to_zero] = 0.0
-        self._lower[to_one] = 1.0
-        changed = np.nonzero(to_zero | to_one)[0].astype(np.int32)
-        self._highs.changeColsBounds(len(changed), changed, self._lower[changed], self._upper[changed])
+    def model(self, branch: Branch) -> LinearModel:
+        """The MILP of a branch: variables fixed, cuts in force appended."""
+        base = self._relaxation.model
+        self._highs.ensureRowwise()
+        lp = self._highs.getLp()
+        row_lower, row_upper = np.array(lp.row_lower_), np.array(lp.row_upper_)
+        counts = slice(self._first_count, self._first_cut)
+        row_lower[counts], row_upper[counts] = branch.least, branch.most
+        return LinearModel(
+            base.cost,
+            base.constant,
+            branch.lower,
+            branch.upper,
+            base.integer,
+            np.array(lp.a_matrix_.start_, dtype=np.int64),
+            np.array(lp.a_matrix_.index_, dtype=np.int64),
+            np.array(lp.a_matrix_.value_),
+            row_lower,
+            row_upper,
+        )
 
-    def _add(self, cuts: Cuts) -> None:
-        count = len(cuts.starts) - 1
+    def _add(
+        self, lower: ArrayLike, upper: ArrayLike, starts: ArrayLike, columns: ArrayLike, values: ArrayLike
+    ) -> None:
+        """Append rows; those of row r are ``starts[r]:starts[r + 1]`` of ``columns`` and ``values``."""
+        begins = np.asarray(starts, dtype=np.int32)[:-1]
+        numbers = np.asarray(columns, dtype=np.int32)
         self._highs.addRows(
-            count,
-            np.ones(count),
-            np.full(count, np.inf),
-            len(cuts.columns),
-            cuts.starts[:-1].astype(np.int32),
-            cuts.columns.astype(np.int32),
-            cuts.coefficients,
+            len(begins), np.asarray(lower), np.asarray(upper), len(numbers), begins, numbers, np.asarray(values)
         )
 
     def _purge(self) -> None:
         """Drop the cuts that do not bind."""
         import highspy
 
-        first = len(self._relaxation.model.row_lower)
-        status = self._highs.getBasis().row_status[first:]
-        idle = [first + row for row, at in enumerate(status) if at == highspy.HighsBasisStatus.kBasic]
+        status = self._highs.getBasis().row_status[self._first_cut :]
+        idle = [self._first_cut + row for row, at in enumerate(status) if at == highspy.HighsBasisStatus.kBasic]
         if idle:
             self._highs.deleteRows(len(idle), np.array(idle, dtype=np.int32))
+
+
+def _fixed(branch: Branch, point: Floats, reduced_cost: Floats, spare: float) -> tuple[Floats, Floats]:
+    """The branch's bounds with every variable fixed whose change would cost more than a better schedule may."""
+    tolerance = spare + 1e-6 * max(1.0, abs(spare))
+    free = branch.lower < branch.upper
+    to_zero: Flags = free & (reduced_cost > tolerance) & (point < 0.5)
+    to_one: Flags = free & (reduced_cost < -tolerance) & (point > 0.5)
+    return np.where(to_one, 1.0, branch.lower), np.where(to_zero, 0.0, branch.upper)
 
 
 def lp_of(model: LinearModel) -> Any:
