@@ -17,6 +17,7 @@ from poet_planner.solve.problem import Floats, Ints, Problem
 
 COMPUTE_TRIES = 24
 REPAIRS = 4
+UNPAGE_TRIES = 4
 
 
 class Workspace(NamedTuple):
@@ -530,6 +531,33 @@ def _flip(p, w, events, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _unpage(p, w, events, length):  # type: ignore[no-untyped-def]
+    """Compute a paged value again wherever it is paged in: only all of that together saves the page-out."""
+    n = p.node_time.size
+    extras = w.counters[EXTRAS]
+    event = -1
+    for _ in range(min(extras, UNPAGE_TRIES)):
+        event = events[w.extra[_below(w, extras)]]
+        if event >= n:
+            break
+    if event < n or not p.recomputable[p.producer[event - n]]:
+        return -1
+    at = 0
+    for k in range(length):
+        if at + COMPUTE_TRIES >= w.candidate.size:
+            return -1
+        if events[k] != event:
+            w.candidate[at] = events[k]
+            at += 1
+            continue
+        count = _restoration(p, w, k, event - n, False)
+        for back in range(count):
+            w.candidate[at + back] = w.inserted[count - 1 - back]
+        at += count
+    return at
+
+
+@compiled
 def _shift(p, w, events, length):  # type: ignore[no-untyped-def]
     """Move an event, or a block of up to six, by a log-uniform distance as far as precedence allows."""
     n = p.node_time.size
@@ -679,6 +707,8 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
                 new = _delete(w, state.current, length, 1)
             elif draw < 0.65:
                 new = _shift(p, w, state.current, length)
+            elif draw < 0.67:
+                new = _unpage(p, w, state.current, length)
             elif draw < 0.75:
                 new = _flip(p, w, state.current, length)
             elif draw < 0.9:
