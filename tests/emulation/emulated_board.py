@@ -26,11 +26,12 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, **environment: str) -> dict[str, Path]:
     """Both boards' images, built with PlatformIO in a folder that other test processes may share."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     done = folder / "done"
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
     command = [sys.executable, "-m", "platformio", "run", *(word for board in BOARDS for word in ("-e", board))]
-    with (folder / "lock").open("w") as lock:
+    # Beside the folder: PlatformIO removes a build folder that it does not know, lock and all.
+    with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             run = subprocess.run(
