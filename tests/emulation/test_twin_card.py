@@ -21,7 +21,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
 KINDS: tuple[KIND, ...] = ("sdhc", "sdsc", "sdsc1")
-OK, IO, FULL, CORRUPT, ABSENT = 0, -5, -6, -7, -9
+OK, IO, FULL, CORRUPT, UNSUPPORTED, ABSENT = 0, -5, -6, -7, -8, -9
 SIZE = 4 * 1024 * 1024
 HZ = 1_000_000
 
@@ -159,6 +159,25 @@ def test_every_kind_of_card_starts_and_tells_its_size(open_bench: Callable[..., 
     assert bench.init() == OK
     assert bench.library.test_block_count() == SIZE // BLOCK
     assert bench.speeds[0] <= 400_000 < bench.speeds[-1]
+
+
+@pytest.mark.parametrize(
+    "csd",
+    [
+        b"\0\0\0\0\0\x08",  # reserved in section 5.3.2, as are the next two
+        b"\0\0\0\0\0\x0c",
+        b"\xc0\0\0\0\0\x09",
+        b"\x40\0\0\0\0\0\0\x3f\xff\xff",  # 2^32 blocks: one more than a number of 32 bits reaches
+    ],
+    ids=["256 bytes a block", "4096 bytes a block", "structure 3", "2 TB"],
+)
+def test_a_capacity_that_no_card_has_is_refused(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, csd: bytes
+) -> None:
+    bench = open_bench("sdhc")
+    monkeypatch.setattr(bench.card, "_csd", lambda: csd.ljust(16, b"\0"))
+    assert bench.init() == UNSUPPORTED
+    assert bench.library.test_block_count() == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
