@@ -18,7 +18,9 @@ from poet_profiles.operators import OPERATORS
 sys.path.insert(0, str(FIRMWARE.parent / "benchmarks" / "firmware"))
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from emulated_core import EmulatedCore
-from kernels import RESNET8, Case, convolutions, products
+from kernels import DS_CNN, MOBILENET, RESNET8, Case, convolutions, products
+
+BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET), *products()]
 
 pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
 
@@ -64,9 +66,9 @@ def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -
 
 
 @pytest.mark.parametrize("core", ["cortex-m4f"], indirect=True)  # software floating point takes too long for them
-@pytest.mark.parametrize("case", [*convolutions(RESNET8), *products()], ids=lambda case: f"{case.op} {case.label}")
+@pytest.mark.parametrize("case", BENCHMARKED, ids=lambda case: f"{case.op} {case.label}")
 def test_benchmarked_shapes_equal_the_host(core: EmulatedCore, operators: Operators, case: Case) -> None:
-    """The shapes whose cycles are judged, on the core whose assembly they run in."""
+    """The shapes whose cycles are measured, on the core whose assembly they run in."""
     params = dict(case.params)
     golden = REFERENCES[case.op](params, Draw(0))
     expected = operators.run(case.op, params, golden.inputs, golden.learning_rate)
