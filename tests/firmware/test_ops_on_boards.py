@@ -51,6 +51,12 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[byt
     return [core.machine.read_memory(at, length) for at, length in zip(outputs, lengths, strict=True)]
 
 
+def assert_equals_host(core: EmulatedCore, operators: Operators, name: str, params: Params, seed: int = 0) -> None:
+    golden = REFERENCES[name](params, Draw(seed))
+    expected = operators.run(name, params, golden.inputs, golden.learning_rate)
+    assert run_on(core, name, params, seed) == [output.tobytes() for output in expected]
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -> None:
     @settings(
@@ -58,9 +64,7 @@ def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -
     )
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:
-        golden = REFERENCES[name](params, Draw(seed))
-        expected = operators.run(name, params, golden.inputs, golden.learning_rate)
-        assert run_on(core, name, params, seed) == [output.tobytes() for output in expected]
+        assert_equals_host(core, operators, name, params, seed)
 
     equal()
 
@@ -69,7 +73,15 @@ def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -
 @pytest.mark.parametrize("case", BENCHMARKED, ids=lambda case: f"{case.op} {case.label}")
 def test_benchmarked_shapes_equal_the_host(core: EmulatedCore, operators: Operators, case: Case) -> None:
     """The shapes whose cycles are measured, on the core whose assembly they run in."""
-    params = dict(case.params)
-    golden = REFERENCES[case.op](params, Draw(0))
-    expected = operators.run(case.op, params, golden.inputs, golden.learning_rate)
-    assert run_on(core, case.op, params, 0) == [output.tobytes() for output in expected]
+    assert_equals_host(core, operators, case.op, dict(case.params))
+
+
+@pytest.mark.parametrize("core", ["cortex-m4f"], indirect=True)
+@pytest.mark.parametrize(("h", "w", "kernel"), [(9, 9, 7), (6, 5, 5), (8, 4, 4)])
+def test_columns_that_only_begin_like_windows(
+    core: EmulatedCore, operators: Operators, h: int, w: int, kernel: int
+) -> None:
+    """Weight gradients by 36 columns at a time, the first nine of which lie as a 3x3 kernel's do, but not all."""
+    params = {"n": 1, "c": 3, "h": h, "w": w, "k": 4, "r": kernel, "s": kernel}
+    params |= {"sh": 1, "sw": 1, "ph": 0, "pw": 0, "g": 1, "bias": 0}
+    assert_equals_host(core, operators, "conv2d_backward_weight", params)

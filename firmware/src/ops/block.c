@@ -60,8 +60,8 @@ __attribute__((noinline)) static void multiply_strips(poet_walk *walk, walk_kind
     }
 }
 
-/* The walk's rows, which lie whole in the result. Where the target has no way to compute the last columns alone, some before
- * them are computed with them once more: the outcome is the same. */
+/* The walk's rows, which lie whole in the result. Where the target has no way to compute the last columns alone, some
+ * before them are computed with them once more: the outcome is the same. */
 static void multiply_rows(poet_walk *walk, walk_kind kind, const poet_block *block, const float *b, float *out)
 {
     const int32_t left = block->columns % POET_BLOCK;

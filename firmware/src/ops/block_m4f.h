@@ -104,8 +104,6 @@
 
 #define NEXT_LINE "add %[b], %[b], %[b_line]\n"
 
-#define NEXT_LINE "add %[b], %[b], %[b_line]\n"
-
 /* The first tap's products begin the sums. */
 #define FIRST_FOUR                                                                                \
     "vmul.f32 s16, s0, s4\n vmul.f32 s17, s0, s5\n vmul.f32 s18, s0, s6\n vmul.f32 s19, s0, s7\n" \

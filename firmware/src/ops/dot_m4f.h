@@ -27,7 +27,7 @@
 
 #define LAST_B(COLUMNS) COLUMNS("ldr %[b2], [%[b3], #8]\n ldr %[b3], [%[b3], #12]\n", )
 
-/* Eight taps at a time, then one by one. `b1` to `b7`: places of the second to the eighth tap of B; `b8`: the ninth's. */
+/* Eight taps at a time, then one by one. `b1_at` to `b8_at`: places of the second to the ninth tap of B. */
 #define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)             \
     __asm__ volatile(                                                                                          \
         "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \

@@ -11,9 +11,7 @@
     "vmul.f32 s8, s0, s8\n vmul.f32 s9, s0, s9\n vmul.f32 s10, s0, s10\n vmul.f32 s11, s0, s11\n" \
     "vmul.f32 s12, s0, s12\n vmul.f32 s13, s0, s13\n vmul.f32 s14, s0, s14\n vmul.f32 s15, s0, s15\n"
 
-/* Both functions below are not inlined: their registers would have to be saved where they are not used.
- *
- * One element of the row in s0, eight of B in s8-s15, sums in s16-s31. */
+/* One element of the row in s0, eight of B in s8-s15, sums in s16-s31. */
 #define VECTOR_LINE                                                                                       \
     "vldr s0, [%[a]]\n add %[a], %[a], %[a_line]\n vldmia %[b]!, {s8-s15}\n" PRODUCTS_OF_EIGHT            \
     "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s18, s18, s10\n vadd.f32 s19, s19, s11\n"   \
@@ -22,6 +20,7 @@
     "vadd.f32 s24, s24, s8\n vadd.f32 s25, s25, s9\n vadd.f32 s26, s26, s10\n vadd.f32 s27, s27, s11\n"   \
     "vadd.f32 s28, s28, s12\n vadd.f32 s29, s29, s13\n vadd.f32 s30, s30, s14\n vadd.f32 s31, s31, s15\n"
 
+/* Neither this nor multiply_outer is inlined: their registers would have to be saved where they are not used. */
 __attribute__((noinline)) static void multiply_vector(const poet_block *block, const float *a, float start,
                                                       const float *b, float *out)
 {

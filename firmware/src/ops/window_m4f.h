@@ -332,7 +332,7 @@ typedef struct windows_walk {
 
 #define WINDOWS_AT(name, field) [name] "i"(offsetof(windows_walk, field))
 
-/* Of one window all pairs of rows. */
+/* Adds the products of all pairs of rows with one window. */
 static inline void add_window_pairs(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
     const int32_t bytes = (int32_t)sizeof(float);
@@ -354,10 +354,13 @@ static inline void add_window_pairs(const poet_dot *dot, const float *a, const f
     }
 }
 
-/* Whether nine columns are the places of a window in three lines. */
-static inline int are_window(const poet_dot *dot, const float *const *b)
+/* Whether the columns are the places of windows, each in three lines. */
+static inline int are_windows(const poet_dot *dot, const float *const *b)
 {
-    for (int32_t j = 0; j < WINDOW * WINDOW; j += WINDOW) {
+    if (dot->columns % (WINDOW * WINDOW) != 0) {
+        return 0;
+    }
+    for (int32_t j = 0; j < dot->columns; j += WINDOW) {
         if (b[j + 1] != b[j] + 1 || b[j + 2] != b[j] + 2) {
             return 0;
         }
@@ -380,7 +383,7 @@ static inline void add_window(const poet_dot *dot, const float *a, const float *
 /* Adds the products with all columns if they are whole windows, and says whether they were. */
 static int add_dot_windows(const poet_dot *dot, const float *a, const float *const *b, float *out)
 {
-    if (dot->columns % (WINDOW * WINDOW) != 0 || !are_window(dot, b)) {
+    if (!are_windows(dot, b)) {
         return 0;
     }
     const int32_t last = dot->rows - 1;
