@@ -9,13 +9,15 @@ from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.problem import Ints, Problem
-from poet_planner.solve.search import Incumbent, Searches, moves_per_second
+from poet_planner.solve.search import Aside, Incumbent, Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
 # Searching on between one level and the next.
 BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
+# Searching beside the proof of a level.
+ASIDE_S = 6.0
 
 
 class Proof:
@@ -69,8 +71,7 @@ class Proof:
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
             if not level.undercuts or instants[overflow].all():
-                level.prove(self._solver, seconds_left, hear)
-                self._raise(level.bound_j)
+                self._prove(level, seconds_left, hear)
                 self._follow(level.events)
                 overflow = overflowing(self._problem, self._path, level.events)
                 if instants[overflow].all():
@@ -79,6 +80,22 @@ class Proof:
             events = level.events
             instants = instants.copy()
             instants[overflow] = True
+
+    def _prove(self, level: Level, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Settle the level, with a search beside it: LP and MILP keep but one core busy.
+
+        The search is heard when all of its moves are made, and not before, so that a seed gives the same plan.
+        """
+        moves = int(ASIDE_S * moves_per_second(self._problem))
+        aside = Aside(self._problem, self._seed + 1, self._known(), moves)
+        try:
+            level.prove(self._solver, seconds_left, hear)
+            self._raise(level.bound_j)
+            found = aside.finished(lambda: hear(self.bound_j) and seconds_left() > 0)
+        finally:
+            aside.stop()
+        if found is not None and found.energy < self._known().energy:
+            self._search.adopt(found.events)
 
     def _known(self) -> Incumbent:
         incumbent = self._search.incumbent

@@ -205,6 +205,37 @@ class Searches:
                 search.adopt(incumbent.events)
 
 
+class Aside:
+    """One more annealer, in a thread of its own, that goes on from ``start`` while other work is done.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds, starts and moves give equal schedules.
+    """
+
+    def __init__(self, problem: Problem, seed: int, start: Incumbent, moves: int) -> None:
+        self._search = Search(problem, seed)
+        self._search.adopt(start.events)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._search.run, args=(moves, lambda: not self._stop.is_set()), daemon=True
+        )
+        self._thread.start()
+
+    def finished(self, go_on: Callable[[], bool]) -> Incumbent | None:
+        """Its best schedule, once all of its moves are made; or, earlier, when ``go_on`` says no."""
+        while self._thread.is_alive() and go_on():
+            self._thread.join(WAIT_S)
+        self.stop()
+        return self._search.incumbent
+
+    def stop(self) -> None:
+        """End it, whatever it has found."""
+        self._stop.set()
+        self._thread.join()
+
+
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
     return 5e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
