@@ -84,13 +84,16 @@ class Proof:
     def _prove(self, level: Level, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
-        The search is heard when all of its moves are made, and not before, so that a seed gives the same plan.
+        The search is heard when all of its moves are made, or when time is up, but not where the proof makes it
+        pointless: so that a seed gives the same plan.
         """
         moves = int(ASIDE_S * moves_per_second(self._problem))
         aside = Aside(self._problem, self._seed + 1, self._known(), moves)
         try:
             level.prove(self._solver, seconds_left, hear)
             self._raise(level.bound_j)
+            if self.complete:
+                return
             found = aside.finished(lambda: hear(self.bound_j) and seconds_left() > 0)
         finally:
             aside.stop()
