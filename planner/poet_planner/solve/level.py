@@ -115,8 +115,20 @@ class Level:
         whole = tightened(root.whole())
         if whole.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, whole.point)):
             whole = tightened(whole)
-        # The lowest bound is last, and has what time the others leave: it is the one that counts.
-        branches = explore(root, whole, relaxed.model.cost, self._cutoff, go_on, self._raise)[::-1]
+        branches = explore(root, whole, relaxed.model.cost, self._cutoff, go_on, self._raise)
+        # The lowest bound comes last, and has what time the others leave: it is the one that counts.
+        self._settle_branches(relaxed, root, branches[::-1], solver, seconds_left, hear)
+
+    def _settle_branches(
+        self,
+        relaxed: Relaxation,
+        root: Root,
+        branches: list[Branch],
+        solver: Solver,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+    ) -> None:
+        """Raise the bound to the least of all branches, one MILP after the other."""
         bounds = [branch.bound for branch in branches]
         for k, branch in enumerate(branches):
             model = root.model(branch)
