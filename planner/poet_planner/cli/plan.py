@@ -86,7 +86,7 @@ def plan(
         Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
     ] = Formulation.BEST,
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise for, at most.")] = 8.0,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise for, at most.")] = 7.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("plan"),
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
