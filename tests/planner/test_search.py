@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Aside, Incumbent, Searches, measured
+from poet_planner.solve.search import Aside, Incumbent, Search, Searches, measured
 from random_graphs import training_like_graph
 
 
@@ -24,8 +24,15 @@ def start(problem: Problem) -> Incumbent:
     return searches.incumbent
 
 
+def aside(problem: Problem, start: Incumbent, moves: int, go_on: bool) -> Incumbent | None:
+    search = Search(problem, 1)
+    search.adopt(start.events)
+    Aside(search, moves).wait(lambda: go_on)
+    return search.incumbent
+
+
 def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, start: Incumbent) -> None:
-    first, second = (Aside(problem, 1, start, 20_000).finished(lambda: True) for _ in range(2))
+    first, second = (aside(problem, start, 20_000, go_on=True) for _ in range(2))
     assert first is not None and second is not None
     assert np.array_equal(first.events, second.events)
     again = measured(problem, first.events)
@@ -35,6 +42,6 @@ def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, star
 
 
 def test_a_search_aside_that_is_stopped_keeps_what_it_began_with(problem: Problem, start: Incumbent) -> None:
-    stopped = Aside(problem, 1, start, 10**12).finished(lambda: False)
+    stopped = aside(problem, start, 10**12, go_on=False)
     assert stopped is not None
     assert stopped.energy <= start.energy

@@ -55,7 +55,7 @@ class Level:
     ) -> None:
         self._problem = problem
         self._conflicts = conflicts
-        self._settled: Ints | None = None
+        self._solution: Ints | None = None
         self._instants = path[instants[path]]
         self._known = known
         self._gap = gap
@@ -68,7 +68,7 @@ class Level:
     @property
     def events(self) -> Ints:
         """The best schedule of the relaxation that was found, as events (see `annealing`)."""
-        return self._best().events if self._settled is None else self._settled
+        return self._best().events if self._solution is None else self._solution
 
     @property
     def undercuts(self) -> bool:
@@ -110,7 +110,7 @@ class Level:
             return seconds_left() - end_s if hear(self.bound_j) else 0.0
 
         def tightened(branch: Branch) -> Branch:
-            return root.tighten(branch, self._cutoff, go_on, lambda branch: self._raise(branch.bound), PATIENCE)
+            return root.tighten(branch, self._cutoff, go_on, self._raise, PATIENCE)
 
         whole = tightened(root.whole())
         if whole.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, whole.point)):
@@ -131,11 +131,11 @@ class Level:
         """Raise the bound to the least of all branches, one MILP after the other."""
         bounds = [branch.bound for branch in branches]
         for k, branch in enumerate(branches):
+            if branch.bound >= self._cutoff():
+                continue
             model = root.model(branch)
             if not hear(self.bound_j) or seconds_left() < seconds_to_state(model):
                 return
-            if branch.bound >= self._cutoff():
-                continue
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 
             def told(bound: float, others: float = others) -> bool:
@@ -165,7 +165,7 @@ class Level:
             events = events_of(self._problem, relaxed, x)
             self._search.adopt(events)
             if measured(self._problem, events) is not None:
-                self._settled = events
+                self._solution = events
         return answer.bound
 
     def _best(self) -> Incumbent:
@@ -184,7 +184,7 @@ class Level:
         bound = min(bound, self._cutoff())
         if np.isfinite(bound):
             bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
-            self.bound_j = max(self.bound_j, min(bound_j, self._most().energy))
+            self.bound_j = max(self.bound_j, bound_j)
 
     def _follow(self, events: Ints) -> bool:
         """Search on from where the LP points; whether that found anything better."""

@@ -9,7 +9,7 @@ from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.problem import Ints, Problem
-from poet_planner.solve.search import Aside, Incumbent, Searches, moves_per_second
+from poet_planner.solve.search import Aside, Incumbent, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
@@ -87,16 +87,18 @@ class Proof:
         The search is heard when all of its moves are made, or when time is up, but not where the proof makes it
         pointless: so that a seed gives the same plan.
         """
-        moves = int(ASIDE_S * moves_per_second(self._problem))
-        aside = Aside(self._problem, self._seed + 1, self._known(), moves)
+        search = Search(self._problem, self._seed + 1)
+        search.adopt(self._known().events)
+        aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
             level.prove(self._solver, seconds_left, hear)
             self._raise(level.bound_j)
             if self.complete:
                 return
-            found = aside.finished(lambda: hear(self.bound_j) and seconds_left() > 0)
+            aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
         finally:
             aside.stop()
+        found = search.incumbent
         if found is not None and found.energy < self._known().energy:
             self._search.adopt(found.events)
 

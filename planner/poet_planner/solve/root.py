@@ -72,7 +72,7 @@ class Root:
         branch: Branch,
         cutoff: Callable[[], float],
         seconds_left: Callable[[], float],
-        hear: Callable[[Branch], None],
+        hear: Callable[[float], None],
         patience: int,
     ) -> Branch:
         """Add cuts and fix variables until neither helps.
@@ -84,7 +84,7 @@ class Root:
         seconds_left : callable
             The work ends when this is 0 or less.
         hear : callable
-            Called whenever the bound may have risen.
+            Told the bound after every LP.
         patience : int
             Rounds that may go by with little progress.
         """
@@ -94,7 +94,7 @@ class Root:
             if solved is None:
                 return branch
             branch = solved
-            hear(branch)
+            hear(branch.bound)
             history.append(branch.bound)
             left = cutoff() - branch.bound
             if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):

@@ -152,6 +152,26 @@ class Search:
         return True
 
 
+class Aside:
+    """An annealer at work in a thread of its own: ``search.run(moves)``."""
+
+    def __init__(self, search: Search, moves: int) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=search.run, args=(moves, lambda: not self._stop.is_set()), daemon=True)
+        self._thread.start()
+
+    def wait(self, go_on: Callable[[], bool]) -> None:
+        """Until all moves are made; or until ``go_on`` says no, which ends it."""
+        while self._thread.is_alive() and go_on():
+            self._thread.join(WAIT_S)
+        self.stop()
+
+    def stop(self) -> None:
+        """End it, whatever it has found."""
+        self._stop.set()
+        self._thread.join()
+
+
 class Searches:
     """Annealers with different seeds, each in a thread of its own; what one finds best, all go on from.
 
@@ -181,59 +201,20 @@ class Searches:
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run."""
         self._share_best()
-        stop = threading.Event()
-
-        def work(search: Search) -> None:
-            search.run(moves, lambda: not stop.is_set())
-
-        threads = [threading.Thread(target=work, args=(search,), daemon=True) for search in self._searches[1:]]
-        for thread in threads:
-            thread.start()
+        asides = [Aside(search, moves) for search in self._searches[1:]]
         try:
             self._searches[0].run(moves, between)
-            while any(thread.is_alive() for thread in threads) and between():
-                threads[0].join(WAIT_S)
+            for aside in asides:
+                aside.wait(between)
         finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
+            for aside in asides:
+                aside.stop()
 
     def _share_best(self) -> None:
         incumbent = self.incumbent
         if incumbent is not None:
             for search in self._searches:
                 search.adopt(incumbent.events)
-
-
-class Aside:
-    """One more annealer, in a thread of its own, that goes on from ``start`` while other work is done.
-
-    Parameters
-    ----------
-    seed : int
-        Equal seeds, starts and moves give equal schedules.
-    """
-
-    def __init__(self, problem: Problem, seed: int, start: Incumbent, moves: int) -> None:
-        self._search = Search(problem, seed)
-        self._search.adopt(start.events)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._search.run, args=(moves, lambda: not self._stop.is_set()), daemon=True
-        )
-        self._thread.start()
-
-    def finished(self, go_on: Callable[[], bool]) -> Incumbent | None:
-        """Its best schedule, once all of its moves are made; or, earlier, when ``go_on`` says no."""
-        while self._thread.is_alive() and go_on():
-            self._thread.join(WAIT_S)
-        self.stop()
-        return self._search.incumbent
-
-    def stop(self) -> None:
-        """End it, whatever it has found."""
-        self._stop.set()
-        self._thread.join()
 
 
 def moves_per_second(problem: Problem) -> float:
