@@ -25,7 +25,7 @@ def least(model) -> float:  # type: ignore[no-untyped-def]
     return np.inf if answer.infeasible else answer.bound
 
 
-@pytest.mark.parametrize("tight", [0.65, 0.8])
+@pytest.mark.parametrize("tight", [0.75, 0.8])
 def test_the_branches_hold_the_best_solution(tight: float) -> None:
     split = 0
     for seed in range(16):

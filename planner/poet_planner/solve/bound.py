@@ -79,12 +79,15 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
     page_in, columns = _numbered(can_page, columns)
     keep, columns = _numbered(can_keep, columns)
     page_out, columns = _numbered(pageable, columns)
+    repeated, columns = _numbered(np.ones(last + 1, dtype=np.bool_), columns)
     cost = np.zeros(columns)
+    cost[repeated] = 1.0
     for numbers, energy in ((compute, problem.node_energy), (page_in, problem.in_energy)):
         cost[numbers[numbers >= 0]] = np.broadcast_to(energy * scale, numbers.shape)[numbers >= 0]
     cost[page_out[page_out >= 0]] = (problem.out_energy * scale)[page_out >= 0]
     lower = np.zeros(columns)
     upper = np.ones(columns)
+    upper[repeated] = max(spare, 0.0) * scale
     lower[compute[np.arange(last), instants]] = 1.0
 
     rows = Rows()
@@ -121,6 +124,8 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
             if held[v]:
                 lower[keep[t, v]] = 1.0
         others = [v for v in range(m) if keep[t, v] >= 0 and v not in own and v not in set(inputs[node])]
+        spare_bytes = problem.budget - int(need[node])
+        upper[[keep[t, v] for v in others if problem.size[v] > spare_bytes]] = 0.0
         rows.add(
             [int(keep[t, v]) for v in others],
             [problem.size[v] / problem.budget for v in others],
@@ -135,9 +140,10 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
             lower[compute[earliest[j], j]] = 1.0
     _deadline(problem, compute, page_in, page_out, rows)
     must = _must(problem, earliest, latest, last)
-    meaning = Columns(instants, compute, page_in, keep, page_out, must)
+    meaning = Columns(instants, compute, page_in, keep, page_out, repeated, must)
     _forced(problem, conflicts, (earliest, latest), meaning, rows)
     integer = np.ones(columns, dtype=np.bool_)
+    integer[repeated] = False
     model = LinearModel.of(cost, -plain * scale, lower, upper, integer, rows)
     return Relaxation(model, meaning, scale)
 

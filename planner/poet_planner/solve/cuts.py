@@ -22,7 +22,8 @@ MOST_DIVISORS = 16
 class Columns(NamedTuple):
     """Column numbers of the MILP (as in `bound.Relaxation`), and the gaps.
 
-    ``must`` is (instants, m): tau of value v after instant t, -1 where nothing is certain to need it.
+    ``repeated`` is (instants + 1,): the energy of what is done again within one and the same stage. ``must`` is
+    (instants, m): tau of value v after instant t, -1 where nothing is certain to need it.
     """
 
     instants: Ints
@@ -30,6 +31,7 @@ class Columns(NamedTuple):
     page_in: Ints
     keep: Ints
     page_out: Ints
+    repeated: Ints
     must: Ints
 
 

@@ -10,8 +10,8 @@ from poet_planner.solve.bound import Relaxation, events_of, relaxation
 from poet_planner.solve.branching import explore
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.linear_model import LinearModel
-from poet_planner.solve.milp import seconds_to_state, solve_milp
-from poet_planner.solve.problem import Flags, Ints, Problem
+from poet_planner.solve.milp import Answer, seconds_to_state, solve_milp
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.root import Branch, Root
 from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
@@ -21,9 +21,11 @@ SEARCH_S = 0.5
 SEARCH_SHARE = 0.1
 REFINE_S = 0.3
 ROOT_SHARE = 0.6
-MILP_SHARE = 0.7
+FIRST_SHARE = 0.5
 PATIENCE = 6
 LP_SAFETY = 1e-3
+# Share of what the bound lacks that branching has to gain.
+FAR = 0.5
 
 
 class Level:
@@ -41,6 +43,13 @@ class Level:
         The model knows of them, the search of the relaxation does not.
     gap : float
         As in `OptimiseOptions`.
+
+    Attributes
+    ----------
+    known : Incumbent
+        As given; it may be replaced by a better one.
+    bound_j : float
+        A lower bound on the energy of every schedule of the contract, in joules.
     """
 
     def __init__(
@@ -57,7 +66,7 @@ class Level:
         self._conflicts = conflicts
         self._solution: Ints | None = None
         self._instants = path[instants[path]]
-        self._known = known
+        self.known = known
         self._gap = gap
         self._search = Searches(problem._replace(instant=instants), seed)
         self._beyond = False
@@ -73,7 +82,7 @@ class Level:
     @property
     def undercuts(self) -> bool:
         """Whether the relaxation is known to have a schedule that the problem may not have."""
-        return self._best().energy < self._known.energy * (1 - self._gap)
+        return self._best().energy < self.known.energy * (1 - self._gap)
 
     def search(self, start: Ints, seconds_left: Callable[[], float], go_on: Callable[[], bool]) -> None:
         """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
@@ -85,39 +94,64 @@ class Level:
     def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound until the relaxation is settled or the time is up.
 
-        What the search found for the relaxation is the cutoff. Where the model has nothing below because it knows of
-        conflicts, the best schedule of the problem is, in a second go.
+        What the search found for the relaxation is the cutoff. Where that is below the best schedule of the problem,
+        some of the time is left for `prove_beyond`.
 
         Parameters
         ----------
         hear : callable
             Told the bound in joules now and then; False ends the work.
         """
+        share = FIRST_SHARE if self.undercuts else 1.0
+        self._settle(solver, self._share_of(seconds_left, hear, share), hear)
+
+    def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Raise the bound further: the RAM counts between the instants, too, and the problem's best is the cutoff."""
+        self._beyond = True
         self._settle(solver, seconds_left, hear)
-        settled = self.bound_j > self._best().energy * (1 - 2 * self._gap)
-        if settled and self.undercuts and self._conflicts.pairs.any():
-            self._beyond = True
-            self._settle(solver, seconds_left, hear)
 
     def _settle(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        problem = self._problem
-        relaxed = relaxation(problem, self._instants, self._most().energy, self._conflicts)
+        """Raise the bound to the cutoff.
+
+        Beyond the relaxation, a MILP's solutions may be ruled out by cuts of the stages: then it is solved again.
+        """
+        relaxed = relaxation(self._problem, self._instants, self._most().energy, self._conflicts)
         self._scale = relaxed.scale
-        root = Root(problem, relaxed)
-        end_s = seconds_left() * (1 - ROOT_SHARE)
+        root = Root(self._problem, relaxed)
+        stages = self.undercuts
+        go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
+        whole = root.tighten(root.whole(), self._cutoff, go_on, self._raise, PATIENCE)
+        if (
+            whole.bound < self._cutoff()
+            and not self._beyond
+            and self._follow(events_of(self._problem, relaxed, whole.point))
+        ):
+            whole = root.tighten(whole, self._cutoff, go_on, self._raise, PATIENCE)
+        ruled_out = True
+        while ruled_out and whole.bound < self._cutoff():
+            go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
+            if stages:
+                whole = root.tighten(whole, self._cutoff, go_on, self._raise, PATIENCE, stages=True)
+            branches = self._branches(relaxed, root, whole, go_on)
+            points = self._settle_branches(relaxed, root, branches, solver, seconds_left, hear)
+            ruled_out = False
+            for point in points if stages else []:
+                ruled_out |= root.add(root.stage_cuts(whole.upper, point, self._cutoff, seconds_left))
 
-        def go_on() -> float:
-            return seconds_left() - end_s if hear(self.bound_j) else 0.0
+    def _share_of(
+        self, seconds_left: Callable[[], float], hear: Callable[[float], bool], share: float
+    ) -> Callable[[], float]:
+        """Seconds left of a share of the time left now."""
+        end_s = seconds_left() * (1 - share)
+        return lambda: seconds_left() - end_s if hear(self.bound_j) else 0.0
 
-        def tightened(branch: Branch) -> Branch:
-            return root.tighten(branch, self._cutoff, go_on, self._raise, PATIENCE)
-
-        whole = tightened(root.whole())
-        if whole.bound < self._cutoff() and not self._beyond and self._follow(events_of(problem, relaxed, whole.point)):
-            whole = tightened(whole)
-        branches = explore(root, whole, relaxed.model.cost, self._cutoff, go_on, self._raise)
-        # The lowest bound comes last, and has what time the others leave: it is the one that counts.
-        self._settle_branches(relaxed, root, branches[::-1], solver, seconds_left, hear)
+    def _branches(
+        self, relaxed: Relaxation, root: Root, whole: Branch, seconds_left: Callable[[], float]
+    ) -> list[Branch]:
+        """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
+        branches = explore(root, whole, relaxed.model.cost, self._cutoff, seconds_left, self._raise)
+        lowest = min([branch.bound for branch in branches], default=np.inf)
+        return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
 
     def _settle_branches(
         self,
@@ -127,54 +161,53 @@ class Level:
         solver: Solver,
         seconds_left: Callable[[], float],
         hear: Callable[[float], bool],
-    ) -> None:
-        """Raise the bound to the least of all branches, one MILP after the other."""
+    ) -> list[Floats]:
+        """Raise the bound to the least of all branches, one MILP after the other; solutions that the MILPs found.
+
+        The lowest bound comes last, and has what time the others leave: it is the one that counts.
+        """
+        branches = branches[::-1]
         bounds = [branch.bound for branch in branches]
+        points: list[Floats] = []
         for k, branch in enumerate(branches):
             if branch.bound >= self._cutoff():
                 continue
             model = root.model(branch)
             if not hear(self.bound_j) or seconds_left() < seconds_to_state(model):
-                return
+                return points
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 
             def told(bound: float, others: float = others) -> bool:
                 self._raise(min(bound, others))
                 return hear(self.bound_j)
 
-            share = (MILP_SHARE if self.undercuts else 1.0) / (len(branches) - k)
-            bounds[k] = max(bounds[k], self._milp(relaxed, model, solver, share * seconds_left(), told))
+            answer = self._milp(model, solver, seconds_left() / (len(branches) - k), told)
+            bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
+            points += answer.solutions
+            for point in answer.solutions[-1:]:
+                self._adopt(events_of(self._problem, relaxed, point))
         self._raise(min(bounds, default=np.inf))
+        return points
 
-    def _milp(
-        self,
-        relaxed: Relaxation,
-        model: LinearModel,
-        solver: Solver,
-        seconds: float,
-        told: Callable[[float], bool],
-    ) -> float:
-        """Bound of one branch by the MILP solver; its best solution goes to the search."""
-        cutoff = self._cutoff()
+    def _milp(self, model: LinearModel, solver: Solver, seconds: float, told: Callable[[float], bool]) -> Answer:
+        """Solve the MILP of one branch."""
         # In units of the model, in which plain training costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._most().energy * self._scale)
-        answer = solve_milp(model, solver, seconds, absolute_gap, cutoff, told)
-        if answer.infeasible or answer.bound >= cutoff:
-            return cutoff
-        for x in answer.solutions[-1:]:
-            events = events_of(self._problem, relaxed, x)
-            self._search.adopt(events)
-            if measured(self._problem, events) is not None:
-                self._solution = events
-        return answer.bound
+        return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
+
+    def _adopt(self, events: Ints) -> None:
+        """Let the search know of a MILP's solution, if it is a sequence that can be."""
+        self._search.adopt(events)
+        if measured(self._problem, events) is not None:
+            self._solution = events
 
     def _best(self) -> Incumbent:
         found = self._search.incumbent
-        return self._known if found is None or found.energy > self._known.energy else found
+        return self.known if found is None or found.energy > self.known.energy else found
 
     def _most(self) -> Incumbent:
         """No schedule that costs more is looked for."""
-        return self._known if self._beyond else self._best()
+        return self.known if self._beyond else self._best()
 
     def _cutoff(self) -> float:
         """The same in units of the model."""

@@ -71,27 +71,36 @@ class Proof:
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
             if not level.undercuts or instants[overflow].all():
-                self._prove(level, seconds_left, hear)
-                self._follow(level.events)
+                self._settle(level, level.prove, seconds_left, hear)
                 overflow = overflowing(self._problem, self._path, level.events)
                 if instants[overflow].all():
+                    if tell() and not self.complete and level.undercuts:
+                        level.known = self._known()
+                        self._settle(level, level.prove_beyond, seconds_left, hear)
                     return
                 self._search_on(seconds_left, tell)
             events = level.events
             instants = instants.copy()
             instants[overflow] = True
 
-    def _prove(self, level: Level, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        """Settle the level, with a search beside it: LP and MILP keep but one core busy.
+    def _settle(
+        self,
+        level: Level,
+        prove: Callable[[Solver, Callable[[], float], Callable[[float], bool]], None],
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+    ) -> None:
+        """Work on the level's proof, with a search beside it: LP and MILP keep but one core busy.
 
         The search is heard when all of its moves are made, or when time is up, but not where the proof makes it
         pointless: so that a seed gives the same plan.
         """
-        search = Search(self._problem, self._seed + 1)
+        self._seed += 1
+        search = Search(self._problem, self._seed)
         search.adopt(self._known().events)
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
-            level.prove(self._solver, seconds_left, hear)
+            prove(self._solver, seconds_left, hear)
             self._raise(level.bound_j)
             if self.complete:
                 return
@@ -101,6 +110,7 @@ class Proof:
         found = search.incumbent
         if found is not None and found.energy < self._known().energy:
             self._search.adopt(found.events)
+        self._follow(level.events)
 
     def _known(self) -> Incumbent:
         incumbent = self._search.incumbent

@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from poet_planner.solve.bound import Relaxation
 from poet_planner.solve.counts import counted, counting_rows
 from poet_planner.solve.cuts import separate
-from poet_planner.solve.linear_model import LinearModel
+from poet_planner.solve.linear_model import LinearModel, Rows
 from poet_planner.solve.problem import Flags, Floats, Problem
+from poet_planner.solve.stage_cuts import StageCuts
 
 STALL_SHARE = 2e-2
-PURGE_EVERY = 4
+# LPs in a row in which a cut may be idle.
+MOST_IDLE = 4
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class Root:
         self._highs = lp_of(relaxation.model)
         self._first_count = len(relaxation.model.row_lower)
         self._first_cut = self._first_count + len(self.counts)
-        rows = counting_rows(self.counts)
-        self._add(rows.lower, rows.upper, rows.starts, rows.columns, rows.coefficients)
+        self._idle = np.zeros(0, dtype=np.int64)
+        self.add(counting_rows(self.counts))
+        self._idle = np.zeros(0, dtype=np.int64)
+        self._stages = StageCuts(problem, relaxation)
 
     def whole(self) -> Branch:
         """All solutions."""
@@ -74,6 +78,7 @@ class Root:
         seconds_left: Callable[[], float],
         hear: Callable[[float], None],
         patience: int,
+        stages: bool = False,
     ) -> Branch:
         """Add cuts and fix variables until neither helps.
 
@@ -87,6 +92,8 @@ class Root:
             Told the bound after every LP.
         patience : int
             Rounds that may go by with little progress.
+        stages : bool
+            Whether the RAM between the instants is worth cuts, too.
         """
         history: list[float] = []
         while True:
@@ -100,12 +107,26 @@ class Root:
             if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
                 return branch
             cuts = separate(self._problem, self._relaxation.columns, branch.point, covers=True)
-            if len(cuts.starts) == 1:
+            between = Rows()
+            if stages:
+                between = self.stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
+            if len(cuts.starts) + len(between.starts) == 2:
                 return branch
-            if len(history) % PURGE_EVERY == 0:
-                self._purge()
+            self._purge()
             ones = np.ones(len(cuts.starts) - 1)
             self._add(ones, np.inf * ones, cuts.starts, cuts.columns, cuts.coefficients)
+            self.add(between)
+
+    def stage_cuts(
+        self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
+    ) -> Rows:
+        """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
+        return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
+
+    def add(self, rows: Rows) -> bool:
+        """Append rows that hold everywhere; whether there are any."""
+        self._add(rows.lower, rows.upper, rows.starts, rows.columns, rows.coefficients)
+        return len(rows.lower) > 0
 
     def solve(self, branch: Branch, cutoff: Callable[[], float], seconds: float) -> Branch | None:
         """The branch after one LP, bounded by the cutoff where it has no solution; None if time is up."""
@@ -127,7 +148,8 @@ class Root:
         solution = self._highs.getSolution()
         point = np.array(solution.col_value)
         value = self._highs.getInfo().objective_function_value
-        lower, upper = _fixed(branch, point, np.array(solution.col_dual), cutoff() - value)
+        reduced_cost = np.where(self._relaxation.model.integer, solution.col_dual, 0.0)
+        lower, upper = _fixed(branch, point, reduced_cost, cutoff() - value)
         return replace(branch, lower=lower, upper=upper, bound=max(branch.bound, value), point=point)
 
     def model(self, branch: Branch) -> LinearModel:
@@ -156,19 +178,23 @@ class Root:
     ) -> None:
         """Append rows; those of row r are ``starts[r]:starts[r + 1]`` of ``columns`` and ``values``."""
         begins = np.asarray(starts, dtype=np.int32)[:-1]
+        self._idle = np.append(self._idle, np.zeros(len(begins), dtype=np.int64))
         numbers = np.asarray(columns, dtype=np.int32)
         self._highs.addRows(
             len(begins), np.asarray(lower), np.asarray(upper), len(numbers), begins, numbers, np.asarray(values)
         )
 
     def _purge(self) -> None:
-        """Drop the cuts that do not bind."""
+        """Drop the cuts that have not been binding for long."""
         import highspy
 
         status = self._highs.getBasis().row_status[self._first_cut :]
-        idle = [self._first_cut + row for row, at in enumerate(status) if at == highspy.HighsBasisStatus.kBasic]
-        if idle:
-            self._highs.deleteRows(len(idle), np.array(idle, dtype=np.int32))
+        basic = np.array([at == highspy.HighsBasisStatus.kBasic for at in status], dtype=np.bool_)
+        self._idle = np.where(basic, self._idle + 1, 0)
+        old = np.nonzero(self._idle >= MOST_IDLE)[0]
+        if len(old):
+            self._highs.deleteRows(len(old), (self._first_cut + old).astype(np.int32))
+            self._idle = np.delete(self._idle, old)
 
 
 def _fixed(branch: Branch, point: Floats, reduced_cost: Floats, spare: float) -> tuple[Floats, Floats]:
