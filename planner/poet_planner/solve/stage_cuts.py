@@ -84,36 +84,28 @@ class StageCuts:
         problem, columns = self._problem, self._relaxation.columns
         padded, usable = np.append(point, 0.0), np.append(upper, 0.0) > 0.5
         computable = usable[columns.compute[t]]
-        goal = kept = np.zeros(0, dtype=np.int64)
-        last = 0
-        if t < len(columns.instants):
-            node = int(columns.instants[t])
-            own = np.arange(problem.own[node], problem.own[node + 1])
-            computable[node] = False
-            goal = self._held(inputs_of(problem, node))
-            kept = np.setdiff1d(np.nonzero(padded[columns.keep[t]] > LITTLE)[0], np.append(goal, own))
-            last = int(problem.size[own].sum() + problem.workspace[node])
+        computable[columns.instants[t : t + 1]] = False
+        goal, kept, last = self._end(t, padded)
         ends = np.append(goal, kept)
-        makers = self._makers(computable, ends)
-        aims = np.nonzero(computable & ~makers & (padded[columns.compute[t]] > LITTLE))[0]
+        aims = np.nonzero(computable & ~self._makers(computable, ends) & (padded[columns.compute[t]] > LITTLE))[0]
         values = self._concerned(computable, aims, ends)
-        nodes = np.union1d(np.unique(problem.producer[values])[computable[np.unique(problem.producer[values])]], aims)
+        makers = np.unique(problem.producer[values])
+        nodes = np.union1d(makers[computable[makers]], aims)
         base, spare = self._beginning(t)
-        none = np.full(len(aims), -1, dtype=np.int64)
-        before = np.append(values, none)
-        before[: len(values)] = self._before(t, values, base, spare, usable)
-        page_in = np.append(np.where(usable[columns.page_in[t, values]], columns.page_in[t, values], -1), none)
-        out = np.where(page_in >= 0, columns.page_out[np.append(values, none)], -1)
-        paying = np.append(problem.in_energy[values], np.zeros(len(aims))) * self._relaxation.scale
-        in_energy = np.where(page_in >= 0, paying, np.inf)
-        at_end = np.nonzero(np.isin(values, kept))[0]
-        sets = [np.arange(problem.own[j], problem.own[j + 1]) for j in nodes]
-        made = np.array([_set(values, own) for own in sets], dtype=np.int64)
+
+        def with_aims(of_values: np.ndarray, of_an_aim: float) -> np.ndarray:
+            return np.append(of_values, np.full(len(aims), of_an_aim, dtype=of_values.dtype))
+
+        page_in = np.where(usable[columns.page_in[t, values]], columns.page_in[t, values], -1)
+        out = np.where(page_in >= 0, columns.page_out[values], -1)
+        in_energy = np.where(page_in >= 0, problem.in_energy[values] * self._relaxation.scale, np.inf)
+        own = [np.arange(problem.own[j], problem.own[j + 1]) for j in nodes]
+        made = np.array([_set(values, of) for of in own], dtype=np.int64)
         made[np.isin(nodes, aims)] |= np.int64(1) << (len(values) + np.arange(len(aims)))
-        unseen = np.array([problem.size[own[~np.isin(own, values)]].sum() for own in sets], dtype=np.int64)
+        unseen = np.array([problem.size[of[~np.isin(of, values)]].sum() for of in own], dtype=np.int64)
         stage = Stage(
-            size=np.append(problem.size[values], np.zeros(len(aims), dtype=np.int64)),
-            in_energy=np.where(padded[out] > LITTLE, in_energy, np.inf),
+            size=with_aims(problem.size[values], 0),
+            in_energy=with_aims(np.where(padded[out] > LITTLE, in_energy, np.inf), np.inf),
             node_energy=problem.node_energy[nodes] * self._relaxation.scale,
             inputs=np.array([_set(values, inputs_of(problem, int(j))) for j in nodes], dtype=np.int64),
             own=made,
@@ -124,17 +116,29 @@ class StageCuts:
             last=np.int64(last),
             budget=np.int64(problem.budget),
         )
+        at_end = np.nonzero(np.isin(values, kept))[0]
+        kept_columns = columns.keep[t, values[at_end]] if t < len(columns.keep) else at_end
         return Scene(
             stage,
-            in_energy,
-            before,
-            out,
+            in_energy=with_aims(in_energy, np.inf),
+            before=with_aims(self._before(t, values, base, spare, usable), -1),
+            out=with_aims(out, -1),
             wanted=np.append(at_end, len(values) + np.arange(len(aims))),
-            after=np.append(columns.keep[t, values[at_end]] if len(at_end) else none[:0], columns.compute[t, aims]),
-            energy_columns=np.concatenate(
-                [columns.compute[t, nodes], page_in[page_in >= 0], columns.repeated[t : t + 1]]
-            ),
+            after=np.append(kept_columns, columns.compute[t, aims]),
+            energy_columns=np.concatenate([columns.compute[t, nodes], page_in[page_in >= 0], [columns.repeated[t]]]),
         )
+
+    def _end(self, t: int, padded: Floats) -> tuple[Ints, Ints, int]:
+        """At instant t: the inputs of its node, what the point keeps beside, the bytes that its compute takes."""
+        problem, columns = self._problem, self._relaxation.columns
+        if t == len(columns.instants):
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing, 0
+        node = int(columns.instants[t])
+        own = np.arange(problem.own[node], problem.own[node + 1])
+        goal = self._held(inputs_of(problem, node))
+        kept = np.setdiff1d(np.nonzero(padded[columns.keep[t]] > LITTLE)[0], np.append(goal, own))
+        return goal, kept, int(problem.size[own].sum() + problem.workspace[node])
 
     def _held(self, values: Ints) -> Ints:
         return values[self._problem.size[values] > 0]
