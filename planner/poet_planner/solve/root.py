@@ -14,6 +14,7 @@ from poet_planner.solve.counts import counted, counting_rows
 from poet_planner.solve.cuts import separate
 from poet_planner.solve.linear_model import LinearModel, Rows
 from poet_planner.solve.problem import Flags, Floats, Problem
+from poet_planner.solve.rounding import RoundingCuts
 from poet_planner.solve.stage_cuts import StageCuts
 
 STALL_SHARE = 2e-2
@@ -63,6 +64,7 @@ class Root:
         self._idle = np.zeros(0, dtype=np.int64)
         self.add(counting_rows(self.counts))
         self._idle = np.zeros(0, dtype=np.int64)
+        self._rounding = RoundingCuts(problem, relaxation.columns)
         self._stages = StageCuts(problem, relaxation)
 
     def whole(self) -> Branch:
@@ -110,12 +112,14 @@ class Root:
             between = Rows()
             if stages:
                 between = self.stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
-            if len(cuts.starts) + len(between.starts) == 2:
+            rounding = self._rounding.separate(branch.point)
+            if len(cuts.starts) + len(between.starts) + len(rounding.starts) == 3:
                 return branch
             self._purge()
             ones = np.ones(len(cuts.starts) - 1)
             self._add(ones, np.inf * ones, cuts.starts, cuts.columns, cuts.coefficients)
             self.add(between)
+            self.add(rounding)
 
     def stage_cuts(
         self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
