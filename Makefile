@@ -27,9 +27,10 @@ $(STAMP): pyproject.toml debian-packages.txt
 	./install-debian-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[emulator,demo,dev]'
-	@# numba compiles the search on its first use and keeps it: do that here, not in somebody's first plan
+	@# numba compiles search and proof on their first use and keeps them: do that here, not in somebody's first plan
 	$(BIN)/poet-plan --graph benchmarks/planner/paper-graphs/linear.m4.json --ram 60% --time-limit 1 \
 	    --out build/first-plan >/dev/null 2>&1
+	$(BIN)/poet-plan --model digits_cnn --profile profiles/m4.csv --time-limit 6 --out build/first-plan >/dev/null 2>&1
 	touch $@
 
 demo: $(STAMP)
