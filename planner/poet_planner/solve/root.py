@@ -61,7 +61,6 @@ class Root:
         self._highs = lp_of(relaxation.model)
         self._first_count = len(relaxation.model.row_lower)
         self._first_cut = self._first_count + len(self.counts)
-        self._idle = np.zeros(0, dtype=np.int64)
         self.add(counting_rows(self.counts))
         self._idle = np.zeros(0, dtype=np.int64)
         self._rounding = RoundingCuts(problem, relaxation.columns)
@@ -113,7 +112,7 @@ class Root:
             if stages:
                 between = self.stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
             rounding = self._rounding.separate(branch.point)
-            if len(cuts.starts) + len(between.starts) + len(rounding.starts) == 3:
+            if all(len(rows.starts) == 1 for rows in (cuts, between, rounding)):
                 return branch
             self._purge()
             ones = np.ones(len(cuts.starts) - 1)
@@ -182,7 +181,6 @@ class Root:
     ) -> None:
         """Append rows; those of row r are ``starts[r]:starts[r + 1]`` of ``columns`` and ``values``."""
         begins = np.asarray(starts, dtype=np.int32)[:-1]
-        self._idle = np.append(self._idle, np.zeros(len(begins), dtype=np.int64))
         numbers = np.asarray(columns, dtype=np.int32)
         self._highs.addRows(
             len(begins), np.asarray(lower), np.asarray(upper), len(numbers), begins, numbers, np.asarray(values)
@@ -194,7 +192,8 @@ class Root:
 
         status = self._highs.getBasis().row_status[self._first_cut :]
         basic = np.array([at == highspy.HighsBasisStatus.kBasic for at in status], dtype=np.bool_)
-        self._idle = np.where(basic, self._idle + 1, 0)
+        idle = np.append(self._idle, np.zeros(len(basic) - len(self._idle), dtype=np.int64))
+        self._idle = np.where(basic, idle + 1, 0)
         old = np.nonzero(self._idle >= MOST_IDLE)[0]
         if len(old):
             self._highs.deleteRows(len(old), (self._first_cut + old).astype(np.int32))
