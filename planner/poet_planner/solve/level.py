@@ -46,8 +46,6 @@ class Level:
 
     Attributes
     ----------
-    known : Incumbent
-        As given; it may be replaced by a better one.
     bound_j : float
         A lower bound on the energy of every schedule of the contract, in joules.
     """
@@ -66,7 +64,7 @@ class Level:
         self._conflicts = conflicts
         self._solution: Ints | None = None
         self._instants = path[instants[path]]
-        self.known = known
+        self._known = known
         self._gap = gap
         self._search = Searches(problem._replace(instant=instants), seed)
         self._beyond = False
@@ -82,7 +80,7 @@ class Level:
     @property
     def undercuts(self) -> bool:
         """Whether the relaxation is known to have a schedule that the problem may not have."""
-        return self._best().energy < self.known.energy * (1 - self._gap)
+        return self._best().energy < self._known.energy * (1 - self._gap)
 
     def search(self, start: Ints, seconds_left: Callable[[], float], go_on: Callable[[], bool]) -> None:
         """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
@@ -203,11 +201,11 @@ class Level:
 
     def _best(self) -> Incumbent:
         found = self._search.incumbent
-        return self.known if found is None or found.energy > self.known.energy else found
+        return self._known if found is None or found.energy > self._known.energy else found
 
     def _most(self) -> Incumbent:
         """No schedule that costs more is looked for."""
-        return self.known if self._beyond else self._best()
+        return self._known if self._beyond else self._best()
 
     def _cutoff(self) -> float:
         """The same in units of the model."""

@@ -8,7 +8,7 @@ from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
-from poet_planner.solve.problem import Ints, Problem
+from poet_planner.solve.problem import Flags, Ints, Problem
 from poet_planner.solve.search import Aside, Incumbent, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
@@ -71,12 +71,9 @@ class Proof:
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
             if not level.undercuts or instants[overflow].all():
-                self._settle(level, level.prove, seconds_left, hear)
+                self._settle(level, instants, seconds_left, hear)
                 overflow = overflowing(self._problem, self._path, level.events)
                 if instants[overflow].all():
-                    if tell() and not self.complete and level.undercuts:
-                        level.known = self._known()
-                        self._settle(level, level.prove_beyond, seconds_left, hear)
                     return
                 self._search_on(seconds_left, tell)
             events = level.events
@@ -84,23 +81,22 @@ class Proof:
             instants[overflow] = True
 
     def _settle(
-        self,
-        level: Level,
-        prove: Callable[[Solver, Callable[[], float], Callable[[float], bool]], None],
-        seconds_left: Callable[[], float],
-        hear: Callable[[float], bool],
+        self, level: Level, instants: Flags, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> None:
-        """Work on the level's proof, with a search beside it: LP and MILP keep but one core busy.
+        """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
-        The search is heard when all of its moves are made, or when time is up, but not where the proof makes it
-        pointless: so that a seed gives the same plan.
+        Where no more instants would help, the proof goes on beyond the relaxation. The search is heard when all of its
+        moves are made, or when time is up, but not where the proof makes it pointless: so that a seed gives the same
+        plan.
         """
-        self._seed += 1
-        search = Search(self._problem, self._seed)
+        search = Search(self._problem, self._seed + 1)
         search.adopt(self._known().events)
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
-            prove(self._solver, seconds_left, hear)
+            level.prove(self._solver, seconds_left, hear)
+            last = instants[overflowing(self._problem, self._path, level.events)].all()
+            if last and level.undercuts and hear(level.bound_j):
+                level.prove_beyond(self._solver, seconds_left, hear)
             self._raise(level.bound_j)
             if self.complete:
                 return
