@@ -11,6 +11,7 @@ from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.graph_file import graph_hash, read_graph, write_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.residency import smallest_ram_bytes
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.verify import verify
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner"
@@ -119,6 +120,25 @@ def test_transfers_hide_behind_compute_with_dma() -> None:
 def test_the_planner_is_never_below_all_schedules_nor_its_bound_above() -> None:
     wrong = {seed: outcome for seed in range(25) if (outcome := compare(small_instance(seed, 6), seconds=5.0)).wrong}
     assert not wrong
+
+
+@pytest.mark.parametrize("number", [908, 1275, 1560])
+def test_tiny_graphs_with_dma_and_with_many_values_are_proven(number: int) -> None:
+    assert compare(small_instance(number), seconds=5.0).verdict == "proven, equal"
+
+
+def test_an_order_without_addresses_gives_way_to_one_that_has_them() -> None:
+    """Number 1456: in the nodes' own order the RAM is full and its pieces lie wrong, in another one they fit."""
+    assert compare(small_instance(1456), seconds=5.0).verdict == "proven, equal"
+
+
+def test_where_no_schedule_gets_addresses_the_refusal_says_so() -> None:
+    small = small_instance(1334)
+    with pytest.raises(NoScheduleError, match="addresses") as refusal:
+        optimise(small.graph, small.ram_bytes, small.deadline_s, OptimiseOptions(2.0))
+    enough = refusal.value.smallest_ram_bytes
+    assert enough > small.ram_bytes
+    assert verify(small.graph, optimise(small.graph, enough, small.deadline_s, OptimiseOptions(2.0))).sound
 
 
 def test_the_best_value_of_a_harder_instance_counts(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from poet_planner.solve.problem import Floats, Ints, Problem
 COMPUTE_TRIES = 24
 REPAIRS = 4
 UNPAGE_TRIES = 4
+PRUNE_TRIES = 8
 
 
 class Workspace(NamedTuple):
@@ -680,11 +681,11 @@ def start_from(p, w, state, events, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
+def anneal(p, w, trial, spare, state, moves):  # type: ignore[no-untyped-def]
     """Try ``moves`` moves at falling temperature.
 
     ``w`` holds the evaluation of the current state and ``trial`` that of the one tried; they change places when it is
-    accepted.
+    accepted. ``spare`` holds what may take the place of ``trial``.
     """
     f = state.figures
     evaluate(p, state.current, state.lengths[CURRENT_LENGTH], w)
@@ -698,6 +699,7 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
         state.lengths[LATE] += _late(p, f[TIME]) > 0.0
         length = state.lengths[CURRENT_LENGTH]
         repairs = REPAIRS
+        prune = False
         if f[OVERFLOW] > 0.0 and _random(w) < 0.5:
             new = _split_overflow(p, w, length)
             repairs = 0
@@ -713,6 +715,7 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
                 new = _flip(p, w, state.current, length)
             elif draw < 0.9:
                 new = _split_anywhere(p, w, state.current, length)
+                prune = draw < 0.8
             else:
                 new = _delete(w, state.current, length, 4)
         if new < 0:
@@ -729,10 +732,35 @@ def anneal(p, w, trial, state, moves):  # type: ignore[no-untyped-def]
             result = evaluate(p, trial.candidate, new, trial)
         if result.length < 0:
             continue
-        cost = result.energy + f[PER_BYTE] * result.overflow + f[PER_SECOND] * _late(p, result.time)
-        if cost <= wanted:
+        if prune:
+            result, trial, spare = _pruned(p, f, result, trial, spare)
+        if _cost(p, f, result) <= wanted:
             _accept(p, trial, state, result)
             w, trial = trial, w
+
+
+@compiled
+def _pruned(p, f, result, w, spare):  # type: ignore[no-untyped-def]
+    """Leave out what the state in ``w`` can do without, as far as a few tries show.
+
+    Together with an event put in, this exchanges a large value for some small ones. Returns the evaluation, the
+    workspace that holds it, and the other one.
+    """
+    for _ in range(PRUNE_TRIES):
+        new = _delete(w, w.kept, result.length, 1)
+        if new < 0:
+            break
+        fewer = evaluate(p, w.candidate, new, spare)
+        if fewer.length >= 0 and fewer.overflow <= result.overflow and _cost(p, f, fewer) < _cost(p, f, result):
+            result = fewer
+            w, spare = spare, w
+    return result, w, spare
+
+
+@compiled
+def _cost(p, f, result):  # type: ignore[no-untyped-def]
+    """Energy, and penalties for what is over the limits."""
+    return result.energy + f[PER_BYTE] * result.overflow + f[PER_SECOND] * _late(p, result.time)
 
 
 @compiled

@@ -11,18 +11,20 @@ import numpy as np
 from poet_planner.solve.problem import Ints, Problem, inputs_of
 
 MOST_NODES = 8
-MOST_VALUES = 11
+MOST_VALUES = 14
 MOST_LABELS = 150_000
 
 _State = tuple[int, int, int]
+# Overhead, time, state, event that led there, label before.
 _Label = tuple[float, float, _State, int, "_Label | None"]
 
 
 def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
     """Events (see `annealing`) of a schedule of least energy; None if the graph is not tiny, or it takes too long.
 
-    A shortest path over what is computed, in RAM and on the card (three bit sets). With a deadline a state keeps every
-    pair of energy and time of which none is beaten in both. For boards without DMA.
+    A shortest path over what is computed, in RAM and on the card (three bit sets). First computes count nothing, since
+    every schedule pays for them; of states that cost the same, those come first that have more behind them. With a
+    deadline a state keeps every pair of overhead and time of which none is beaten in both. For boards without DMA.
     """
     n, m = len(problem.node_time), len(problem.size)
     if n > MOST_NODES or m > MOST_VALUES or problem.dma:
@@ -34,15 +36,15 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
     timed = bool(np.isfinite(deadline))
     ticket = itertools.count()
     start: _Label = (0.0, 0.0, (0, 0, 0), -1, None)
-    queue: list[tuple[float, float, int, _Label]] = [(0.0, 0.0, next(ticket), start)]
+    queue: list[tuple[float, int, float, int, _Label]] = [(0.0, 0, 0.0, next(ticket), start)]
     least_time: dict[_State, float] = {}
     labels = 0
     while queue:
-        energy, time, _, label = heapq.heappop(queue)
+        overhead, _, time, _, label = heapq.heappop(queue)
         done, ram, card = state = label[2]
         if done == (1 << n) - 1:
             return _events(label)
-        # Labels of a state leave the queue with rising energy: one is beaten unless it is faster than all before.
+        # Labels of a state leave the queue with rising overhead: one is beaten unless it is faster than all before.
         if least_time.get(state, np.inf) <= (time if timed else np.inf) and state in least_time:
             continue
         least_time[state] = time
@@ -56,7 +58,7 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
             # Values that stand in the way of their own making are freed with it.
             kept = ram & ~own[j] | own[j]
             if needs[j] & own[j] == 0 and held[kept] + problem.workspace[j] <= problem.budget:
-                costs = float(problem.node_energy[j]), float(problem.node_time[j])
+                costs = (float(problem.node_energy[j]) if done >> j & 1 else 0.0), float(problem.node_time[j])
                 after.append((*costs, (done | 1 << j, kept, card), j))
         for v in range(m):
             bit = 1 << v
@@ -70,10 +72,10 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
             if card & bit and not ram & bit and held[ram | bit] <= problem.budget:
                 costs = float(problem.in_energy[v]), float(problem.in_time[v])
                 after.append((*costs, (done, ram | bit, card), n + v))
-        for more_energy, more_time, reached, event in after:
+        for more, more_time, reached, event in after:
             if time + more_time <= deadline:
-                new = (energy + more_energy, time + more_time, reached, event, label)
-                heapq.heappush(queue, (new[0], new[1], next(ticket), new))
+                new = (overhead + more, time + more_time, reached, event, label)
+                heapq.heappush(queue, (new[0], -reached[0].bit_count(), new[1], next(ticket), new))
     return None
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from graphlib import TopologicalSorter
 
+import numpy as np
 from poet_profiles.errors import UserError
 
 from poet_planner.graph import Graph
@@ -13,9 +15,10 @@ from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.arena import Placement, place
 from poet_planner.solve.decode import Decoded, decode
 from poet_planner.solve.infeasible import conceivable, no_schedule
+from poet_planner.solve.instants import producers
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
-from poet_planner.solve.problem import Problem, build_problem, node_need
+from poet_planner.solve.problem import Ints, Problem, build_problem, node_need
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import Incumbent, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import solver_named
@@ -92,6 +95,14 @@ class _Run:
     def _impossible(self) -> NoScheduleError:
         return no_schedule(self._graph, self._problem, self._options.seed, 0.5 * self._options.time_limit_s)
 
+    def _no_addresses(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
+        return NoScheduleError(
+            f"schedules fit {self._ram_bytes} bytes of RAM, but none that was tried could be given addresses there: "
+            f"the smallest RAM in which one could is {smallest_bytes} bytes",
+            smallest_bytes,
+            time_s,
+        )
+
     def _improve(self) -> None:
         """Search, then prove; where no schedule turns up, search on until the time is up."""
         limit_s = SEARCH_SHARE * self._options.time_limit_s
@@ -101,9 +112,10 @@ class _Run:
             return self._tell() and early and not self._proof.complete
 
         self._search.run(self._moves(min(MOST_SEARCH_S, len(self._problem.node_time) * SEARCH_S_PER_NODE)), go_on)
+        self._proof.exhaust(self._tell)
         while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
             self._search.run(self._moves(SEARCH_S), self._tell)
-        if self._search.incumbent is not None:
+        if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._seconds_left, self._tell)
         while not self._proof.complete and self._seconds_left() > 0:
             self._search.run(self._moves(2 * SEARCH_S), self._tell)
@@ -147,13 +159,14 @@ class _Run:
             if placement.arena_bytes <= budget:
                 return candidate, decoded, placement
             excess = min(excess, placement.arena_bytes - budget)
+        least = excess
         needed = int(node_need(self._problem).max(initial=0))
         tight = budget - (excess + 1) // 2
         for attempt in range(1, MOST_ATTEMPTS):
             tight = max(needed, tight)
             self._tell(f"the arena needs {budget + excess} of {budget} bytes; planning again in {tight}")
             planned = self._problem._replace(budget=tight)
-            search = Search(planned, self._options.seed + attempt)
+            search = Search(planned, self._options.seed + attempt, _any_order(planned, attempt))
             if tight > needed:
                 search.adopt(incumbent.events)
             left_s = self._options.time_limit_s - self._seconds()
@@ -164,8 +177,9 @@ class _Run:
             excess = placement.arena_bytes - budget
             if excess <= 0:
                 return incumbent, decoded, placement
+            least = min(least, excess)
             tight -= excess
-        raise self._impossible()
+        raise self._no_addresses(self._ram_bytes + least, incumbent.time)
 
     def _addresses(self, planned: Problem, incumbent: Incumbent, attempt: int) -> tuple[Decoded, Placement]:
         left_s = self._options.time_limit_s - self._seconds()
@@ -200,3 +214,17 @@ class _Run:
             bound_j=bound_j,
             gap=gap,
         )
+
+
+def _any_order(problem: Problem, seed: int) -> Ints:
+    """A random topological order of the nodes. (n,)"""
+    random = np.random.default_rng(seed)
+    sorter = TopologicalSorter({j: producers(problem, j).tolist() for j in range(len(problem.node_time))})
+    sorter.prepare()
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        ready += sorter.get_ready()
+        order.append(ready.pop(int(random.integers(len(ready)))))
+        sorter.done(order[-1])
+    return np.array(order, dtype=np.int64)

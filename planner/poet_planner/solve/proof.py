@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.problem import Flags, Ints, Problem
-from poet_planner.solve.search import Aside, Incumbent, Search, Searches, moves_per_second
+from poet_planner.solve.search import Aside, Incumbent, Search, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
@@ -44,6 +46,24 @@ class Proof:
         incumbent = self._search.incumbent
         return incumbent is not None and self.bound_j >= incumbent.energy * (1 - self._gap) - 1e-15
 
+    def exhaust(self, tell: Callable[[], bool]) -> None:
+        """Find the best schedule of a tiny graph.
+
+        Transfers beside compute matter to the deadline alone: without one a shortest path tells the least energy, and
+        the best schedule is found where it meets the deadline.
+
+        Parameters
+        ----------
+        tell : callable
+            Called now and then; False ends the work.
+        """
+        problem = self._problem
+        events = cheapest_events(problem._replace(deadline=np.inf, dma=False) if problem.dma else problem, tell)
+        best = None if events is None else measured(problem, events)
+        if best is not None and best.time <= problem.deadline:
+            self._search.adopt(best.events)
+            self._raise(best.energy)
+
     def run(self, seconds_left: Callable[[], float], tell: Callable[[], bool]) -> None:
         """Work until proof, until the relaxation has no more to say, or until the time is up.
 
@@ -54,10 +74,6 @@ class Proof:
         tell : callable
             Called now and then; False ends the work.
         """
-        events = cheapest_events(self._problem, tell)
-        if events is not None and self._search.adopt(events):
-            self._raise(float("inf"))
-            return
 
         def hear(bound_j: float) -> bool:
             self._raise(bound_j)

@@ -13,7 +13,6 @@ from poet_planner.solve.annealing import (
     BEST,
     BEST_LENGTH,
     COOLING,
-    ENERGY,
     PER_BYTE,
     PER_SECOND,
     TEMPERATURE,
@@ -25,6 +24,14 @@ CHUNK_MOVES = 3000
 SEEDS = 2
 STARTS = 3
 START_SHARE = 0.13
+CYCLES = 4
+# Temperatures, in units of what one event beyond plain training costs in the best schedule.
+HOT = 1.0
+WARM = 0.3
+COLD = 0.02
+START_COLD = 0.01
+# That cost before there is a schedule, as a share of plain training's for each node.
+COST_SHARE = 0.01
 WAIT_S = 0.02
 
 
@@ -55,13 +62,16 @@ class Search:
     ----------
     seed : int
         Equal seeds and equal calls give equal schedules.
+    order : (n,) or None
+        A topological order of the nodes to begin with; None for their own.
     """
 
-    def __init__(self, problem: Problem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
         self._problem = problem
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = annealing.new_workspace(problem, random)
         self._trial = annealing.new_workspace(problem, random)
+        self._spare = annealing.new_workspace(problem, random)
         events = annealing.capacity(problem)
         self._plain_energy = float(problem.node_energy.sum())
         scale = max(self._plain_energy, 1e-12)
@@ -75,7 +85,7 @@ class Search:
         figures[BEST] = np.inf
         figures[PER_BYTE] = scale / max(1, problem.budget)
         figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
-        self._plain = np.arange(len(problem.node_time), dtype=np.int64)
+        self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
         annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
 
@@ -95,8 +105,8 @@ class Search:
         return adopted
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal for ``moves`` moves: a few coolings from plain training at first, then four cycles from the
-        best, each twice as long as the one before.
+        """Anneal for ``moves`` moves: a few coolings from plain training at first, then four cycles, each twice as long
+        as the one before, from the best and from where the last one ended in turn.
 
         Parameters
         ----------
@@ -110,29 +120,29 @@ class Search:
 
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal from the current state at low temperature."""
-        overhead = self._overhead()
-        self._cool(moves, 0.05 * overhead, 2e-4 * overhead, between)
+        self._cool(moves, WARM, COLD, between)
 
     def _cycles(self) -> Iterator[tuple[float, float, float, bool]]:
         """Share of the moves, temperatures, and whether to start from the best, of one cooling after the other."""
+        first = not self._started
         left = 1.0
-        if not self._started:
+        if first:
             self._started = True
-            energy = max(self._plain_energy, 1e-12)
             for _ in range(STARTS):
                 annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
                 left -= START_SHARE
-                yield START_SHARE, 3e-3 * energy, 1e-6 * energy, False
-        for cycle in range(4):
-            again = cycle % 2 == (0 if left < 1 else 1)
-            overhead = self._overhead()
-            yield left * 2**cycle / 15, (0.1 if again else 0.3) * overhead, 2e-4 * overhead, again
+                yield START_SHARE, HOT, START_COLD, False
+        for cycle in range(CYCLES):
+            restart = (cycle % 2 == 0) == first
+            yield left * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD, restart
 
-    def _overhead(self) -> float:
-        """Energy above plain training, which sets the scale of the temperature."""
-        figures = self._state.figures
-        energy = figures[BEST] if np.isfinite(figures[BEST]) else figures[ENERGY] * 1.01
-        return float(max(energy - self._plain_energy, 1e-9 * max(self._plain_energy, 1e-12)))
+    def _event_energy(self) -> float:
+        """Energy above plain training of one event that plain training lacks, in the best schedule."""
+        figures, plain = self._state.figures, max(self._plain_energy, 1e-12)
+        if not np.isfinite(figures[BEST]):
+            return COST_SHARE * plain / max(1, len(self._plain))
+        extras = max(1, int(self._state.lengths[BEST_LENGTH]) - len(self._plain))
+        return max(float(figures[BEST]) - self._plain_energy, 1e-9 * plain) / extras
 
     def _adopt_best(self, wanted: bool) -> None:
         incumbent = self.incumbent
@@ -140,12 +150,13 @@ class Search:
             self.adopt(incumbent.events)
 
     def _cool(self, moves: int, hot: float, cold: float, between: Callable[[], bool]) -> bool:
+        """``hot`` and ``cold`` are in units of `_event_energy`."""
         figures = self._state.figures
-        figures[TEMPERATURE] = hot
+        figures[TEMPERATURE] = hot * self._event_energy()
         figures[COOLING] = (cold / hot) ** (1 / max(1, moves))
         while moves > 0:
             chunk = min(moves, CHUNK_MOVES)
-            annealing.anneal(self._problem, self._work, self._trial, self._state, chunk)
+            annealing.anneal(self._problem, self._work, self._trial, self._spare, self._state, chunk)
             moves -= chunk
             if not between():
                 return False
