@@ -21,7 +21,7 @@ SEARCH_S = 0.5
 SEARCH_SHARE = 0.1
 REFINE_S = 0.3
 ROOT_SHARE = 0.6
-FIRST_SHARE = 0.5
+LEAST_SHARE = 0.5
 PATIENCE = 6
 LP_SAFETY = 1e-3
 # Share of what the bound lacks that branching has to gain.
@@ -43,6 +43,8 @@ class Level:
         The model knows of them, the search of the relaxation does not.
     gap : float
         As in `OptimiseOptions`.
+    bound_j : float
+        A lower bound that is known already.
 
     Attributes
     ----------
@@ -59,6 +61,7 @@ class Level:
         conflicts: Conflicts,
         gap: float,
         seed: int,
+        bound_j: float,
     ) -> None:
         self._problem = problem
         self._conflicts = conflicts
@@ -70,12 +73,17 @@ class Level:
         self._beyond = False
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
-        self.bound_j = self._plain_j
+        self.bound_j = bound_j
 
     @property
     def events(self) -> Ints:
         """The best schedule of the relaxation that was found, as events (see `annealing`)."""
         return self._best().events if self._solution is None else self._solution
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of the best schedule of the relaxation that was found: `prove` will not raise the bound above."""
+        return self._best().energy
 
     @property
     def undercuts(self) -> bool:
@@ -93,14 +101,16 @@ class Level:
         """Raise the bound until the relaxation is settled or the time is up.
 
         What the search found for the relaxation is the cutoff. Where that is below the best schedule of the problem,
-        some of the time is left for `prove_beyond`.
+        some of the time is left for `prove_beyond`: as large a share as lies beyond of what the bound lacks, but half
+        of it at most.
 
         Parameters
         ----------
         hear : callable
             Told the bound in joules now and then; False ends the work.
         """
-        share = FIRST_SHARE if self.undercuts else 1.0
+        lacking_j = max(self._known.energy - self.bound_j, 1e-300)
+        share = max(LEAST_SHARE, (self.energy_j - self.bound_j) / lacking_j)
         self._settle(solver, self._share_of(seconds_left, hear, share), hear)
 
     def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:

@@ -20,6 +20,8 @@ BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
 # Searching beside the proof of a level.
 ASIDE_S = 6.0
+# Share of what the bound lacks that a level must be able to close.
+LITTLE = 0.1
 
 
 class Proof:
@@ -83,7 +85,9 @@ class Proof:
         instants = first_instants(self._problem, self._path)
         events = self._known().events
         while tell() and not self.complete:
-            level = Level(self._problem, self._path, instants, self._known(), conflicts, self._gap, self._seed)
+            level = Level(
+                self._problem, self._path, instants, self._known(), conflicts, self._gap, self._seed, self.bound_j
+            )
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
             if not level.undercuts or instants[overflow].all():
@@ -101,15 +105,16 @@ class Proof:
     ) -> None:
         """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
-        Where no more instants would help, the proof goes on beyond the relaxation. The search is heard when all of its
-        moves are made, or when time is up, but not where the proof makes it pointless: so that a seed gives the same
-        plan.
+        A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
+        beyond the relaxation. The search is heard when all of its moves are made, or when time is up, but not where the
+        proof makes it pointless: so that a seed gives the same plan.
         """
         search = Search(self._problem, self._seed + 1)
         search.adopt(self._known().events)
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
-            level.prove(self._solver, seconds_left, hear)
+            if level.energy_j - self.bound_j > LITTLE * (self._known().energy - self.bound_j):
+                level.prove(self._solver, seconds_left, hear)
             last = instants[overflowing(self._problem, self._path, level.events)].all()
             if last and level.undercuts and hear(level.bound_j):
                 level.prove_beyond(self._solver, seconds_left, hear)
