@@ -16,7 +16,7 @@ from poet_planner.solve.conflicts import Conflicts, Excuse
 from poet_planner.solve.cuts import Columns
 from poet_planner.solve.instants import producers
 from poet_planner.solve.linear_model import LinearModel, Rows
-from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need, others
 
 SCALE = 1e4
 
@@ -71,7 +71,10 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
     can_compute &= useful | (stage <= latest)
     exists = stage >= earliest[problem.producer]
     can_page = exists & pageable & (stage > earliest[problem.producer])
-    can_keep = (exists & held)[:last]
+    spare_bytes = problem.budget - node_need(problem)[instants]
+    beside = np.array([others(problem, int(node)) for node in instants]).reshape(last, m)
+    # An LP does not see that a value larger than what is left cannot be there.
+    can_keep = (exists & held)[:last] & (~beside | (problem.size <= spare_bytes[:, None]))
 
     just_in_time = not problem.dma or not np.isfinite(problem.deadline)
     columns = 0
@@ -92,7 +95,6 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
 
     rows = Rows()
     inputs = [inputs_of(problem, j) for j in range(n)]
-    need = node_need(problem)
     inf = np.inf
 
     def sources(t: int, v: int) -> list[int]:
@@ -119,19 +121,12 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
                 rows.add([*available, int(keep[t, v])], [1.0] * len(available) + [-1.0], 0.0, inf)
     for t in range(last):
         node = int(instants[t])
-        own = range(problem.own[node], problem.own[node + 1])
         for v in inputs[node]:
             if held[v]:
                 lower[keep[t, v]] = 1.0
-        others = [v for v in range(m) if keep[t, v] >= 0 and v not in own and v not in set(inputs[node])]
-        spare_bytes = problem.budget - int(need[node])
-        upper[[keep[t, v] for v in others if problem.size[v] > spare_bytes]] = 0.0
-        rows.add(
-            [int(keep[t, v]) for v in others],
-            [problem.size[v] / problem.budget for v in others],
-            -inf,
-            (problem.budget - int(need[node])) / problem.budget,
-        )
+        kept = np.nonzero(beside[t] & (keep[t] >= 0))[0]
+        sizes = problem.size[kept] / problem.budget
+        rows.add(keep[t, kept].tolist(), sizes.tolist(), -inf, spare_bytes[t] / problem.budget)
     for j in range(n):
         if earliest[j] < latest[j]:
             window = [int(column) for column in compute[earliest[j] : latest[j] + 1, j]]

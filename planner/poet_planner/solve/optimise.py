@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -33,8 +34,10 @@ ADDRESSES_S = 3.0
 # A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
 AGAIN_SHARE = 0.05
 MOST_ATTEMPTS = 12
-# Where the best schedule cannot be given addresses, earlier ones are tried whose overhead is so much larger at most.
+# Where the best schedule cannot be given addresses, earlier ones are tried whose overhead is so much larger at most;
+# and one whose overhead is only so much larger does.
 LITTLE = 0.02
+NEAR = 1e-3
 MOST_CANDIDATES = 4
 
 
@@ -60,6 +63,15 @@ def optimise(
     return _Run(graph, ram_bytes, deadline_s, options).schedule()
 
 
+@dataclass(frozen=True)
+class _Placed:
+    """A schedule with addresses; whether they are within the budget, the placement says."""
+
+    incumbent: Incumbent
+    decoded: Decoded
+    placement: Placement
+
+
 class _Run:
     """One call of `optimise`."""
 
@@ -80,7 +92,7 @@ class _Run:
         if self._options.formulation == "paper":
             solver = solver_named(self._options.solver)
             return self._finished(
-                *self._placed(plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell))
+                self._placed(plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell))
             )
         try:
             self._improve()
@@ -90,7 +102,7 @@ class _Run:
         incumbent = self._search.incumbent
         if incumbent is None:
             raise self._impossible()
-        return self._finished(*self._placed(incumbent))
+        return self._finished(self._placed(incumbent))
 
     def _impossible(self) -> NoScheduleError:
         return no_schedule(self._graph, self._problem, self._options.seed, 0.5 * self._options.time_limit_s)
@@ -126,6 +138,9 @@ class _Run:
     def _seconds(self) -> float:
         return time.monotonic() - self._started_s
 
+    def _seconds_to_limit(self) -> float:
+        return self._options.time_limit_s - self._seconds()
+
     def _seconds_left(self) -> float:
         """Until the schedule must be given addresses."""
         limit_s = self._options.time_limit_s
@@ -147,45 +162,62 @@ class _Run:
         if not self._trail or incumbent.energy < self._trail[-1].energy:
             self._trail.append(incumbent)
 
-    def _placed(self, incumbent: Incumbent) -> tuple[Incumbent, Decoded, Placement]:
-        """Addresses for the incumbent, or for one before it that costs little more.
+    def _placed(self, best: Incumbent) -> _Placed:
+        """Addresses for the best schedule, or for one that costs little more and was the best before.
 
-        Where they do not fit, for one planned again, at last within less.
+        Where they do not fit, for one planned again, within less.
         """
+        excess = budget = self._problem.budget
+        for attempt, candidate in enumerate([best, *self._little_worse(best)]):
+            placed = self._addresses(self._problem, candidate, attempt)
+            over = placed.placement.arena_bytes - budget
+            if over <= 0:
+                return placed if self._near(placed.incumbent, best) else self._planned_again(best, placed, excess)
+            excess = min(excess, over)
+        return self._planned_again(best, None, excess)
+
+    def _planned_again(self, best: Incumbent, placed: _Placed | None, excess: int) -> _Placed:
+        """Plan within less RAM as long as the arena is too large, and within more as long as that costs much."""
         budget = self._problem.budget
-        excess = budget
-        for attempt, candidate in enumerate([incumbent, *self._little_worse(incumbent)]):
-            decoded, placement = self._addresses(self._problem, candidate, attempt)
-            if placement.arena_bytes <= budget:
-                return candidate, decoded, placement
-            excess = min(excess, placement.arena_bytes - budget)
         least = excess
         needed = int(node_need(self._problem).max(initial=0))
         tight = budget - (excess + 1) // 2
         for attempt in range(1, MOST_ATTEMPTS):
+            if placed is not None and (self._near(placed.incumbent, best) or self._seconds_to_limit() <= 0):
+                break
             tight = max(needed, tight)
-            self._tell(f"the arena needs {budget + excess} of {budget} bytes; planning again in {tight}")
+            self._tell(f"addresses take {budget + excess} of {budget} bytes; planning again in {tight}")
             planned = self._problem._replace(budget=tight)
             search = Search(planned, self._options.seed + attempt, _any_order(planned, attempt))
             if tight > needed:
-                search.adopt(incumbent.events)
-            left_s = self._options.time_limit_s - self._seconds()
+                search.adopt(best.events)
+            left_s = self._seconds_to_limit()
             again_s = max(left_s / 2.5, AGAIN_SHARE * self._options.time_limit_s)
             search.run(self._moves(SEARCH_S), self._within(again_s, search))
-            incumbent = search.incumbent or incumbent
-            decoded, placement = self._addresses(planned, incumbent, attempt)
-            excess = placement.arena_bytes - budget
-            if excess <= 0:
-                return incumbent, decoded, placement
+            if search.incumbent is None:
+                continue
+            again = self._addresses(planned, search.incumbent, attempt)
+            excess = again.placement.arena_bytes - budget
             least = min(least, excess)
-            tight -= excess
-        raise self._no_addresses(self._ram_bytes + least, incumbent.time)
+            if excess > 0:
+                tight -= excess
+                continue
+            tight = (tight + budget) // 2
+            if placed is None or again.incumbent.energy < placed.incumbent.energy:
+                placed = again
+        if placed is None:
+            raise self._no_addresses(self._ram_bytes + least, best.time)
+        return placed
 
-    def _addresses(self, planned: Problem, incumbent: Incumbent, attempt: int) -> tuple[Decoded, Placement]:
-        left_s = self._options.time_limit_s - self._seconds()
+    def _near(self, one: Incumbent, best: Incumbent) -> bool:
+        plain_j = float(self._problem.node_energy.sum())
+        return one.energy - plain_j <= (1 + NEAR) * (best.energy - plain_j)
+
+    def _addresses(self, planned: Problem, incumbent: Incumbent, attempt: int) -> _Placed:
+        left_s = self._seconds_to_limit()
         search_s = min(ADDRESSES_S, left_s / 2) / (attempt + 1)
         decoded = decode(self._graph, planned, incumbent.events)
-        return decoded, place(self._graph, decoded.steps, self._problem.budget, search_s)
+        return _Placed(incumbent, decoded, place(self._graph, decoded.steps, self._problem.budget, search_s))
 
     def _little_worse(self, best: Incumbent) -> list[Incumbent]:
         """What was the best schedule shortly before, the better first."""
@@ -197,7 +229,8 @@ class _Run:
         end_s = self._seconds() + seconds
         return lambda: search.incumbent is None or self._seconds() < end_s
 
-    def _finished(self, incumbent: Incumbent, decoded: Decoded, placement: Placement) -> Schedule:
+    def _finished(self, placed: _Placed) -> Schedule:
+        incumbent, decoded, placement = placed.incumbent, placed.decoded, placed.placement
         bound_j = min(self._proof.bound_j, incumbent.energy)
         gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
         return Schedule(

@@ -122,6 +122,14 @@ def inputs_of(problem: Problem, node: int) -> Ints:
     return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
 
 
+def others(problem: Problem, node: int) -> Flags:
+    """The values that ``node`` neither needs nor makes. (m,)"""
+    flags: Flags = np.ones(len(problem.size), dtype=np.bool_)
+    flags[inputs_of(problem, node)] = False
+    flags[problem.own[node] : problem.own[node + 1]] = False
+    return flags
+
+
 def node_need(problem: Problem) -> Ints:
     """Bytes that computing each node takes by itself: its inputs, its values, its workspace. (n,)"""
     own = np.add.reduceat(np.append(problem.size, 0), problem.own[:-1]) * (np.diff(problem.own) > 0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from poet_planner.solve.cuts import Columns
 from poet_planner.solve.linear_model import Rows
-from poet_planner.solve.problem import Floats, Ints, Problem, inputs_of, node_need
+from poet_planner.solve.problem import Floats, Ints, Problem, node_need, others
 
 # Sizes, the largest first, that the RAM is rounded to.
 MOST_DIVISORS = 16
@@ -22,12 +22,8 @@ class RoundingCuts:
         self._of_instant: list[tuple[Ints, Ints, Ints]] = []
         for t, node in enumerate(columns.instants):
             spare = problem.budget - int(need[node])
-            beside = columns.keep[t] >= 0
-            beside[problem.own[node] : problem.own[node + 1]] = False
-            beside[inputs_of(problem, int(node))] = False
-            beside &= problem.size <= spare
-            values = np.nonzero(beside)[0]
-            divisors = np.unique(problem.size[values][problem.size[values] > 0])[::-1][:MOST_DIVISORS]
+            values = np.nonzero(others(problem, int(node)) & (columns.keep[t] >= 0))[0]
+            divisors = np.unique(problem.size[values])[::-1][:MOST_DIVISORS]
             weights = problem.size[values][None, :] // divisors[:, None]
             self._of_instant.append((columns.keep[t, values], weights, spare // divisors))
 

@@ -121,7 +121,7 @@ class StageCuts:
         return Scene(
             stage,
             in_energy=with_aims(in_energy, np.inf),
-            before=with_aims(self._before(t, values, base, spare, usable), -1),
+            before=with_aims(self._before(t, values, base, usable), -1),
             out=with_aims(out, -1),
             wanted=np.append(at_end, len(values) + np.arange(len(aims))),
             after=np.append(kept_columns, columns.compute[t, aims]),
@@ -152,12 +152,12 @@ class StageCuts:
         own = np.arange(problem.own[node], problem.own[node + 1])
         return np.union1d(inputs_of(problem, node), own), problem.budget - int(self._need[node])
 
-    def _before(self, t: int, values: Ints, base: Ints, spare: int, usable: Flags) -> Ints:
+    def _before(self, t: int, values: Ints, base: Ints, usable: Flags) -> Ints:
         """Columns of the values that may be in RAM when stage t begins, though not of the base; -1: may not."""
         if t == 0:
             return np.full(len(values), -1, dtype=np.int64)
         keep = self._relaxation.columns.keep[t - 1, values]
-        possible = ~np.isin(values, base) & (self._problem.size[values] <= spare) & usable[keep]
+        possible = ~np.isin(values, base) & usable[keep]
         return np.where(possible, keep, -1)
 
     def _makers(self, computable: Flags, ends: Ints) -> Flags:
