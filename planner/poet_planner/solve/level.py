@@ -21,7 +21,10 @@ SEARCH_S = 0.5
 SEARCH_SHARE = 0.1
 REFINE_S = 0.3
 ROOT_SHARE = 0.6
-LEAST_SHARE = 0.5
+# Of the time, for what lies beyond the relaxation; and of what the bound lacks, that must lie there for cuts of the
+# stages to be worth their time before.
+MOST_BEYOND = 0.5
+LITTLE = 0.01
 PATIENCE = 6
 LP_SAFETY = 1e-3
 # Share of what the bound lacks that branching has to gain.
@@ -109,14 +112,18 @@ class Level:
         hear : callable
             Told the bound in joules now and then; False ends the work.
         """
-        lacking_j = max(self._known.energy - self.bound_j, 1e-300)
-        share = max(LEAST_SHARE, (self.energy_j - self.bound_j) / lacking_j)
+        share = 1.0 - min(MOST_BEYOND, self._share_beyond())
         self._settle(solver, self._share_of(seconds_left, hear, share), hear)
 
     def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound further: the RAM counts between the instants, too, and the problem's best is the cutoff."""
         self._beyond = True
         self._settle(solver, seconds_left, hear)
+
+    def _share_beyond(self) -> float:
+        """Share of what the bound lacks that lies above the relaxation's best schedule."""
+        lacking_j = self._known.energy - self.bound_j
+        return (self._known.energy - self.energy_j) / lacking_j if lacking_j > 0 else 0.0
 
     def _settle(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound to the cutoff.
@@ -126,7 +133,7 @@ class Level:
         relaxed = relaxation(self._problem, self._instants, self._most().energy, self._conflicts)
         self._scale = relaxed.scale
         root = Root(self._problem, relaxed)
-        stages = self.undercuts
+        stages = self._beyond or self._share_beyond() > LITTLE
         go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
         whole = root.tighten(root.whole(), self._cutoff, go_on, self._raise, PATIENCE)
         if (
