@@ -182,8 +182,9 @@ class _Run:
         least = excess
         needed = int(node_need(self._problem).max(initial=0))
         tight = budget - (excess + 1) // 2
+        again_least_s = AGAIN_SHARE * self._options.time_limit_s
         for attempt in range(1, MOST_ATTEMPTS):
-            if placed is not None and (self._near(placed.incumbent, best) or self._seconds_to_limit() <= 0):
+            if placed is not None and (self._near(placed.incumbent, best) or self._seconds_to_limit() < again_least_s):
                 break
             tight = max(needed, tight)
             self._tell(f"addresses take {budget + excess} of {budget} bytes; planning again in {tight}")
@@ -192,7 +193,7 @@ class _Run:
             if tight > needed:
                 search.adopt(best.events)
             left_s = self._seconds_to_limit()
-            again_s = max(left_s / 2.5, AGAIN_SHARE * self._options.time_limit_s)
+            again_s = max(left_s / 2.5, again_least_s)
             search.run(self._moves(SEARCH_S), self._within(again_s, search))
             if search.incumbent is None:
                 continue
