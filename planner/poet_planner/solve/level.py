@@ -84,9 +84,10 @@ class Level:
         return self._best().events if self._solution is None else self._solution
 
     @property
-    def energy_j(self) -> float:
-        """Energy of the best schedule of the relaxation that was found: `prove` will not raise the bound above."""
-        return self._best().energy
+    def share_beyond(self) -> float:
+        """Share of what the bound lacks that `prove` cannot close: it lies above the relaxation's best schedule."""
+        lacking_j = self._known.energy - self.bound_j
+        return (self._known.energy - self._best().energy) / lacking_j if lacking_j > 0 else 0.0
 
     @property
     def undercuts(self) -> bool:
@@ -112,18 +113,13 @@ class Level:
         hear : callable
             Told the bound in joules now and then; False ends the work.
         """
-        share = 1.0 - min(MOST_BEYOND, self._share_beyond())
+        share = 1.0 - min(MOST_BEYOND, self.share_beyond)
         self._settle(solver, self._share_of(seconds_left, hear, share), hear)
 
     def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound further: the RAM counts between the instants, too, and the problem's best is the cutoff."""
         self._beyond = True
         self._settle(solver, seconds_left, hear)
-
-    def _share_beyond(self) -> float:
-        """Share of what the bound lacks that lies above the relaxation's best schedule."""
-        lacking_j = self._known.energy - self.bound_j
-        return (self._known.energy - self.energy_j) / lacking_j if lacking_j > 0 else 0.0
 
     def _settle(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound to the cutoff.
@@ -133,7 +129,7 @@ class Level:
         relaxed = relaxation(self._problem, self._instants, self._most().energy, self._conflicts)
         self._scale = relaxed.scale
         root = Root(self._problem, relaxed)
-        stages = self._beyond or self._share_beyond() > LITTLE
+        stages = self._beyond or self.share_beyond > LITTLE
         go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
         whole = root.tighten(root.whole(), self._cutoff, go_on, self._raise, PATIENCE)
         if (

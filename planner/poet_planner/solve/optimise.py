@@ -172,7 +172,8 @@ class _Run:
             placed = self._addresses(self._problem, candidate, attempt)
             over = placed.placement.arena_bytes - budget
             if over <= 0:
-                return placed if self._near(placed.incumbent, best) else self._planned_again(best, placed, excess)
+                near = self._overhead_within(placed.incumbent, best, NEAR)
+                return placed if near else self._planned_again(best, placed, excess)
             excess = min(excess, over)
         return self._planned_again(best, None, excess)
 
@@ -184,7 +185,8 @@ class _Run:
         tight = budget - (excess + 1) // 2
         again_least_s = AGAIN_SHARE * self._options.time_limit_s
         for attempt in range(1, MOST_ATTEMPTS):
-            if placed is not None and (self._near(placed.incumbent, best) or self._seconds_to_limit() < again_least_s):
+            late = self._seconds_to_limit() < again_least_s
+            if placed is not None and (late or self._overhead_within(placed.incumbent, best, NEAR)):
                 break
             tight = max(needed, tight)
             self._tell(f"addresses take {budget + excess} of {budget} bytes; planning again in {tight}")
@@ -210,9 +212,10 @@ class _Run:
             raise self._no_addresses(self._ram_bytes + least, best.time)
         return placed
 
-    def _near(self, one: Incumbent, best: Incumbent) -> bool:
+    def _overhead_within(self, one: Incumbent, best: Incumbent, share: float) -> bool:
+        """Whether one's energy above plain training is larger than the best's by that share of it at most."""
         plain_j = float(self._problem.node_energy.sum())
-        return one.energy - plain_j <= (1 + NEAR) * (best.energy - plain_j)
+        return one.energy <= best.energy + share * (best.energy - plain_j)
 
     def _addresses(self, planned: Problem, incumbent: Incumbent, attempt: int) -> _Placed:
         left_s = self._seconds_to_limit()
@@ -222,8 +225,8 @@ class _Run:
 
     def _little_worse(self, best: Incumbent) -> list[Incumbent]:
         """What was the best schedule shortly before, the better first."""
-        most_j = best.energy + LITTLE * (best.energy - float(self._problem.node_energy.sum()))
-        return [one for one in self._trail[::-1] if best.energy < one.energy <= most_j][:MOST_CANDIDATES]
+        worse = [one for one in self._trail[::-1] if one.energy > best.energy]
+        return [one for one in worse if self._overhead_within(one, best, LITTLE)][:MOST_CANDIDATES]
 
     def _within(self, seconds: float, search: Search) -> Callable[[], bool]:
         """Whether a search may go on: for so long, or until it has found anything."""

@@ -20,8 +20,8 @@ BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
 # Searching beside the proof of a level.
 ASIDE_S = 6.0
-# Share of what the bound lacks that a level must be able to close.
-LITTLE = 0.1
+# Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
+NOT_WORTH = 0.9
 
 
 class Proof:
@@ -113,7 +113,7 @@ class Proof:
         search.adopt(self._known().events)
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
-            if level.energy_j - self.bound_j > LITTLE * (self._known().energy - self.bound_j):
+            if level.share_beyond < NOT_WORTH:
                 level.prove(self._solver, seconds_left, hear)
             last = instants[overflowing(self._problem, self._path, level.events)].all()
             if last and level.undercuts and hear(level.bound_j):
