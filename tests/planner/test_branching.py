@@ -40,7 +40,7 @@ def test_the_branches_hold_the_best_solution(tight: float) -> None:
         limit = partial(float, cutoff)
         whole = root.solve(root.whole(), limit, 5.0)
         assert whole is not None
-        branches = explore(root, whole, relaxed.model.cost, limit, lambda: 5.0, lambda bound: None)
+        branches = explore(root, whole, limit, lambda: 5.0, lambda bound: None)
         split += any(np.isfinite([*branch.least, *branch.most]).any() for branch in branches)
         assert branches, seed
         assert all(branch.bound <= least(root.model(branch)) + 1e-4 for branch in branches)

@@ -122,6 +122,8 @@ def test_cheapest_way_is_that_of_a_search_forward(hundred: int) -> None:
         infinite += np.isinf(expected)
         assert way.exact, seed
         assert way.cost == pytest.approx(expected), seed
+        for enough in (0.5 * min(expected, 10.0), expected, expected + 1.0):
+            assert cheapest(stage, prices, enough).cost == pytest.approx(min(expected, enough)), seed
     assert infinite < 80
 
 
@@ -186,7 +188,9 @@ def test_no_schedule_violates_a_cut_of_a_stage() -> None:
         whole = root.tighten(root.whole(), lambda: 1e9, lambda: 2.0, lambda bound: None, 2, stages=True)
         rng = np.random.default_rng(seed)
         noise = [whole.point * rng.random(len(whole.point)) for _ in range(8)]
-        for point in [whole.point, *noise, *(0.5 * (whole.point + points[0]),)]:
+        # As a MILP's solutions are, whole numbers: schedules of which something is left out.
+        broken = [np.where(rng.random(len(x)) < 0.1, 0.0, x) for x in points for _ in range(3)]
+        for point in [whole.point, *noise, *(0.5 * (whole.point + points[0]),), np.round(whole.point), *broken]:
             rows = separator.separate(relaxed.model.upper, point, 3e4, lambda: True)
             for r, least in enumerate(rows.lower):
                 entries = slice(rows.starts[r], rows.starts[r + 1])

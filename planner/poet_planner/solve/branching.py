@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from poet_planner.solve.counts import values_at
-from poet_planner.solve.problem import Floats
 from poet_planner.solve.root import Branch, Root
 
 MOST_BRANCHES = 8
@@ -25,7 +24,6 @@ PATIENCE = 2
 def explore(
     root: Root,
     whole: Branch,
-    cost: Floats,
     cutoff: Callable[[], float],
     seconds_left: Callable[[], float],
     hear: Callable[[float], None],
@@ -34,7 +32,6 @@ def explore(
 
     Parameters
     ----------
-    cost : (columns,)
     cutoff, seconds_left : callable
         As in `Root.tighten`.
     hear : callable
@@ -51,7 +48,7 @@ def explore(
         lowest = waiting.pop(0)
         if lowest.bound >= cutoff():
             continue
-        children = _split(root, lowest, cost, cutoff, seconds_left)
+        children = _split(root, lowest, cutoff, seconds_left)
         if not children:
             done.append(lowest)
             continue
@@ -69,10 +66,9 @@ def _bound(branch: Branch) -> float:
     return branch.bound
 
 
-def _split(
-    root: Root, branch: Branch, cost: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
-) -> list[Branch]:
+def _split(root: Root, branch: Branch, cutoff: Callable[[], float], seconds_left: Callable[[], float]) -> list[Branch]:
     """Two branches between which one count is no fraction any more; none if no such split is worth it."""
+    cost = root.relaxation.model.cost
     values = values_at(root.counts, branch.point)
     below = np.floor(values + FRACTION)
     fraction = np.maximum(values - below, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from poet_planner.solve.bound import Relaxation, events_of, relaxation
+from poet_planner.solve.bound import events_of, relaxation
 from poet_planner.solve.branching import explore
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.linear_model import LinearModel
@@ -26,6 +26,10 @@ ROOT_SHARE = 0.6
 MOST_BEYOND = 0.5
 LITTLE = 0.01
 PATIENCE = 6
+# Beyond the relaxation the cutoff rises in steps, by this share of what the bound lacks at first, then by twice the
+# share before. Of a MILP's solutions, so many of the best are looked at between the instants.
+FIRST_STEP = 0.1
+MOST_SOLUTIONS = 3
 LP_SAFETY = 1e-3
 # Share of what the bound lacks that branching has to gain.
 FAR = 0.5
@@ -73,7 +77,7 @@ class Level:
         self._known = known
         self._gap = gap
         self._search = Searches(problem._replace(instant=instants), seed)
-        self._beyond = False
+        self._beyond_j: float | None = None
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
@@ -114,40 +118,62 @@ class Level:
             Told the bound in joules now and then; False ends the work.
         """
         share = 1.0 - min(MOST_BEYOND, self.share_beyond)
-        self._settle(solver, self._share_of(seconds_left, hear, share), hear)
+        self._settle(self.share_beyond > LITTLE, solver, self._share_of(seconds_left, hear, share), hear)
 
     def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        """Raise the bound further: the RAM counts between the instants, too, and the problem's best is the cutoff."""
-        self._beyond = True
-        self._settle(solver, seconds_left, hear)
+        """Raise the bound further: the RAM counts between the instants, too.
 
-    def _settle(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        """Raise the bound to the cutoff.
-
-        Beyond the relaxation, a MILP's solutions may be ruled out by cuts of the stages: then it is solved again.
+        The cutoff rises in steps towards the best schedule of the problem. The lower it is, the more is fixed, and the
+        sooner a MILP ends. Each step begins anew, for cuts of the stages hold below their cutoff only.
         """
-        relaxed = relaxation(self._problem, self._instants, self._most().energy, self._conflicts)
+        share = FIRST_STEP
+        settled = True
+        while settled and not self._reached(self._known.energy) and hear(self.bound_j) and seconds_left() > 0:
+            self._beyond_j = self.bound_j + min(share, 1.0) * (self._known.energy - self.bound_j)
+            share *= 2
+            settled = self._settle(True, solver, seconds_left, hear)
+
+    def _settle(
+        self, stages: bool, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+    ) -> bool:
+        """Raise the bound to the cutoff; whether that is reached.
+
+        With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
+        """
+        relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
         self._scale = relaxed.scale
         root = Root(self._problem, relaxed)
-        stages = self._beyond or self.share_beyond > LITTLE
-        go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
-        whole = root.tighten(root.whole(), self._cutoff, go_on, self._raise, PATIENCE)
+        whole = self._tightened(root, root.whole(), seconds_left, hear)
         if (
-            whole.bound < self._cutoff()
-            and not self._beyond
+            self._beyond_j is None
+            and whole.bound < self._cutoff()
             and self._follow(events_of(self._problem, relaxed, whole.point))
         ):
-            whole = root.tighten(whole, self._cutoff, go_on, self._raise, PATIENCE)
+            whole = self._tightened(root, whole, seconds_left, hear)
         ruled_out = True
-        while ruled_out and whole.bound < self._cutoff():
-            go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
+        while ruled_out and not self._reached(self._limit_j):
             if stages:
-                whole = root.tighten(whole, self._cutoff, go_on, self._raise, PATIENCE, stages=True)
-            branches = self._branches(relaxed, root, whole, go_on)
-            points = self._settle_branches(relaxed, root, branches, solver, seconds_left, hear)
+                whole = self._tightened(root, whole, seconds_left, hear, stages=True)
+            branches = self._branches(root, whole, self._share_of(seconds_left, hear, ROOT_SHARE))
+            points = self._settle_branches(root, branches, solver, seconds_left, hear)
             ruled_out = False
             for point in points if stages else []:
-                ruled_out |= root.add(root.stage_cuts(whole.upper, point, self._cutoff, seconds_left))
+                ruled_out |= root.rule_out(whole.upper, point, self._cutoff, seconds_left)
+        return self._reached(self._limit_j)
+
+    def _tightened(
+        self,
+        root: Root,
+        branch: Branch,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+        stages: bool = False,
+    ) -> Branch:
+        go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
+        return root.tighten(branch, self._cutoff, go_on, self._raise, PATIENCE, stages)
+
+    def _reached(self, energy_j: float) -> bool:
+        return self.bound_j >= energy_j * (1 - self._gap)
 
     def _share_of(
         self, seconds_left: Callable[[], float], hear: Callable[[float], bool], share: float
@@ -156,17 +182,14 @@ class Level:
         end_s = seconds_left() * (1 - share)
         return lambda: seconds_left() - end_s if hear(self.bound_j) else 0.0
 
-    def _branches(
-        self, relaxed: Relaxation, root: Root, whole: Branch, seconds_left: Callable[[], float]
-    ) -> list[Branch]:
+    def _branches(self, root: Root, whole: Branch, seconds_left: Callable[[], float]) -> list[Branch]:
         """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
-        branches = explore(root, whole, relaxed.model.cost, self._cutoff, seconds_left, self._raise)
+        branches = explore(root, whole, self._cutoff, seconds_left, self._raise)
         lowest = min([branch.bound for branch in branches], default=np.inf)
         return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
 
     def _settle_branches(
         self,
-        relaxed: Relaxation,
         root: Root,
         branches: list[Branch],
         solver: Solver,
@@ -194,16 +217,16 @@ class Level:
 
             answer = self._milp(model, solver, seconds_left() / (len(branches) - k), told)
             bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
-            points += answer.solutions
+            points += answer.solutions[-MOST_SOLUTIONS:]
             for point in answer.solutions[-1:]:
-                self._adopt(events_of(self._problem, relaxed, point))
+                self._adopt(events_of(self._problem, root.relaxation, point))
         self._raise(min(bounds, default=np.inf))
         return points
 
     def _milp(self, model: LinearModel, solver: Solver, seconds: float, told: Callable[[float], bool]) -> Answer:
         """Solve the MILP of one branch."""
         # In units of the model, in which plain training costs SCALE.
-        absolute_gap = max(1e-6, 0.05 * self._gap * self._most().energy * self._scale)
+        absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
         return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
 
     def _adopt(self, events: Ints) -> None:
@@ -216,13 +239,14 @@ class Level:
         found = self._search.incumbent
         return self._known if found is None or found.energy > self._known.energy else found
 
-    def _most(self) -> Incumbent:
+    @property
+    def _limit_j(self) -> float:
         """No schedule that costs more is looked for."""
-        return self._known if self._beyond else self._best()
+        return self._best().energy if self._beyond_j is None else self._beyond_j
 
     def _cutoff(self) -> float:
         """The same in units of the model."""
-        return (self._most().energy * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
+        return (self._limit_j * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
 
     def _raise(self, bound: float) -> None:
         bound = min(bound, self._cutoff())

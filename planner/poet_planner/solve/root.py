@@ -47,28 +47,29 @@ class Branch:
 class Root:
     """The relaxation's LP, solved by HiGHS from one round of cuts to the next.
 
-    The cuts hold everywhere, so that all branches share them.
+    The cuts hold for all that costs less than the cutoff, so that all branches share them.
 
     Attributes
     ----------
+    relaxation : Relaxation
     counts : columns of each count
     """
 
     def __init__(self, problem: Problem, relaxation: Relaxation) -> None:
         self._problem = problem
-        self._relaxation = relaxation
+        self.relaxation = relaxation
         self.counts = counted(relaxation.model)
         self._highs = lp_of(relaxation.model)
         self._first_count = len(relaxation.model.row_lower)
         self._first_cut = self._first_count + len(self.counts)
-        self.add(counting_rows(self.counts))
-        self._idle = np.zeros(0, dtype=np.int64)
+        self._idle = np.zeros(0)
+        self._add_rows(counting_rows(self.counts))
         self._rounding = RoundingCuts(problem, relaxation.columns)
         self._stages = StageCuts(problem, relaxation)
 
     def whole(self) -> Branch:
         """All solutions."""
-        model = self._relaxation.model
+        model = self.relaxation.model
         free = np.full(len(self.counts), np.inf)
         return Branch(model.lower, model.upper, -free, free, -np.inf, np.zeros(len(model.lower)))
 
@@ -107,28 +108,33 @@ class Root:
             left = cutoff() - branch.bound
             if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
                 return branch
-            cuts = separate(self._problem, self._relaxation.columns, branch.point, covers=True)
+            cuts = separate(self._problem, self.relaxation.columns, branch.point, covers=True)
             between = Rows()
             if stages:
-                between = self.stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
+                between = self._stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
             rounding = self._rounding.separate(branch.point)
             if all(len(rows.starts) == 1 for rows in (cuts, between, rounding)):
                 return branch
             self._purge()
             ones = np.ones(len(cuts.starts) - 1)
             self._add(ones, np.inf * ones, cuts.starts, cuts.columns, cuts.coefficients)
-            self.add(between)
-            self.add(rounding)
+            self._add_rows(between)
+            self._add_rows(rounding)
 
-    def stage_cuts(
+    def _stage_cuts(
         self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
     ) -> Rows:
         """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
         return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
 
-    def add(self, rows: Rows) -> bool:
-        """Append rows that hold everywhere; whether there are any."""
-        self._add(rows.lower, rows.upper, rows.starts, rows.columns, rows.coefficients)
+    def rule_out(self, upper: Floats, point: Floats, cutoff: Callable[[], float], go_on: Callable[[], float]) -> bool:
+        """Add the cuts of the stages that a solution of the MILP violates; whether there are any.
+
+        They stay, though the LP does not need them: the MILP would find the same solution again.
+        """
+        rows = self._stage_cuts(upper, point, cutoff, go_on)
+        self._idle = np.append(self._idle_lps(), np.full(len(rows.lower), -np.inf))
+        self._add_rows(rows)
         return len(rows.lower) > 0
 
     def solve(self, branch: Branch, cutoff: Callable[[], float], seconds: float) -> Branch | None:
@@ -151,13 +157,13 @@ class Root:
         solution = self._highs.getSolution()
         point = np.array(solution.col_value)
         value = self._highs.getInfo().objective_function_value
-        reduced_cost = np.where(self._relaxation.model.integer, solution.col_dual, 0.0)
+        reduced_cost = np.where(self.relaxation.model.integer, solution.col_dual, 0.0)
         lower, upper = _fixed(branch, point, reduced_cost, cutoff() - value)
         return replace(branch, lower=lower, upper=upper, bound=max(branch.bound, value), point=point)
 
     def model(self, branch: Branch) -> LinearModel:
         """The MILP of a branch: variables fixed, cuts in force appended."""
-        base = self._relaxation.model
+        base = self.relaxation.model
         self._highs.ensureRowwise()
         lp = self._highs.getLp()
         row_lower, row_upper = np.array(lp.row_lower_), np.array(lp.row_upper_)
@@ -176,6 +182,9 @@ class Root:
             row_upper,
         )
 
+    def _add_rows(self, rows: Rows) -> None:
+        self._add(rows.lower, rows.upper, rows.starts, rows.columns, rows.coefficients)
+
     def _add(
         self, lower: ArrayLike, upper: ArrayLike, starts: ArrayLike, columns: ArrayLike, values: ArrayLike
     ) -> None:
@@ -186,14 +195,18 @@ class Root:
             len(begins), np.asarray(lower), np.asarray(upper), len(numbers), begins, numbers, np.asarray(values)
         )
 
+    def _idle_lps(self) -> Floats:
+        """For each cut, those just added included, how many LPs in a row did not need it; less than 0: it stays."""
+        return np.append(self._idle, np.zeros(self._highs.getNumRow() - self._first_cut - len(self._idle)))
+
     def _purge(self) -> None:
         """Drop the cuts that have not been binding for long."""
         import highspy
 
         status = self._highs.getBasis().row_status[self._first_cut :]
         basic = np.array([at == highspy.HighsBasisStatus.kBasic for at in status], dtype=np.bool_)
-        idle = np.append(self._idle, np.zeros(len(basic) - len(self._idle), dtype=np.int64))
-        self._idle = np.where(basic, idle + 1, 0)
+        idle = self._idle_lps()
+        self._idle = np.where(basic, idle + 1, np.minimum(idle, 0))
         old = np.nonzero(self._idle >= MOST_IDLE)[0]
         if len(old):
             self._highs.deleteRows(len(old), (self._first_cut + old).astype(np.int32))

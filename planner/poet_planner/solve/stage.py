@@ -82,10 +82,16 @@ class Way(NamedTuple):
     paged: int
 
 
-def cheapest(stage: Stage, prices: Prices) -> Way:
-    """A cheapest way through the stage; infinite cost where there is none."""
-    way = Way(*_cheapest(stage, prices, FEW_STATES))
-    return way if way.exact else Way(*_cheapest(stage, prices, MOST_STATES))
+def cheapest(stage: Stage, prices: Prices, enough: float = np.inf) -> Way:
+    """A cheapest way through the stage; infinite cost where there is none.
+
+    Parameters
+    ----------
+    enough : float
+        Ways that cost as much are not looked for; where there is no cheaper one, this is the cost.
+    """
+    way = Way(*_cheapest(stage, prices, FEW_STATES, enough))
+    return way if way.exact else Way(*_cheapest(stage, prices, MOST_STATES, enough))
 
 
 @compiled
@@ -180,7 +186,7 @@ def _moves(stage, prices, state, into, cost):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _cheapest(stage, prices, most_states):  # type: ignore[no-untyped-def]
+def _cheapest(stage, prices, most_states, enough):  # type: ignore[no-untyped-def]
     slots = 4096
     while slots < 2 * most_states:
         slots *= 2
@@ -208,6 +214,9 @@ def _cheapest(stage, prices, most_states):  # type: ignore[no-untyped-def]
             slot = _slot(table, ram, paid, phase, into[move])
             found = table[slot]
             if found < 0:
+                remaining = 0.0 if into[move][2] == BEGUN else _to_go(stage, prices.begin, into[move][0])
+                if here + cost[move] + remaining >= enough:
+                    continue
                 if count == most_states:
                     lowest = here + to_go[at]
                     return lowest, False, np.int64(0), np.int64(0), np.int64(0)
@@ -216,19 +225,18 @@ def _cheapest(stage, prices, most_states):  # type: ignore[no-untyped-def]
                 table[slot] = found
                 ram[found], paid[found], phase[found] = into[move]
                 best[found] = np.inf
-                to_go[found] = 0.0 if phase[found] == BEGUN else _to_go(stage, prices.begin, ram[found])
+                to_go[found] = remaining
             if here + cost[move] < best[found]:
                 best[found] = here + cost[move]
                 end[found] = end[at] if at >= 0 and phase[at] == BETWEEN else ram[found]
-                if to_go[found] < np.inf:
-                    heappush(waiting, (best[found] + to_go[found], np.int64(found)))
+                heappush(waiting, (best[found] + to_go[found], np.int64(found)))
         at = np.int64(-1)
         while len(waiting) > 0 and at < 0:
             _, lowest_at = heappop(waiting)
             if not done[lowest_at]:
                 at = lowest_at
         if at < 0:
-            return np.inf, True, np.int64(0), np.int64(0), np.int64(0)
+            return enough, True, np.int64(0), np.int64(0), np.int64(0)
         done[at] = True
         here = best[at]
         if phase[at] == BEGUN:

@@ -40,6 +40,7 @@ class Scene:
     before, out : (k,) columns of "in RAM at the beginning, though not of the base", and of "paged out"; -1: none
     wanted : values wanted in the end
     after : their columns: in RAM in the end, or computed
+    maker_energy : (k,) of computing the node that yields the value
     energy_columns : whose costs are the energy of the stage
     """
 
@@ -49,6 +50,7 @@ class Scene:
     out: Ints
     wanted: Ints
     after: Ints
+    maker_energy: Floats
     energy_columns: Ints
 
 
@@ -125,6 +127,7 @@ class StageCuts:
             out=with_aims(out, -1),
             wanted=np.append(at_end, len(values) + np.arange(len(aims))),
             after=np.append(kept_columns, columns.compute[t, aims]),
+            maker_energy=with_aims(problem.node_energy[problem.producer[values]], 0.0),
             energy_columns=np.concatenate([columns.compute[t, nodes], page_in[page_in >= 0], [columns.repeated[t]]]),
         )
 
@@ -219,19 +222,40 @@ class StageCuts:
             if most_possible - energy <= max(least, best_violation / (1 - NEAR)):
                 break
         if best is not None:
-            self._write(scene, *best, rows)
+            self._write(scene, *self._strengthened(scene, *best, padded, cap), rows)
 
-    def _write(self, scene: Scene, prices: Prices, least: float, rows: Rows) -> None:
-        """Append the cut, after giving what it does not allow so far the lowest price that leaves it as it is."""
+    def _strengthened(
+        self, scene: Scene, prices: Prices, least: float, padded: Floats, most: float
+    ) -> tuple[Prices, float]:
+        """Prices that cut the point off as far, and more of the others: where those are due, or not due at the point.
+
+        Each in turn, those of what costs most to make first: what the point leaves in RAM or computes is charged as
+        little for missing as leaves the least cost as it is, and what it finds in RAM as much as raises that alike.
+        What is not allowed so far gets the lowest price that leaves it as it is.
+        """
         stage = scene.stage
-        for v in np.nonzero((scene.before >= 0) & np.isinf(prices.begin))[0]:
-            prices.begin[v] = 0.0
-            prices.begin[v] = max(0.0, least - cheapest(stage, prices).cost)
+        begin, end, paging = prices.begin.copy(), prices.end.copy(), prices.paging.copy()
+        prices = Prices(begin, prices.wanted, end, paging)
+        for k in np.nonzero(padded[scene.after] > 1 - LITTLE)[0]:
+            price, end[k] = end[k], 0.0
+            end[k] = min(price, least - cheapest(stage, prices, least).cost)
+        order = np.argsort(-scene.maker_energy, kind="stable")
+        order = order[scene.before[order] >= 0]
+        for v in order[np.isfinite(begin[order]) & (padded[scene.before[order]] > 1 - LITTLE)]:
+            price, begin[v] = begin[v], np.inf
+            more = max(0.0, cheapest(stage, prices, least + most).cost - least)
+            begin[v], least = price + more, least + more
+        for v in order[np.isinf(begin[order])]:
+            begin[v] = 0.0
+            begin[v] = least - cheapest(stage, prices, least).cost
         stage = stage._replace(in_energy=stage.in_energy.copy())
         for v in np.nonzero((scene.out >= 0) & np.isinf(stage.in_energy))[0]:
-            stage.in_energy[v] = scene.in_energy[v]
-            prices.paging[v] = 0.0
-            prices.paging[v] = max(0.0, least - cheapest(stage, prices).cost)
+            stage.in_energy[v], paging[v] = scene.in_energy[v], 0.0
+            paging[v] = least - cheapest(stage, prices, least).cost
+        return prices, least
+
+    def _write(self, scene: Scene, prices: Prices, least: float, rows: Rows) -> None:
+        """Append the cut."""
         weight = np.zeros(len(self._relaxation.model.cost) + 1)
         weight[scene.energy_columns] = self._relaxation.model.cost[scene.energy_columns]
         weight[scene.after] -= prices.end
