@@ -22,13 +22,14 @@ from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
 SEEDS = 2
-STARTS = 3
 START_SHARE = 0.13
 CYCLES = 4
 # Temperatures, in units of what one event beyond plain training costs in the best schedule.
 HOT = 1.0
 WARM = 0.3
 COLD = 0.02
+# Of the coolings from plain training. Some networks want the hotter ones, others the colder.
+START_HOT = (30.0, 5.0, 1.0)
 START_COLD = 0.01
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
@@ -128,10 +129,10 @@ class Search:
         left = 1.0
         if first:
             self._started = True
-            for _ in range(STARTS):
+            for hot in START_HOT:
                 annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
                 left -= START_SHARE
-                yield START_SHARE, HOT, START_COLD, False
+                yield START_SHARE, hot, START_COLD, False
         for cycle in range(CYCLES):
             restart = (cycle % 2 == 0) == first
             yield left * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD, restart
