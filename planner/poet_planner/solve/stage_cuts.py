@@ -227,11 +227,16 @@ class StageCuts:
     def _strengthened(
         self, scene: Scene, prices: Prices, least: float, padded: Floats, most: float
     ) -> tuple[Prices, float]:
-        """Prices that cut the point off as far, and more of the others: where those are due, or not due at the point.
+        """The prices that make no difference at the point, set so that the cut says as much as it can elsewhere.
 
-        Each in turn, those of what costs most to make first: what the point leaves in RAM or computes is charged as
-        little for missing as leaves the least cost as it is, and what it finds in RAM as much as raises that alike.
-        What is not allowed so far gets the lowest price that leaves it as it is.
+        Each in turn: missing in the end what the point has there is charged as little as leaves the least cost as it
+        is; what the point finds in RAM is charged as much as that rises with it, by ``most`` at most; what is
+        forbidden so far is allowed at the lowest price that leaves it. What is dearest to make comes first.
+
+        Returns
+        -------
+        tuple of Prices and float
+            The prices, and what every way costs at least.
         """
         stage = scene.stage
         begin, end, paging = prices.begin.copy(), prices.end.copy(), prices.paging.copy()
