@@ -178,7 +178,7 @@ class _Run:
         return self._planned_again(best, None, excess)
 
     def _planned_again(self, best: Incumbent, placed: _Placed | None, excess: int) -> _Placed:
-        """Plan within less RAM as long as the arena is too large, and within more as long as that costs much."""
+        """Plan within less RAM as long as the arena is too large, and within more as long as that costs too much."""
         budget = self._problem.budget
         least = excess
         needed = int(node_need(self._problem).max(initial=0))
@@ -198,6 +198,7 @@ class _Run:
             again_s = max(left_s / 2.5, again_least_s)
             search.run(self._moves(SEARCH_S), self._within(again_s, search))
             if search.incumbent is None:
+                tight = (tight + budget) // 2
                 continue
             again = self._addresses(planned, search.incumbent, attempt)
             excess = again.placement.arena_bytes - budget

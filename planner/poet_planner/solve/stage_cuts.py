@@ -15,7 +15,7 @@ import numpy as np
 
 from poet_planner.solve.bound import Relaxation
 from poet_planner.solve.linear_model import Rows
-from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need, others
 from poet_planner.solve.stage import MOST_VALUES, Prices, Stage, cheapest
 
 ROUNDS = 25
@@ -152,8 +152,7 @@ class StageCuts:
         if t == 0:
             return np.zeros(0, dtype=np.int64), problem.budget
         node = int(self._relaxation.columns.instants[t - 1])
-        own = np.arange(problem.own[node], problem.own[node + 1])
-        return np.union1d(inputs_of(problem, node), own), problem.budget - int(self._need[node])
+        return np.nonzero(~others(problem, node))[0], problem.budget - int(self._need[node])
 
     def _before(self, t: int, values: Ints, base: Ints, usable: Flags) -> Ints:
         """Columns of the values that may be in RAM when stage t begins, though not of the base; -1: may not."""
