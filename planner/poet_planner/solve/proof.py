@@ -11,7 +11,7 @@ from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.problem import Flags, Ints, Problem
-from poet_planner.solve.search import Aside, Incumbent, Search, Searches, measured, moves_per_second
+from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
@@ -40,6 +40,7 @@ class Proof:
         self._gap = gap
         self._seed = seed
         self._path = longest_path(problem)
+        self._asides = 0
         self.bound_j = float(problem.node_energy.sum())
 
     @property
@@ -105,12 +106,16 @@ class Proof:
     ) -> None:
         """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
+        Such searches begin with the best schedule and with plain training in turn.
+
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
         beyond the relaxation. The search is heard when all of its moves are made, or when time is up, but not where the
         proof makes it pointless: so that a seed gives the same plan.
         """
-        search = Search(self._problem, self._seed + 1)
-        search.adopt(self._known().events)
+        search = Search(self._problem, SEEDS * (self._seed + 1) + self._asides)
+        if self._asides % 2 == 0:
+            search.adopt(self._known().events)
+        self._asides += 1
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
         try:
             if level.share_beyond < NOT_WORTH:
