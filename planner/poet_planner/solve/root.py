@@ -127,12 +127,14 @@ class Root:
         """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
         return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
 
-    def rule_out(self, upper: Floats, point: Floats, cutoff: Callable[[], float], go_on: Callable[[], float]) -> bool:
+    def rule_out(
+        self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
+    ) -> bool:
         """Add the cuts of the stages that a solution of the MILP violates; whether there are any.
 
         They stay, though the LP does not need them: the MILP would find the same solution again.
         """
-        rows = self._stage_cuts(upper, point, cutoff, go_on)
+        rows = self._stage_cuts(upper, point, cutoff, seconds_left)
         self._idle = np.append(self._idle_lps(), np.full(len(rows.lower), -np.inf))
         self._add_rows(rows)
         return len(rows.lower) > 0
