@@ -635,7 +635,9 @@ class State(NamedTuple):
     """Where one annealer stands; it changes in place.
 
     ``figures`` holds, in the order of the constants below, the current energy, time and overflow, the penalties per
-    byte over the budget and per second over the deadline, the temperature, its factor per move, and the best energy.
+    byte over the budget and per second over the deadline, the temperature, its factor per move, the best energy since
+    the last start, and the share of the moves of a state over the budget that split an overflow (the repairs after such
+    a move are among ``lengths``).
     """
 
     current: Ints
@@ -644,8 +646,8 @@ class State(NamedTuple):
     lengths: Ints
 
 
-ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST = range(8)
-CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE = range(5)
+ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST, SPLITTING = range(9)
+CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE, SPLIT_REPAIRS = range(6)
 
 
 @compiled
@@ -676,6 +678,7 @@ def start_from(p, w, state, events, length):  # type: ignore[no-untyped-def]
     result = evaluate(p, events, length, w)
     if result.length < 0:
         return False
+    state.figures[BEST] = np.inf
     _accept(p, w, state, result)
     return True
 
@@ -700,9 +703,9 @@ def anneal(p, w, trial, spare, state, moves):  # type: ignore[no-untyped-def]
         length = state.lengths[CURRENT_LENGTH]
         repairs = REPAIRS
         prune = False
-        if f[OVERFLOW] > 0.0 and _random(w) < 0.5:
+        if f[OVERFLOW] > 0.0 and _random(w) < f[SPLITTING]:
             new = _split_overflow(p, w, length)
-            repairs = 0
+            repairs = state.lengths[SPLIT_REPAIRS]
         else:
             draw = _random(w)
             if draw < 0.3:

@@ -123,7 +123,8 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early and not self._proof.complete
 
-        self._search.run(self._moves(min(MOST_SEARCH_S, len(self._problem.node_time) * SEARCH_S_PER_NODE)), go_on)
+        search_s = min(MOST_SEARCH_S, limit_s, len(self._problem.node_time) * SEARCH_S_PER_NODE)
+        self._search.run(self._moves(search_s), go_on)
         self._proof.exhaust(self._tell)
         while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
             self._search.run(self._moves(SEARCH_S), self._tell)

@@ -106,14 +106,14 @@ class Proof:
     ) -> None:
         """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
-        Such searches begin with the best schedule and with plain training in turn.
+        Such searches begin with plain training and with the best schedule in turn.
 
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
         beyond the relaxation. The search is heard when all of its moves are made, or when time is up, but not where the
         proof makes it pointless: so that a seed gives the same plan.
         """
         search = Search(self._problem, SEEDS * (self._seed + 1) + self._asides)
-        if self._asides % 2 == 0:
+        if self._asides % 2 == 1:
             search.adopt(self._known().events)
         self._asides += 1
         aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))

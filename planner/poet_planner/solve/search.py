@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -15,15 +16,16 @@ from poet_planner.solve.annealing import (
     COOLING,
     PER_BYTE,
     PER_SECOND,
+    SPLIT_REPAIRS,
+    SPLITTING,
     TEMPERATURE,
     State,
 )
+from poet_planner.solve.crossover import SAME, cross
 from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
 SEEDS = 2
-START_SHARE = 0.13
-CYCLES = 4
 # Temperatures, in units of what one event beyond plain training costs in the best schedule.
 HOT = 1.0
 WARM = 0.3
@@ -31,9 +33,33 @@ COLD = 0.02
 # Of the coolings from plain training. Some networks want the hotter ones, others the colder.
 START_HOT = (30.0, 5.0, 1.0)
 START_COLD = 0.01
+# Their share of the first run's moves.
+STARTS_SHARE = 0.39
+# Coolings from the best and from where the last one ended.
+CYCLES = 4
+# With so many moves for each node, more starts and their children do better than long coolings.
+MANY_MOVES = 400
+MANY_STARTS = 2
+MANY_STARTS_SHARE = 0.48
+CHILDREN = 16
+PARENTS = 6
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What an annealer does about overflow: how often it drops and restores a value there, how many more at once."""
+
+    share: float
+    repairs: int
+
+
+# Some networks want the one, others the other.
+MANNERS = (Manner(0.7, 0), Manner(0.3, 3))
+# Share of a run's moves, and temperatures from and to.
+Cooling = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -62,7 +88,7 @@ class Search:
     Parameters
     ----------
     seed : int
-        Equal seeds and equal calls give equal schedules.
+        Equal seeds and equal calls give equal schedules. Even and odd ones have different manners.
     order : (n,) or None
         A topological order of the nodes to begin with; None for their own.
     """
@@ -79,13 +105,18 @@ class Search:
         self._state = State(
             current=np.zeros(events, dtype=np.int64),
             best=np.zeros(events, dtype=np.int64),
-            figures=np.zeros(8),
-            lengths=np.zeros(5, dtype=np.int64),
+            figures=np.zeros(9),
+            lengths=np.zeros(6, dtype=np.int64),
         )
         figures = self._state.figures
         figures[BEST] = np.inf
         figures[PER_BYTE] = scale / max(1, problem.budget)
         figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+        manner = MANNERS[seed % len(MANNERS)]
+        figures[SPLITTING] = manner.share
+        self._state.lengths[SPLIT_REPAIRS] = manner.repairs
+        self._choice = np.random.default_rng(seed)
+        self._parents: list[Incumbent] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
         annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
@@ -93,29 +124,31 @@ class Search:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        if not np.isfinite(self._state.figures[BEST]):
-            return None
-        return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
+        found = [self._newest(), *self._parents[:1]]
+        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
         if len(events) > len(self._state.current):
             return False
+        self._keep()
         adopted = bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
         self._started |= adopted
         return adopted
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal for ``moves`` moves: a few coolings from plain training at first, then four cycles, each twice as long
-        as the one before, from the best and from where the last one ended in turn.
+        """Anneal for ``moves`` moves.
+
+        The first run cools down from plain training a few times, then from children of what it has found; or, where the
+        moves are few for the graph, in cycles as a later run does: four, each twice as long as the one before, from the
+        best and from where the last one ended in turn.
 
         Parameters
         ----------
         between : callable
             Called every few hundredths of a second; False ends the run.
         """
-        for share, hot, cold, restart in self._cycles():
-            self._adopt_best(restart)
+        for share, hot, cold in self._coolings(moves):
             if not self._cool(int(moves * share), hot, cold, between):
                 return
 
@@ -123,45 +156,85 @@ class Search:
         """Anneal from the current state at low temperature."""
         self._cool(moves, WARM, COLD, between)
 
-    def _cycles(self) -> Iterator[tuple[float, float, float, bool]]:
-        """Share of the moves, temperatures, and whether to start from the best, of one cooling after the other."""
-        first = not self._started
-        left = 1.0
-        if first:
-            self._started = True
-            for hot in START_HOT:
-                annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
-                left -= START_SHARE
-                yield START_SHARE, hot, START_COLD, False
+    def _coolings(self, moves: int) -> Iterator[Cooling]:
+        """One after the other; each begins from the state that is set here."""
+        first, self._started = not self._started, True
+        if not first:
+            return self._cycles(1.0, 1)
+        if moves < MANY_MOVES * len(self._plain):
+            return chain(self._starts(STARTS_SHARE, 1), self._cycles(1 - STARTS_SHARE, 0))
+        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS), self._children(1 - MANY_STARTS_SHARE))
+
+    def _starts(self, share: float, rounds: int) -> Iterator[Cooling]:
+        for hot in START_HOT * rounds:
+            annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
+            yield share / len(START_HOT) / rounds, hot, START_COLD
+
+    def _children(self, share: float) -> Iterator[Cooling]:
+        for _ in range(CHILDREN):
+            child = self._child()
+            if child is not None:
+                annealing.start_from(self._problem, self._work, self._state, child, len(child))
+            yield share / CHILDREN, HOT if child is None else WARM, COLD
+
+    def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
         for cycle in range(CYCLES):
-            restart = (cycle % 2 == 0) == first
-            yield left * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD, restart
+            incumbent = self.incumbent
+            restart = cycle % 2 == first_restart
+            if restart and incumbent is not None:
+                self.adopt(incumbent.events)
+            yield share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD
+
+    def _child(self) -> Ints | None:
+        """Of two parents; None if there are none, or none that differ."""
+        if len(self._parents) < 2:
+            return None
+        one, other = self._choice.choice(len(self._parents), 2, replace=False)
+        figures = self._state.figures
+        return cross(
+            self._problem,
+            self._parents[one].events,
+            self._parents[other].events,
+            float(figures[PER_BYTE]),
+            float(figures[PER_SECOND]),
+            self._work,
+        )
+
+    def _newest(self) -> Incumbent | None:
+        """The best schedule since the last start."""
+        if not np.isfinite(self._state.figures[BEST]):
+            return None
+        return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
+
+    def _keep(self) -> None:
+        """Let the newest schedule be a parent, if it is among the best."""
+        newest = self._newest()
+        if newest is None or any(abs(newest.energy - one.energy) <= SAME * one.energy for one in self._parents):
+            return
+        self._parents = sorted([*self._parents, newest], key=lambda one: one.energy)[:PARENTS]
 
     def _event_energy(self) -> float:
         """Energy above plain training of one event that plain training lacks, in the best schedule."""
-        figures, plain = self._state.figures, max(self._plain_energy, 1e-12)
-        if not np.isfinite(figures[BEST]):
-            return COST_SHARE * plain / max(1, len(self._plain))
-        extras = max(1, int(self._state.lengths[BEST_LENGTH]) - len(self._plain))
-        return max(float(figures[BEST]) - self._plain_energy, 1e-9 * plain) / extras
-
-    def _adopt_best(self, wanted: bool) -> None:
+        plain = max(self._plain_energy, 1e-12)
         incumbent = self.incumbent
-        if wanted and incumbent is not None:
-            self.adopt(incumbent.events)
+        if incumbent is None:
+            return COST_SHARE * plain / max(1, len(self._plain))
+        extras = max(1, len(incumbent.events) - len(self._plain))
+        return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
 
     def _cool(self, moves: int, hot: float, cold: float, between: Callable[[], bool]) -> bool:
         """``hot`` and ``cold`` are in units of `_event_energy`."""
         figures = self._state.figures
         figures[TEMPERATURE] = hot * self._event_energy()
         figures[COOLING] = (cold / hot) ** (1 / max(1, moves))
-        while moves > 0:
+        go_on = True
+        while moves > 0 and go_on:
             chunk = min(moves, CHUNK_MOVES)
             annealing.anneal(self._problem, self._work, self._trial, self._spare, self._state, chunk)
             moves -= chunk
-            if not between():
-                return False
-        return True
+            go_on = between()
+        self._keep()
+        return go_on
 
 
 class Aside:
