@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
@@ -27,7 +29,7 @@ def start(problem: Problem) -> Incumbent:
 def aside(problem: Problem, start: Incumbent, moves: int, go_on: bool) -> Incumbent | None:
     search = Search(problem, 1)
     search.adopt(start.events)
-    Aside(search, moves).wait(lambda: go_on)
+    Aside([search], moves).wait(lambda: go_on)
     return search.incumbent
 
 
@@ -45,3 +47,22 @@ def test_a_search_aside_that_is_stopped_keeps_what_it_began_with(problem: Proble
     stopped = aside(problem, start, 10**12, go_on=False)
     assert stopped is not None
     assert stopped.energy <= start.energy
+
+
+def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
+    work = Aside((Search(problem, seed) for seed in count()), 3000)
+    work.wait(lambda: True)
+    alone = Search(problem, 0)
+    alone.run(3000)
+    first, expected = work.searches[0].incumbent, alone.incumbent
+    assert first is not None and expected is not None
+    assert np.array_equal(first.events, expected.events)
+
+
+def test_seeds_of_either_manner_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:
+    for seed in (0, 1):
+        search = Search(problem, seed)
+        search.run(40_000)
+        found = search.incumbent
+        assert found is not None
+        assert found.energy <= start.energy * (1 + 1e-12)

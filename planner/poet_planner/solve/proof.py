@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 
@@ -20,6 +21,8 @@ BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
 # Searching beside the proof of a level.
 ASIDE_S = 6.0
+# More levels than there ever are: an odd number, so that searches beside one level differ in manner.
+MOST_LEVELS = 1001
 # Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
 NOT_WORTH = 0.9
 
@@ -40,7 +43,7 @@ class Proof:
         self._gap = gap
         self._seed = seed
         self._path = longest_path(problem)
-        self._asides = 0
+        self._levels = 0
         self.bound_j = float(problem.node_energy.sum())
 
     @property
@@ -106,17 +109,12 @@ class Proof:
     ) -> None:
         """Settle the level, with a search beside it: LP and MILP keep but one core busy.
 
-        Such searches begin with plain training and with the best schedule in turn.
-
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
-        beyond the relaxation. The search is heard when all of its moves are made, or when time is up, but not where the
-        proof makes it pointless: so that a seed gives the same plan.
+        beyond the relaxation. The first search is heard when all of its moves are made, those after it only when time
+        is up, and none where the proof makes it pointless: so that a seed gives the same plan.
         """
-        search = Search(self._problem, SEEDS * (self._seed + 1) + self._asides)
-        if self._asides % 2 == 1:
-            search.adopt(self._known().events)
-        self._asides += 1
-        aside = Aside(search, int(ASIDE_S * moves_per_second(self._problem)))
+        aside = Aside(self._searches_beside(self._levels), int(ASIDE_S * moves_per_second(self._problem)))
+        self._levels += 1
         try:
             if level.share_beyond < NOT_WORTH:
                 level.prove(self._solver, seconds_left, hear)
@@ -129,10 +127,19 @@ class Proof:
             aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
         finally:
             aside.stop()
-        found = search.incumbent
-        if found is not None and found.energy < self._known().energy:
-            self._search.adopt(found.events)
+        heard = aside.searches if seconds_left() <= 0 else aside.searches[:1]
+        for found in [search.incumbent for search in heard]:
+            if found is not None and found.energy < self._known().energy:
+                self._search.adopt(found.events)
         self._follow(level.events)
+
+    def _searches_beside(self, level: int) -> Iterator[Search]:
+        """One after the other without end; two of three begin with plain training, the third with the best schedule."""
+        for number in count(level, MOST_LEVELS):
+            search = Search(self._problem, SEEDS * (self._seed + 1) + number)
+            if number % 3 == 2:
+                search.adopt(self._known().events)
+            yield search
 
     def _known(self) -> Incumbent:
         incumbent = self._search.incumbent

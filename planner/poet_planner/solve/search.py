@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -238,23 +238,42 @@ class Search:
 
 
 class Aside:
-    """An annealer at work in a thread of its own: ``search.run(moves)``."""
+    """Annealers at work in a thread of its own, one after the other: ``search.run(moves)`` of each.
 
-    def __init__(self, search: Search, moves: int) -> None:
+    Attributes
+    ----------
+    searches : list of Search
+        Those that have begun.
+    """
+
+    def __init__(self, searches: Iterable[Search], moves: int) -> None:
+        self.searches: list[Search] = []
+        self._first_ended = threading.Event()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=search.run, args=(moves, lambda: not self._stop.is_set()), daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
         self._thread.start()
 
     def wait(self, go_on: Callable[[], bool]) -> None:
-        """Until all moves are made; or until ``go_on`` says no, which ends it."""
-        while self._thread.is_alive() and go_on():
-            self._thread.join(WAIT_S)
+        """Until the first has made all its moves, or until ``go_on`` says no; either ends the work."""
+        while not self._first_ended.wait(WAIT_S) and go_on():
+            pass
         self.stop()
 
     def stop(self) -> None:
-        """End it, whatever it has found."""
+        """End it, whatever has been found."""
         self._stop.set()
         self._thread.join()
+
+    def _work(self, searches: Iterable[Search], moves: int) -> None:
+        try:
+            for search in searches:
+                self.searches.append(search)
+                search.run(moves, lambda: not self._stop.is_set())
+                self._first_ended.set()
+                if self._stop.is_set():
+                    return
+        finally:
+            self._first_ended.set()
 
 
 class Searches:
@@ -286,7 +305,7 @@ class Searches:
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run."""
         self._share_best()
-        asides = [Aside(search, moves) for search in self._searches[1:]]
+        asides = [Aside([search], moves) for search in self._searches[1:]]
         try:
             self._searches[0].run(moves, between)
             for aside in asides:
