@@ -26,7 +26,7 @@ from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
 SEARCH_S_PER_NODE = 0.015
-MOST_SEARCH_S = 6.0
+MOST_SEARCH_S = 20.0
 SEARCH_SHARE = 0.3
 PLACING_SHARE = 0.25
 MOST_PLACING_S = 8.0
