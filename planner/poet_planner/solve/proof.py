@@ -107,7 +107,7 @@ class Proof:
     def _settle(
         self, level: Level, instants: Flags, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> None:
-        """Settle the level, with a search beside it: LP and MILP keep but one core busy.
+        """Settle the level, with searches beside it: LP and MILP keep but one core busy.
 
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
         beyond the relaxation. The first search is heard when all of its moves are made, those after it only when time
