@@ -11,7 +11,7 @@ from itertools import product
 
 from instances import Instance, load
 from joblib import Parallel, delayed
-from poet_planner.solve.optimise import MOST_SEARCH_S, SEARCH_S_PER_NODE
+from poet_planner.solve.optimise import first_search_s
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import Search, moves_per_second
 
@@ -35,8 +35,7 @@ INSTANCES = (
 def first_run(problem: Problem, seed: int, effort: float) -> float:
     """Overhead in % of plain training; infinite where no schedule turned up."""
     search = Search(problem, seed)
-    seconds = effort * min(MOST_SEARCH_S, SEARCH_S_PER_NODE * len(problem.node_time))
-    search.run(int(seconds * moves_per_second(problem)))
+    search.run(int(effort * first_search_s(problem) * moves_per_second(problem)))
     found = search.incumbent
     return float("inf") if found is None else 100 * (found.energy / float(problem.node_energy.sum()) - 1)
 

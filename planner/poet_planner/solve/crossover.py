@@ -11,6 +11,12 @@ from poet_planner.solve.problem import Ints, Problem
 SAME = 1e-12
 
 
+@compiled
+def same(energy, other):  # type: ignore[no-untyped-def]
+    """Whether two schedules cost the same, whatever the order of the sum: then they are taken for one."""
+    return abs(energy - other) <= SAME * other
+
+
 def cross(problem: Problem, one: Ints, other: Ints, per_byte: float, per_second: float, work: Workspace) -> Ints | None:
     """Of all children of two schedules (events, see `annealing`) the cheapest; None if each is as cheap as a parent.
 
@@ -41,11 +47,10 @@ def _cheapest(p, one, other, one_places, other_places, per_byte, per_second, w):
         result = _child(p, one, one_places[j] + 1, other, other_places[j] + 1, w)
         if result.length < 0:
             continue
-        like_one = abs(result.energy - one_energy) <= SAME * one_energy
-        like_other = abs(result.energy - other_energy) <= SAME * other_energy
+        new = not same(result.energy, one_energy) and not same(result.energy, other_energy)
         late = max(0.0, result.time - p.deadline)
         cost = result.energy + per_byte * result.overflow + per_second * late
-        if cost < best_cost and not like_one and not like_other:
+        if new and cost < best_cost:
             best_cost = cost
             best = j
     if best < 0:

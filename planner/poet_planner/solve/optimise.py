@@ -123,8 +123,7 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early and not self._proof.complete
 
-        search_s = min(MOST_SEARCH_S, limit_s, len(self._problem.node_time) * SEARCH_S_PER_NODE)
-        self._search.run(self._moves(search_s), go_on)
+        self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
         self._proof.exhaust(self._tell)
         while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
             self._search.run(self._moves(SEARCH_S), self._tell)
@@ -253,6 +252,11 @@ class _Run:
             bound_j=bound_j,
             gap=gap,
         )
+
+
+def first_search_s(problem: Problem) -> float:
+    """Seconds of searching before the proof begins, where the time limit allows them."""
+    return min(MOST_SEARCH_S, SEARCH_S_PER_NODE * len(problem.node_time))
 
 
 def _any_order(problem: Problem, seed: int) -> Ints:

@@ -21,7 +21,7 @@ from poet_planner.solve.annealing import (
     TEMPERATURE,
     State,
 )
-from poet_planner.solve.crossover import SAME, cross
+from poet_planner.solve.crossover import cross, same
 from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
@@ -209,7 +209,7 @@ class Search:
     def _keep(self) -> None:
         """Let the newest schedule be a parent, if it is among the best."""
         newest = self._newest()
-        if newest is None or any(abs(newest.energy - one.energy) <= SAME * one.energy for one in self._parents):
+        if newest is None or any(same(newest.energy, one.energy) for one in self._parents):
             return
         self._parents = sorted([*self._parents, newest], key=lambda one: one.energy)[:PARENTS]
 
