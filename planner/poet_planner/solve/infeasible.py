@@ -7,13 +7,15 @@ import time
 import numpy as np
 
 from poet_planner.graph import Graph
+from poet_planner.solve.eviction import evicting
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.problem import WORD, Problem, node_need
-from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.search import Search, measured, moves_per_second
 
 MOST_TRY_S = 0.5
 TRIES = 12
 BRACKET = 1.01
+PASSES = 32
 
 
 def conceivable(problem: Problem) -> bool:
@@ -66,6 +68,18 @@ def _smallest_ram(problem: Problem, seed: int, try_s: float) -> int:
 
 
 def _feasible(problem: Problem, seed: int, try_s: float) -> bool:
+    return _evicts(problem, seed) or _finds(problem, seed, try_s)
+
+
+def _evicts(problem: Problem, seed: int) -> bool:
+    """Whether a pass of eviction gives a schedule that is in time."""
+    order, random = np.arange(len(problem.node_time)), np.random.default_rng(seed)
+    made = (evicting(problem, order, random) for _ in range(PASSES))
+    found = (measured(problem, events) for events in made if events is not None)
+    return any(one is not None and one.time <= problem.deadline for one in found)
+
+
+def _finds(problem: Problem, seed: int, try_s: float) -> bool:
     end_s = time.monotonic() + try_s
     search = Search(problem, seed)
     search.run(

@@ -22,6 +22,7 @@ from poet_planner.solve.annealing import (
     State,
 )
 from poet_planner.solve.crossover import cross, same
+from poet_planner.solve.eviction import evicting
 from poet_planner.solve.problem import Ints, Problem
 
 CHUNK_MOVES = 3000
@@ -37,6 +38,10 @@ START_COLD = 0.01
 STARTS_SHARE = 0.39
 # Coolings from the best and from where the last one ended.
 CYCLES = 4
+# One start is the best of so many passes of eviction, each of which takes as long as a move a node, roughly.
+MOST_PASSES = 32
+LEAST_PASSES = 4
+PASSES_SHARE = 0.06
 # With so many moves for each node, more starts and their children do better than long coolings.
 MANY_MOVES = 400
 MANY_STARTS = 2
@@ -162,13 +167,28 @@ class Search:
         if not first:
             return self._cycles(1.0, 1)
         if moves < MANY_MOVES * len(self._plain):
-            return chain(self._starts(STARTS_SHARE, 1), self._cycles(1 - STARTS_SHARE, 0))
-        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS), self._children(1 - MANY_STARTS_SHARE))
+            return chain(self._starts(STARTS_SHARE, 1, moves), self._cycles(1 - STARTS_SHARE, 0))
+        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS, moves), self._children(1 - MANY_STARTS_SHARE))
 
-    def _starts(self, share: float, rounds: int) -> Iterator[Cooling]:
-        for hot in START_HOT * rounds:
-            annealing.start_from(self._problem, self._work, self._state, self._plain, len(self._plain))
-            yield share / len(START_HOT) / rounds, hot, START_COLD
+    def _starts(self, share: float, rounds: int, moves: int) -> Iterator[Cooling]:
+        """From plain training, and at last from a schedule made by eviction."""
+        evicted = self._evicted(int(np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)))
+        hots = START_HOT * rounds
+        for number, hot in enumerate(hots, start=1):
+            events = self._plain if evicted is None or number < len(hots) else evicted
+            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            yield share / len(hots), hot, START_COLD
+
+    def _evicted(self, passes: int) -> Ints | None:
+        """The best schedule of some passes of eviction; None if none of them found a way."""
+        made = [evicting(self._problem, self._plain, self._choice) for _ in range(passes)]
+        found = [measured(self._problem, events) for events in made if events is not None]
+        best = min((one for one in found if one is not None), key=self._cost, default=None)
+        return None if best is None else best.events
+
+    def _cost(self, one: Incumbent) -> float:
+        """Energy, and what being late costs."""
+        return one.energy + float(self._state.figures[PER_SECOND]) * max(0.0, one.time - self._problem.deadline)
 
     def _children(self, share: float) -> Iterator[Cooling]:
         for _ in range(CHILDREN):

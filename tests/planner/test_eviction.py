@@ -1,0 +1,87 @@
+"""Schedules made in one pass: within the budget, of the contract, and no dearer than they must be."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+from poet_planner.graph import Graph, Node, Value
+from poet_planner.plain import plain_schedule
+from poet_planner.solve.decode import decode
+from poet_planner.solve.eviction import evicting
+from poet_planner.solve.exact import cheapest_events
+from poet_planner.solve.optimise import optimise
+from poet_planner.solve.options import NoScheduleError, OptimiseOptions
+from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.search import Incumbent, measured
+from random_graphs import random_graph, training_like_graph
+
+PASSES = 20
+
+
+def schedules(problem: Problem) -> list[Incumbent]:
+    """Of some passes, those that found a way."""
+    random = np.random.default_rng(0)
+    order = np.arange(len(problem.node_time))
+    made = [evicting(problem, order, random) for _ in range(PASSES)]
+    found = [measured(problem, events) for events in made if events is not None]
+    assert None not in found
+    return [one for one in found if one is not None]
+
+
+def chain(depth: int) -> Graph:
+    """A chain forwards and back, all costs and sizes 1 (word)."""
+    forward = [Node(f"a{k}", 1.0, 1.0, (Value(f"a{k}", 4),), (f"a{k - 1}",) if k else ()) for k in range(depth)]
+    backward = [
+        Node(f"g{k}", 1.0, 1.0, (Value(f"g{k}", 4),), (f"a{k}", f"g{k + 1}") if k < depth - 1 else (f"a{k}",))
+        for k in range(depth - 1, -1, -1)
+    ]
+    return Graph(f"chain of {depth}", (*forward, *backward))
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
+def test_every_pass_keeps_the_budget_and_none_beats_the_optimum(seed: int, share: float) -> None:
+    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+    ram_bytes = int(share * plain_schedule(graph).peak_bytes)
+    problem = build_problem(graph, ram_bytes, None)
+    best = cheapest_events(problem, lambda: True)
+
+    found = schedules(problem)
+
+    for one in found:
+        assert one.peak <= problem.budget
+        assert decode(graph, problem, one.events).peak <= problem.budget
+    if share == 1.0:
+        assert min(one.energy for one in found) == pytest.approx(sum(node.energy_j for node in graph.nodes))
+    if found:
+        assert best is not None
+        optimum = measured(problem, best)
+        assert optimum is not None
+        assert min(one.energy for one in found) >= optimum.energy * (1 - 1e-9)
+
+
+def test_with_all_the_ram_nothing_is_repeated() -> None:
+    problem = build_problem(chain(30), 4 * 60, None)
+    assert all(np.array_equal(one.events, np.arange(60)) for one in schedules(problem))
+
+
+@pytest.mark.parametrize("words", [5, 7, 10])
+def test_a_deep_chain_is_repeated_no_more_often_than_by_binomial_checkpointing(words: int) -> None:
+    """Griewank and Walther (2000): with c checkpoints, a chain of up to C(c + r, c) needs no node more than r times."""
+    depth = 40
+    problem = build_problem(chain(depth), 4 * words, None)
+
+    repeated = min(one.energy for one in schedules(problem)) - 2 * depth
+
+    # Beside the checkpoints lie the gradient and what is computed from them.
+    checkpoints = words - 2
+    times = next(r for r in range(depth) if comb(checkpoints + r, checkpoints) >= depth)
+    assert repeated <= times * depth
+
+
+def test_the_smallest_ram_named_for_a_deep_chain_is_what_a_node_needs() -> None:
+    with pytest.raises(NoScheduleError) as refusal:
+        optimise(chain(40), 4 * 2, None, OptimiseOptions(time_limit_s=4.0))
+    assert refusal.value.smallest_ram_bytes == 4 * 3
