@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,12 +24,24 @@ GROWTHS = (0.1, 0.3, 0.03)
 HALVINGS = 5
 
 
+class Life(NamedTuple):
+    """So many bytes from one step to another, the first included, the second not."""
+
+    start: int
+    end: int
+    size: int
+
+
 @dataclass(frozen=True)
 class Placement:
-    """Steps with addresses, and the bytes of the arena that they need."""
+    """Steps with addresses, and the bytes of the arena that they need.
+
+    Where those are more than the budget: what found no place in the fullest placement within it.
+    """
 
     steps: tuple[Step, ...]
     arena_bytes: int
+    without_place: tuple[Life, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class _Block:
     size: int
 
 
-def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10.0) -> Placement:
+def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10.0, lowest: bool = True) -> Placement:
     """Give every block of ``steps`` an offset, if it can be within ``budget`` bytes; if not, as low as was found.
 
     Parameters
@@ -53,8 +66,9 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10
     budget : int
         Bytes of the arena; the search for offsets stops when they fit.
     search_s : float
-        No round of the search within the budget starts after this; there is always one. Where it is 0 or less, how low
-        the blocks could lie is not searched for.
+        No round of the search within the budget starts after this; there is always one.
+    lowest : bool
+        Whether it is searched for how low the blocks could lie where they do not fit.
     """
     blocks = _blocks(graph, steps)
     if not blocks:
@@ -63,9 +77,25 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10
     end = np.array([block.end for block in blocks], dtype=np.int64)
     size = np.array([block.size for block in blocks], dtype=np.int64)
     offsets, height = _greedy(start, end, size, budget)
-    if height > budget:
-        offsets, height = _search(start, end, size, budget, offsets, search_s)
-    return Placement(_with_offsets(steps, blocks, offsets), height)
+    without = np.zeros(0, dtype=np.int64)
+    if height > budget and _most_alive(start, end, size) <= budget:
+        found = _within(start, end, size, budget, offsets, ROUNDS, search_s)
+        without = np.nonzero(found < 0)[0]
+        if len(without) == 0:
+            offsets, height = found, int((found + size).max())
+    if height > budget and lowest:
+        offsets, height = _lowest(start, end, size, budget, offsets)
+    lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
+    return Placement(_with_offsets(steps, blocks, offsets), height, lives)
+
+
+def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
+    """Bytes alive at each step. (steps,)"""
+    change = np.zeros(len(steps) + 1, dtype=np.int64)
+    for block in _blocks(graph, steps):
+        change[block.start] += block.size
+        change[block.end] -= block.size
+    return change.cumsum()[:-1]
 
 
 def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
@@ -147,8 +177,8 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
     return height
 
 
-def _search(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, search_s: float) -> tuple[Ints, int]:
-    """Offsets within ``budget``, or else within the least capacity at which one round of search succeeds.
+def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tuple[Ints, int]:
+    """Offsets within the least capacity at which one round of search succeeds.
 
     Parameters
     ----------
@@ -156,34 +186,32 @@ def _search(start: Ints, end: Ints, size: Ints, budget: int, known: Ints, search
         Offsets without overlaps, higher than the budget.
     """
     best, height = known, int((known + size).max())
-    alive = _most_alive(start, end, size)
-    if alive <= budget:
-        found = _within(start, end, size, budget, known, ROUNDS, search_s)
-        if found is not None:
-            return found, int((found + size).max())
-    low = max(budget, alive - 1)
-    for _ in range(HALVINGS if search_s > 0 else 0):
+    low = max(budget, _most_alive(start, end, size) - 1)
+    for _ in range(HALVINGS):
         capacity = (low + height) // 2
         found = _within(start, end, size, capacity, best, 1, 0.0)
-        if found is None:
+        if (found < 0).any():
             low = capacity
         else:
             best, height = found, int((found + size).max())
     return best, height
 
 
-def _within(
-    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, rounds: int, search_s: float
-) -> Ints | None:
+def _within(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, rounds: int, search_s: float) -> Ints:
+    """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
     end_s = time.monotonic() + search_s
+    fullest, fewest = known, np.iinfo(np.int64).max
     for number in range(rounds):
         offsets = known.copy()
         growth = GROWTHS[number % len(GROWTHS)]
         if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, number):
             return offsets
+        without = int(size[offsets < 0].sum())
+        if without < fewest:
+            fullest, fewest = offsets, without
         if time.monotonic() >= end_s:
             break
-    return None
+    return fullest
 
 
 def _most_alive(start: Ints, end: Ints, size: Ints) -> int:

@@ -22,7 +22,9 @@ FORGOTTEN_BITS = 12
 def eject(
     start: Ints, end: Ints, size: Ints, capacity: int, offsets: Ints, moves: int, growth: float, seed: int
 ) -> bool:
-    """Whether every block came to lie within ``capacity`` in so many moves; if so, ``offsets`` says where.
+    """Whether every block came to lie within ``capacity`` in so many moves; ``offsets`` says where.
+
+    If not, it says where most bytes lay, and -1 for the blocks that waited then.
 
     Parameters
     ----------
@@ -57,9 +59,17 @@ def _eject(start, end, size, capacity, offsets, weight, moves, growth, random): 
         else:
             waiting[left] = block
             left += 1
+    fewest = np.iinfo(np.int64).max
     for _ in range(moves):
-        if left == 0:
+        without = 0
+        for k in range(left):
+            without += size[waiting[k]]
+        if without < fewest:
+            fewest = without
             offsets[:] = bottom
+            for k in range(left):
+                offsets[waiting[k]] = -1
+        if left == 0:
             return True
         pick = _draw(random, left)
         block = waiting[pick]

@@ -303,10 +303,12 @@ class Searches:
     ----------
     seed : int
         Equal seeds and equal calls give equal schedules, as long as no call is ended early.
+    order : (n,) or None
+        As in `Search`.
     """
 
-    def __init__(self, problem: Problem, seed: int) -> None:
-        self._searches = [Search(problem, SEEDS * seed + k) for k in range(SEEDS)]
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+        self._searches = [Search(problem, SEEDS * seed + k, order) for k in range(SEEDS)]
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -317,6 +319,11 @@ class Searches:
     def adopt(self, events: Ints) -> bool:
         """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
         return self._searches[0].adopt(events)
+
+    def adopt_all(self, events: Ints) -> None:
+        """Let each annealer go on from ``events``, where they are a schedule."""
+        for search in self._searches:
+            search.adopt(events)
 
     def refine(self, moves: int) -> None:
         """Let the first annealer search on at low temperature."""
@@ -337,8 +344,7 @@ class Searches:
     def _share_best(self) -> None:
         incumbent = self.incumbent
         if incumbent is not None:
-            for search in self._searches:
-                search.adopt(incumbent.events)
+            self.adopt_all(incumbent.events)
 
 
 def moves_per_second(problem: Problem) -> float:

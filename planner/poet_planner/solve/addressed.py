@@ -1,0 +1,194 @@
+"""Addresses for the best schedule, or for one planned again with RAM set aside where its blocks found no place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+
+import numpy as np
+
+from poet_planner.graph import Graph
+from poet_planner.schedule import Action
+from poet_planner.solve.arena import Placement, alive_bytes, place
+from poet_planner.solve.decode import Decoded, decode
+from poet_planner.solve.instants import producers
+from poet_planner.solve.problem import WORD, Ints, Problem, node_need
+from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
+
+ADDRESSES_S = 3.0
+MOST_ATTEMPTS = 12
+# A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
+AGAIN_SHARE = 0.05
+# A schedule whose overhead is only so much larger than the best's does.
+NEAR = 1e-3
+# Of what found no place, the share to be left free in addition.
+ASIDE_SHARE = 0.25
+
+
+class NoAddressesError(Exception):
+    """None of the schedules tried got addresses; ``arena_bytes`` would do for one."""
+
+    def __init__(self, arena_bytes: int) -> None:
+        super().__init__(f"no addresses within {arena_bytes} bytes")
+        self.arena_bytes = arena_bytes
+
+
+@dataclass(frozen=True)
+class Addressed:
+    """A schedule with addresses; whether they are within the budget, the placement says."""
+
+    incumbent: Incumbent
+    decoded: Decoded
+    placement: Placement
+
+
+class Addresses:
+    """Gives schedules addresses.
+
+    Parameters
+    ----------
+    again_s : float
+        Seconds of searching for each plan made again.
+    time_limit_s : float
+    seconds_left : callable
+        Until the time limit.
+    tell : callable
+        Told what is done.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        problem: Problem,
+        seed: int,
+        again_s: float,
+        time_limit_s: float,
+        seconds_left: Callable[[], float],
+        tell: Callable[[str], object],
+    ) -> None:
+        self._graph = graph
+        self._problem = problem
+        self._seed = seed
+        self._moves = int(again_s * moves_per_second(problem))
+        self._least_s = AGAIN_SHARE * time_limit_s
+        self._seconds_left = seconds_left
+        self._tell = tell
+        self._newest: Addressed | None = None
+        self._found: Addressed | None = None
+
+    def lack(self, incumbent: Incumbent) -> bool:
+        """Whether no addresses were found for a schedule."""
+        return not self._fits(self._tried(incumbent, self._problem, 1))
+
+    def give(self, best: Incumbent) -> Addressed:
+        """The best schedule with addresses, or what comes nearest.
+
+        Raises
+        ------
+        NoAddressesError
+            If none that was tried got addresses.
+        """
+        newest = self._newest
+        if newest is None or not np.array_equal(newest.incumbent.events, best.events):
+            newest = self._tried(best, self._problem, 0)
+        if not self._fits(newest):
+            self._plan_again(newest)
+        if self._found is None:
+            raise NoAddressesError(place(self._graph, newest.decoded.steps, self._problem.budget, 0.0).arena_bytes)
+        return self._found
+
+    def _plan_again(self, best: Addressed) -> None:
+        """Set RAM aside where blocks found no place, and less of it again once all have found one."""
+        problem = self._problem
+        newest = best
+        aside = np.zeros(len(problem.node_time), dtype=np.int64)
+        enough: Ints | None = None
+        for attempt in range(1, MOST_ATTEMPTS):
+            late = self._seconds_left() < self._least_s
+            if self._found is not None and (late or self._near(self._found, best)):
+                break
+            before = aside
+            if self._fits(newest):
+                aside, enough = _half(aside), aside
+            elif enough is not None:
+                aside = _half(aside + enough)
+            else:
+                aside = self._set_aside(aside, newest)
+            lacking = sum(life.size for life in newest.placement.without_place)
+            self._tell(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
+            planned = problem._replace(workspace=problem.workspace + aside)
+            search = Searches(planned, self._seed + attempt, _any_order(planned, attempt))
+            if not np.array_equal(aside, before):
+                search.adopt_all(newest.incumbent.events)
+            search.run(self._moves, self._within(search))
+            again = None if search.incumbent is None else measured(problem, search.incumbent.events)
+            if again is None:
+                aside = _half(aside)
+                continue
+            newest = self._tried(again, planned, attempt)
+
+    def _set_aside(self, aside: Ints, lacking: Addressed) -> Ints:
+        """Bytes to be left free when each node is computed. (n,)
+
+        Where blocks without a place live, what is free there now, but for what exceeds them, and a share of them more.
+        """
+        problem = self._problem
+        steps = lacking.decoded.steps
+        without = np.zeros(len(steps), dtype=np.int64)
+        for life in lacking.placement.without_place:
+            without[life.start : life.end] += life.size
+        free = problem.budget - alive_bytes(self._graph, steps)
+        left_free = np.minimum(without, free)
+        further = (ASIDE_SHARE * without).astype(np.int64) // WORD * WORD
+        more = aside.copy()
+        numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
+        for k in np.nonzero(without)[0]:
+            if steps[k].do is Action.COMPUTE:
+                j = numbers[steps[k].target]
+                more[j] = max(more[j], max(aside[j], left_free[k]) + further[k])
+        return np.minimum(more, problem.budget - node_need(problem))
+
+    def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
+        """Steps as ``planned`` wants them, and addresses, if there are any."""
+        search_s = min(ADDRESSES_S, self._seconds_left() / 2) / (attempt + 1)
+        decoded = decode(self._graph, planned, incumbent.events)
+        decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
+        placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False)
+        self._newest = newest = Addressed(incumbent, decoded, placement)
+        if self._fits(newest) and (self._found is None or incumbent.energy < self._found.incumbent.energy):
+            self._found = newest
+        return newest
+
+    def _fits(self, one: Addressed) -> bool:
+        return one.placement.arena_bytes <= self._problem.budget
+
+    def _near(self, one: Addressed, best: Addressed) -> bool:
+        """Whether one's energy above plain training is hardly larger than the best's."""
+        overhead_j = best.incumbent.energy - float(self._problem.node_energy.sum())
+        return one.incumbent.energy <= best.incumbent.energy + NEAR * overhead_j
+
+    def _within(self, search: Searches) -> Callable[[], bool]:
+        """Whether a search may go on: for some of the time left, or until it has found anything."""
+        left_s = self._seconds_left()
+        end_s = left_s - max(left_s / 2.5, self._least_s)
+        return lambda: search.incumbent is None or self._seconds_left() > end_s
+
+
+def _half(sizes: Ints) -> Ints:
+    """In whole words."""
+    return sizes // (2 * WORD) * WORD
+
+
+def _any_order(problem: Problem, seed: int) -> Ints:
+    """A random topological order of the nodes. (n,)"""
+    random = np.random.default_rng(seed)
+    sorter = TopologicalSorter({j: producers(problem, j).tolist() for j in range(len(problem.node_time))})
+    sorter.prepare()
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        ready += sorter.get_ready()
+        order.append(ready.pop(int(random.integers(len(ready)))))
+        sorter.done(order[-1])
+    return np.array(order, dtype=np.int64)

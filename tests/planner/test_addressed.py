@@ -1,0 +1,85 @@
+"""Where the best schedule gets no addresses, one planned again does, and the memory of it holds by the verifier."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from poet_planner.graph import Graph
+from poet_planner.graph_file import graph_hash
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Schedule, Status
+from poet_planner.solve.addressed import Addressed, Addresses
+from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.search import Incumbent, Searches
+from poet_planner.verify import verify
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
+
+from layered import layered_graph
+
+MOVES = 6000
+# Layered graphs of which the best schedule after so many moves finds no place.
+WITHOUT_PLACE = (3, 8, 11)
+# Long enough for a few plans, never reached.
+LIMIT_S = 60.0
+
+
+def addresses(graph: Graph, problem: Problem, left_s: list[float], notes: list[str]) -> Addresses:
+    """With ``left_s[0]`` seconds left all the time."""
+    return Addresses(graph, problem, 0, 0.3, LIMIT_S, lambda: left_s[0], notes.append)
+
+
+def searched(seed: int) -> tuple[Graph, Problem, Incumbent]:
+    graph = layered_graph(60, 10, seed)
+    problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
+    searches = Searches(problem, 0)
+    searches.run(MOVES)
+    assert searches.incumbent is not None
+    return graph, problem, searches.incumbent
+
+
+def answer(graph: Graph, problem: Problem, found: Addressed) -> Schedule:
+    return Schedule(
+        graph=graph.name,
+        graph_hash=graph_hash(graph),
+        ram_budget_bytes=problem.budget + graph.resident_bytes,
+        deadline_s=None,
+        steps=found.placement.steps,
+        energy_j=found.incumbent.energy,
+        time_s=found.decoded.time_s,
+        peak_bytes=found.decoded.peak + graph.resident_bytes,
+        arena_bytes=found.placement.arena_bytes,
+        status=Status.FEASIBLE,
+        bound_j=0.0,
+        gap=1.0,
+    )
+
+
+@pytest.mark.parametrize("seed", WITHOUT_PLACE)
+def test_what_is_planned_again_has_addresses_and_holds(seed: int) -> None:
+    graph, problem, best = searched(seed)
+    notes: list[str] = []
+    giving = addresses(graph, problem, [LIMIT_S], notes)
+    assert giving.lack(best)
+
+    found = giving.give(best)
+
+    assert notes and "planning again" in notes[0]
+    assert found.placement.arena_bytes <= problem.budget
+    assert found.placement.without_place == ()
+    assert verify(graph, answer(graph, problem, found)).faults == ()
+
+
+def test_without_time_what_had_addresses_before_is_the_answer() -> None:
+    graph, problem, best = searched(WITHOUT_PLACE[0])
+    left_s = [LIMIT_S]
+    earlier = addresses(graph, problem, left_s, []).give(best).incumbent
+    notes: list[str] = []
+    giving = addresses(graph, problem, left_s, notes)
+    assert not giving.lack(earlier)
+    left_s[0] = 0.0
+
+    assert giving.give(best).incumbent.energy == earlier.energy
+    assert notes == []
