@@ -104,9 +104,10 @@ class Addresses:
         newest = best
         aside = np.zeros(len(problem.node_time), dtype=np.int64)
         enough: Ints | None = None
+        late = 0
         for attempt in range(1, MOST_ATTEMPTS):
-            late = self._seconds_left() < self._least_s
-            if self._found is not None and (late or self._near(self._found, best)):
+            late += self._seconds_left() < self._least_s
+            if self._found is not None and (late > 0 or self._near(self._found, best)):
                 break
             before = aside
             if self._fits(newest):
@@ -114,7 +115,7 @@ class Addresses:
             elif enough is not None:
                 aside = _half(aside + enough)
             else:
-                aside = self._set_aside(aside, newest)
+                aside = self._set_aside(aside, newest, late)
             lacking = sum(life.size for life in newest.placement.without_place)
             self._tell(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
             planned = problem._replace(workspace=problem.workspace + aside)
@@ -128,10 +129,12 @@ class Addresses:
                 continue
             newest = self._tried(again, planned, attempt)
 
-    def _set_aside(self, aside: Ints, lacking: Addressed) -> Ints:
+    def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
         """Bytes to be left free when each node is computed. (n,)
 
         Where blocks without a place live, what is free there now, but for what exceeds them, and a share of them more.
+        Where time is up, everywhere as much as they are together at most, and with each attempt after that (``late``)
+        twice as much.
         """
         problem = self._problem
         steps = lacking.decoded.steps
@@ -141,7 +144,7 @@ class Addresses:
         free = problem.budget - alive_bytes(self._graph, steps)
         left_free = np.minimum(without, free)
         further = (ASIDE_SHARE * without).astype(np.int64) // WORD * WORD
-        more = aside.copy()
+        more = np.maximum(aside, without.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
         numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
         for k in np.nonzero(without)[0]:
             if steps[k].do is Action.COMPUTE:

@@ -122,6 +122,7 @@ class Search:
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
+        self._evicted: Incumbent | None = None
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
         annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
@@ -129,8 +130,10 @@ class Search:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        found = [self._newest(), *self._parents[:1]]
-        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+        annealed, evicted = self._annealed(), self._evicted
+        if evicted is None or evicted.time > self._problem.deadline:
+            return annealed
+        return evicted if annealed is None or evicted.energy < annealed.energy else annealed
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
@@ -144,16 +147,19 @@ class Search:
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal for ``moves`` moves.
 
-        The first run cools down from plain training a few times, then from children of what it has found; or, where the
-        moves are few for the graph, in cycles as a later run does: four, each twice as long as the one before, from the
-        best and from where the last one ended in turn.
+        The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
+        from children of what it has found; or, where the moves are few for the graph, in cycles as a later run does:
+        four, each twice as long as the one before, from the best and from where the last one ended in turn.
 
         Parameters
         ----------
         between : callable
             Called every few hundredths of a second; False ends the run.
         """
-        for share, hot, cold in self._coolings(moves):
+        first, self._started = not self._started, True
+        if first and not self._evict(moves, between):
+            return
+        for share, hot, cold in self._coolings(moves, first):
             if not self._cool(int(moves * share), hot, cold, between):
                 return
 
@@ -161,30 +167,34 @@ class Search:
         """Anneal from the current state at low temperature."""
         self._cool(moves, WARM, COLD, between)
 
-    def _coolings(self, moves: int) -> Iterator[Cooling]:
+    def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
-        first, self._started = not self._started, True
         if not first:
             return self._cycles(1.0, 1)
         if moves < MANY_MOVES * len(self._plain):
-            return chain(self._starts(STARTS_SHARE, 1, moves), self._cycles(1 - STARTS_SHARE, 0))
-        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS, moves), self._children(1 - MANY_STARTS_SHARE))
+            return chain(self._starts(STARTS_SHARE, 1), self._cycles(1 - STARTS_SHARE, 0))
+        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS), self._children(1 - MANY_STARTS_SHARE))
 
-    def _starts(self, share: float, rounds: int, moves: int) -> Iterator[Cooling]:
-        """From plain training, and at last from a schedule made by eviction."""
-        evicted = self._evicted(int(np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)))
+    def _starts(self, share: float, rounds: int) -> Iterator[Cooling]:
+        """From plain training, and at last from the schedule made by eviction."""
         hots = START_HOT * rounds
         for number, hot in enumerate(hots, start=1):
-            events = self._plain if evicted is None or number < len(hots) else evicted
+            evicted = self._evicted if number == len(hots) else None
+            events = self._plain if evicted is None else evicted.events
             annealing.start_from(self._problem, self._work, self._state, events, len(events))
             yield share / len(hots), hot, START_COLD
 
-    def _evicted(self, passes: int) -> Ints | None:
-        """The best schedule of some passes of eviction; None if none of them found a way."""
-        made = [evicting(self._problem, self._plain, self._choice) for _ in range(passes)]
-        found = [measured(self._problem, events) for events in made if events is not None]
-        best = min((one for one in found if one is not None), key=self._cost, default=None)
-        return None if best is None else best.events
+    def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
+        """Make schedules by eviction, as many as so many moves are worth, and keep the best."""
+        passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
+        for _ in range(int(passes)):
+            events = evicting(self._problem, self._plain, self._choice)
+            made = None if events is None else measured(self._problem, events)
+            if made is not None and (self._evicted is None or self._cost(made) < self._cost(self._evicted)):
+                self._evicted = made
+            if not between():
+                return False
+        return True
 
     def _cost(self, one: Incumbent) -> float:
         """Energy, and what being late costs."""
@@ -220,6 +230,11 @@ class Search:
             self._work,
         )
 
+    def _annealed(self) -> Incumbent | None:
+        """The best schedule of all coolings so far."""
+        found = [self._newest(), *self._parents[:1]]
+        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+
     def _newest(self) -> Incumbent | None:
         """The best schedule since the last start."""
         if not np.isfinite(self._state.figures[BEST]):
@@ -234,9 +249,9 @@ class Search:
         self._parents = sorted([*self._parents, newest], key=lambda one: one.energy)[:PARENTS]
 
     def _event_energy(self) -> float:
-        """Energy above plain training of one event that plain training lacks, in the best schedule."""
+        """Energy above plain training of one event that plain training lacks, in the best schedule annealed."""
         plain = max(self._plain_energy, 1e-12)
-        incumbent = self.incumbent
+        incumbent = self._annealed()
         if incumbent is None:
             return COST_SHARE * plain / max(1, len(self._plain))
         extras = max(1, len(incumbent.events) - len(self._plain))
