@@ -73,9 +73,7 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10
     blocks = _blocks(graph, steps)
     if not blocks:
         return Placement(tuple(steps), 0)
-    start = np.array([block.start for block in blocks], dtype=np.int64)
-    end = np.array([block.end for block in blocks], dtype=np.int64)
-    size = np.array([block.size for block in blocks], dtype=np.int64)
+    start, end, size = _arrays(blocks)
     offsets, height = _greedy(start, end, size, budget)
     without = np.zeros(0, dtype=np.int64)
     if height > budget and _most_alive(start, end, size) <= budget:
@@ -91,11 +89,7 @@ def place(graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10
 
 def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
     """Bytes alive at each step. (steps,)"""
-    change = np.zeros(len(steps) + 1, dtype=np.int64)
-    for block in _blocks(graph, steps):
-        change[block.start] += block.size
-        change[block.end] -= block.size
-    return change.cumsum()[:-1]
+    return _alive(*_arrays(_blocks(graph, steps)), len(steps))
 
 
 def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
@@ -216,7 +210,21 @@ def _within(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, roun
 
 def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
     """The most bytes alive at once: no height is less."""
-    change = np.zeros(int(end.max()) + 1, dtype=np.int64)
+    return int(_alive(start, end, size, int(end.max())).max())
+
+
+def _alive(start: Ints, end: Ints, size: Ints, steps: int) -> Ints:
+    """Bytes alive at each step. (steps,)"""
+    change = np.zeros(steps + 1, dtype=np.int64)
     np.add.at(change, start, size)
     np.add.at(change, end, -size)
-    return int(change.cumsum().max())
+    return change.cumsum()[:-1]
+
+
+def _arrays(blocks: list[_Block]) -> tuple[Ints, Ints, Ints]:
+    """Start, end and size of each block."""
+    return (
+        np.array([block.start for block in blocks], dtype=np.int64),
+        np.array([block.end for block in blocks], dtype=np.int64),
+        np.array([block.size for block in blocks], dtype=np.int64),
+    )
