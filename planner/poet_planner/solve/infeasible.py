@@ -7,10 +7,9 @@ import time
 import numpy as np
 
 from poet_planner.graph import Graph
-from poet_planner.solve.eviction import evicting
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.problem import WORD, Problem, node_need
-from poet_planner.solve.search import Search, measured, moves_per_second
+from poet_planner.solve.search import Search, by_eviction, moves_per_second
 
 MOST_TRY_S = 0.5
 TRIES = 12
@@ -73,10 +72,8 @@ def _feasible(problem: Problem, seed: int, try_s: float) -> bool:
 
 def _evicts(problem: Problem, seed: int) -> bool:
     """Whether a pass of eviction gives a schedule that is in time."""
-    order, random = np.arange(len(problem.node_time)), np.random.default_rng(seed)
-    made = (evicting(problem, order, random) for _ in range(PASSES))
-    found = (measured(problem, events) for events in made if events is not None)
-    return any(one is not None and one.time <= problem.deadline for one in found)
+    made = by_eviction(problem, np.arange(len(problem.node_time)), np.random.default_rng(seed), PASSES)
+    return any(one is not None and one.time <= problem.deadline for one in made)
 
 
 def _finds(problem: Problem, seed: int, try_s: float) -> bool:

@@ -112,6 +112,11 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
     )
 
 
+def size(problem: Problem) -> int:
+    """Nodes, values and edges together."""
+    return len(problem.node_time) + len(problem.input_value) + len(problem.size)
+
+
 def whole_words(size: int) -> int:
     """``size`` rounded up to whole words."""
     return -(-size // WORD) * WORD

@@ -23,7 +23,7 @@ from poet_planner.solve.annealing import (
 )
 from poet_planner.solve.crossover import cross, same
 from poet_planner.solve.eviction import evicting
-from poet_planner.solve.problem import Ints, Problem
+from poet_planner.solve.problem import Ints, Problem, size
 
 CHUNK_MOVES = 3000
 SEEDS = 2
@@ -85,6 +85,13 @@ def measured(problem: Problem, events: Ints) -> Incumbent | None:
         return None
     peak = int(work.memory[: result.length].max(initial=0))
     return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
+
+
+def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
+    """What each pass of eviction makes, in time or not; None where it found no way."""
+    for _ in range(passes):
+        events = evicting(problem, order, random)
+        yield None if events is None else measured(problem, events)
 
 
 class Search:
@@ -187,9 +194,7 @@ class Search:
     def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep the best."""
         passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
-        for _ in range(int(passes)):
-            events = evicting(self._problem, self._plain, self._choice)
-            made = None if events is None else measured(self._problem, events)
+        for made in by_eviction(self._problem, self._plain, self._choice, int(passes)):
             if made is not None and (self._evicted is None or self._cost(made) < self._cost(self._evicted)):
                 self._evicted = made
             if not between():
@@ -364,4 +369,4 @@ class Searches:
 
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 5e7 / (len(problem.node_time) + len(problem.input_value) + len(problem.size))
+    return 5e7 / size(problem)
