@@ -83,3 +83,21 @@ def test_without_time_what_had_addresses_before_is_the_answer() -> None:
 
     assert giving.give(best).incumbent.energy == earlier.energy
     assert notes == []
+
+
+def test_interrupted_planning_again_answers_with_what_had_addresses() -> None:
+    graph, problem, best = searched(WITHOUT_PLACE[0])
+    tighter = Searches(problem._replace(budget=problem.budget * 4 // 5), 0)
+    tighter.run(MOVES)
+    dearer = tighter.incumbent
+    assert dearer is not None and dearer.energy > 1.01 * best.energy
+
+    def interrupt(_note: str) -> None:
+        raise KeyboardInterrupt
+
+    giving = Addresses(graph, problem, 0, 0.3, LIMIT_S, lambda: LIMIT_S, interrupt)
+    assert giving.lack(best)
+    with pytest.raises(KeyboardInterrupt):
+        giving.give(best)
+    assert not giving.lack(dearer)
+    assert giving.give(best).incumbent.energy == dearer.energy

@@ -84,16 +84,24 @@ class Addresses:
     def give(self, best: Incumbent) -> Addressed:
         """The best schedule with addresses, or what comes nearest.
 
+        A `KeyboardInterrupt` ends the work early.
+
         Raises
         ------
         NoAddressesError
             If none that was tried got addresses.
+        KeyboardInterrupt
+            If it comes before any got addresses.
         """
         newest = self._newest
         if newest is None or not np.array_equal(newest.incumbent.events, best.events):
             newest = self._tried(best, self._problem, 0)
-        if not self._fits(newest):
-            self._plan_again(newest)
+        try:
+            if not self._fits(newest):
+                self._plan_again(newest)
+        except KeyboardInterrupt:
+            if self._found is None:
+                raise
         if self._found is None:
             raise NoAddressesError(place(self._graph, newest.decoded.steps, self._problem.budget, 0.0).arena_bytes)
         return self._found

@@ -37,7 +37,8 @@ def optimise(
 ) -> Schedule:
     """The schedule of least energy within ``ram_bytes`` (resident tensors included) and ``deadline_s``.
 
-    A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer.
+    A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has addresses. Another
+    one, while a schedule is planned again for want of them, makes the best that has some the answer.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def optimise(
     UserError
         If an option has no such value, or the solver is not installed.
     KeyboardInterrupt
-        If it comes before there is any schedule.
+        If it comes before there is any schedule, or any with addresses.
     """
     options = options or OptimiseOptions()
     if options.formulation not in FORMULATIONS:
@@ -63,6 +64,7 @@ class _Run:
         self._deadline_s = deadline_s
         self._options = options
         self._started_s = time.monotonic()
+        self._limit_s = options.time_limit_s
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed)
         again_s = max(SEARCH_S, AGAIN_EFFORT * first_search_s(self._problem))
@@ -83,6 +85,7 @@ class _Run:
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
+            self._limit_s = self._seconds()
         incumbent = self._search.incumbent
         if incumbent is None:
             raise self._impossible()
@@ -130,24 +133,17 @@ class _Run:
         return time.monotonic() - self._started_s
 
     def _seconds_to_limit(self) -> float:
-        return self._options.time_limit_s - self._seconds()
+        return self._limit_s - self._seconds()
 
     def _seconds_left(self) -> float:
         """Until the schedule must be given addresses."""
-        limit_s = self._options.time_limit_s
+        limit_s = self._limit_s
         placing_s = PLACING_SHARE * limit_s
         if not self._addresses_lack:
             placing_s = min(placing_s, MOST_PLACING_S)
-        elif self._closed_share() < HOPELESS:
+        elif self._proof.closed_share < HOPELESS:
             placing_s = LACKING_SHARE * limit_s
         return limit_s - placing_s - self._seconds()
-
-    def _closed_share(self) -> float:
-        """The bound's share of the overhead of the best schedule."""
-        incumbent, plain_j = self._search.incumbent, float(self._problem.node_energy.sum())
-        if incumbent is None or incumbent.energy <= plain_j:
-            return 1.0
-        return (self._proof.bound_j - plain_j) / (incumbent.energy - plain_j)
 
     def _tell(self, note: str = "") -> bool:
         incumbent = self._search.incumbent

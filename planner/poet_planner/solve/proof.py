@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import numpy as np
 
 from poet_planner.solve.conflicts import Conflicts
+from poet_planner.solve.contents import search_contents
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
-from poet_planner.solve.problem import Flags, Ints, Problem
+from poet_planner.solve.problem import Flags, Ints, Problem, size
 from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
+# States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
+# that closes so much of the overhead; of the time left, the share for each.
+FEW_STATES = 2e7
+MANY_STATES = 2e8
+MOST_STATES = 500_000
+SMALL = 500
+CLOSE = 0.6
+FEW_SHARE = 0.2
+MANY_SHARE = 0.5
 # Searching on between one level and the next.
 BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
-# Searching beside the proof of a level.
+# Searching beside a proof.
 ASIDE_S = 6.0
-# More levels than there ever are: an odd number, so that searches beside one level differ in manner.
-MOST_LEVELS = 1001
+# More than there ever are: an odd number, so that searches beside one proof differ in manner.
+MOST_PROOFS = 1001
 # Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
 NOT_WORTH = 0.9
 
@@ -43,7 +54,7 @@ class Proof:
         self._gap = gap
         self._seed = seed
         self._path = longest_path(problem)
-        self._levels = 0
+        self._proofs = 0
         self.bound_j = float(problem.node_energy.sum())
 
     @property
@@ -51,6 +62,14 @@ class Proof:
         """Whether the gap asked for is reached."""
         incumbent = self._search.incumbent
         return incumbent is not None and self.bound_j >= incumbent.energy * (1 - self._gap) - 1e-15
+
+    @property
+    def closed_share(self) -> float:
+        """The bound's share of the overhead of the best schedule."""
+        incumbent, plain_j = self._search.incumbent, float(self._problem.node_energy.sum())
+        if incumbent is None or incumbent.energy <= plain_j:
+            return 1.0
+        return (self.bound_j - plain_j) / (incumbent.energy - plain_j)
 
     def exhaust(self, tell: Callable[[], bool]) -> None:
         """Find the best schedule of a tiny graph.
@@ -85,6 +104,7 @@ class Proof:
             self._raise(bound_j)
             return tell() and not self.complete
 
+        self._search_contents(seconds_left, hear)
         conflicts = Conflicts(self._problem)
         instants = first_instants(self._problem, self._path)
         events = self._known().events
@@ -104,38 +124,82 @@ class Proof:
             instants = instants.copy()
             instants[overflow] = True
 
+    def _search_contents(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Raise the bound by what RAM can hold; with more effort where the graph is small and that closes much."""
+        self._count_contents(FEW_STATES, FEW_SHARE, seconds_left, hear)
+        better = size(self._problem) <= SMALL
+        while better and hear(self.bound_j) and self.closed_share > CLOSE:
+            before_j = self._known().energy
+            with self._searching_beside(seconds_left, hear):
+                self._count_contents(MANY_STATES, MANY_SHARE, seconds_left, hear)
+            better = self._known().energy < before_j
+
+    def _count_contents(
+        self, states: float, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+    ) -> None:
+        most_states = min(MOST_STATES, int(states / size(self._problem)))
+        end_s = seconds_left() * (1 - share)
+
+        def go_on() -> bool:
+            return hear(self.bound_j) and seconds_left() > end_s
+
+        found = search_contents(self._problem, self._known().energy, most_states, go_on)
+        best = None if found.events is None else measured(self._problem, found.events)
+        if best is not None and best.time <= self._problem.deadline:
+            self._search.adopt(best.events)
+        self._raise(found.bound_j)
+
     def _settle(
         self, level: Level, instants: Flags, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> None:
         """Settle the level, with searches beside it: LP and MILP keep but one core busy.
 
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
-        beyond the relaxation. The first search is heard when all of its moves are made, those after it only when time
-        is up, and none where the proof makes it pointless: so that a seed gives the same plan.
+        beyond the relaxation.
         """
-        aside = Aside(self._searches_beside(self._levels), int(ASIDE_S * moves_per_second(self._problem)))
-        self._levels += 1
-        try:
+        with self._searching_beside(seconds_left, hear):
             if level.share_beyond < NOT_WORTH:
                 level.prove(self._solver, seconds_left, hear)
             last = instants[overflowing(self._problem, self._path, level.events)].all()
             if last and level.undercuts and hear(level.bound_j):
                 level.prove_beyond(self._solver, seconds_left, hear)
             self._raise(level.bound_j)
+        if not self.complete:
+            self._follow(level.events)
+
+    @contextmanager
+    def _searching_beside(
+        self, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+    ) -> Generator[None, None, None]:
+        """Searches beside what is proven meanwhile.
+
+        The first is heard when all of its moves are made, those after it only when time is up, and none where the proof
+        makes it pointless: so that a seed gives the same plan.
+        """
+        aside = Aside(self._searches_beside(self._proofs), int(ASIDE_S * moves_per_second(self._problem)))
+        self._proofs += 1
+        try:
+            yield
             if self.complete:
                 return
             aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
+        except KeyboardInterrupt:
+            aside.stop()
+            self._hear(aside.searches)
+            raise
         finally:
             aside.stop()
-        heard = aside.searches if seconds_left() <= 0 else aside.searches[:1]
-        for found in [search.incumbent for search in heard]:
+        self._hear(aside.searches if seconds_left() <= 0 else aside.searches[:1])
+
+    def _hear(self, searches: list[Search]) -> None:
+        """Take over what is better than the best so far."""
+        for found in [search.incumbent for search in searches]:
             if found is not None and found.energy < self._known().energy:
                 self._search.adopt(found.events)
-        self._follow(level.events)
 
-    def _searches_beside(self, level: int) -> Iterator[Search]:
+    def _searches_beside(self, proof: int) -> Iterator[Search]:
         """One after the other without end; two of three begin with plain training, the third with the best schedule."""
-        for number in count(level, MOST_LEVELS):
+        for number in count(proof, MOST_PROOFS):
             search = Search(self._problem, SEEDS * (self._seed + 1) + number)
             if number % 3 == 2:
                 search.adopt(self._known().events)

@@ -1,0 +1,616 @@
+"""The least energy by a shortest path over what RAM and card hold, large values first.
+
+Backwards in time over the whole graph: what is yet to be computed for the first time, what has to be in RAM, which
+page-outs are paid. A coarser view of the problem leaves the RAM of small values out; what is to be paid from each of
+its states on is a lower bound for all states that look the same in it, and leads the search of the next finer view
+(pattern databases: Culberson and Schaeffer 1998). Where the RAM is tight few values fit at once, and the views have few
+states. docs/formulation.md has the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from poet_planner.solve.compiled import compiled
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem
+
+# The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
+# or by such a share of that energy: the lower, the fewer states.
+STEP = 0.34
+LEAST_STEP = 0.02
+# Values of a view for each of the coarser one before.
+GROWTH = 1.15
+EDGES_PER_STATE = 8
+WAIT_S = 0.02
+# Inputs of one node that may be paged; all their subsets are tried.
+MOST_PAGED = 8
+WORD_BITS = 62
+FIRST, AGAIN = 0, 1
+
+
+class View(NamedTuple):
+    """A problem of which some values are not looked at: they take no RAM.
+
+    Attributes
+    ----------
+    problem : Problem
+        Values that are not looked at have no bytes and are not paged.
+    silent : (n,) nodes none of whose values is looked at
+    paid : (m,) whether the page-out of a value counts
+    """
+
+    problem: Problem
+    silent: Flags
+    paid: Flags
+
+
+class States(NamedTuple):
+    """States met, a row each: bits of nodes yet to be computed first, of values in RAM, of page-outs paid.
+
+    Attributes
+    ----------
+    rows : (states, words)
+    slots : hash table of their numbers, -1: free
+    to_go : (states,) joules above plain training that are to be paid from there on at least
+    """
+
+    rows: Ints
+    slots: Ints
+    to_go: Floats
+
+
+class Bounds(NamedTuple):
+    """What is known of the states of a coarser view, in groups that differ in silent nodes and in contents.
+
+    Attributes
+    ----------
+    rows, slots, to_go : as of `States`
+    loud : (words of nodes,) bits of the nodes that are not silent
+    nodes : (groups, words of nodes), bits of those that are yet to be computed
+    node_slots : hash table of the groups' numbers
+    first : (groups + 1,) states ``first[g]:first[g + 1]`` are of group g, the dearest first
+    """
+
+    rows: Ints
+    slots: Ints
+    to_go: Floats
+    loud: Ints
+    nodes: Ints
+    node_slots: Ints
+    first: Ints
+
+
+class Found(NamedTuple):
+    """What exploring a view came to.
+
+    Attributes
+    ----------
+    complete : bool
+        Whether it got to the end; if not, ``lowest`` is a lower bound.
+    lowest : float
+        Joules above plain training: of a cheapest path, or the limit where there is none below it.
+    goal : int
+        The state that a cheapest path ends in; -1 where there is none, or where all paths were wanted.
+    states : States
+        With lower bounds that held when they were met.
+    opened : (states,) whether what follows them was looked at
+    before, via : (states,) the state from which the cheapest way came, and its move (see `_code`)
+    edges : (edges, 2) of states
+    edge_energy : (edges,)
+    """
+
+    complete: bool
+    lowest: float
+    goal: int
+    states: States
+    opened: Flags
+    before: Ints
+    via: Ints
+    edges: Ints
+    edge_energy: Floats
+
+
+class Contents(NamedTuple):
+    """``bound_j``: joules that every schedule costs at least. ``events`` (see `annealing`): of a cheapest schedule
+    without deadline, where one was found that costs less than the known one."""
+
+    bound_j: float
+    events: Ints | None
+
+
+def search_contents(problem: Problem, known_j: float, most_states: int, go_on: Callable[[], bool]) -> Contents:
+    """A lower bound, up to ``known_j``; or a cheapest schedule.
+
+    Neither deadline nor transfers beside compute are looked at: both make schedules dearer at most.
+
+    Parameters
+    ----------
+    known_j : float
+        Energy of the best schedule known, in joules.
+    most_states : int
+        Of a view; one that has more ends the work.
+    go_on : callable
+        Called every few hundredths of a second; False ends the work.
+    """
+    plain_j = float(problem.node_energy.sum())
+    limit = known_j - plain_j
+    views = _views(problem)
+    bound = _explore(views[0], _nothing_known(problem), limit, most_states, True, go_on).lowest
+    while bound < limit and go_on():
+        trial = min(limit, bound + max(STEP * (limit - bound), LEAST_STEP * limit))
+        within = _within(problem, views, trial, most_states, go_on)
+        bound = max(bound, within.bound)
+        if within.events is not None or within.bound < trial:
+            return Contents(plain_j + bound, within.events)
+    return Contents(plain_j + bound, None)
+
+
+class Within(NamedTuple):
+    """Joules above plain training, up to the limit, that every schedule costs at least; events of a cheapest one."""
+
+    bound: float
+    events: Ints | None
+
+
+def _within(problem: Problem, views: list[View], limit: float, most_states: int, go_on: Callable[[], bool]) -> Within:
+    """A cheapest schedule of less than ``limit`` above plain training, if there is one, and if the views are few."""
+    bound = 0.0
+    bounds = _nothing_known(problem)
+    for view in views:
+        if not _few_are_paged(view):
+            break
+        last = view is views[-1]
+        found = _explore(view, bounds, limit, most_states, last, go_on)
+        if not found.complete or last:
+            events = _events(problem, view, found) if found.goal >= 0 else None
+            return Within(max(bound, found.lowest), events)
+        to_go = _to_go(found, limit, _words(len(problem.node_time)))
+        bound = max(bound, float(to_go[0]))
+        if bound >= limit:
+            break
+        bounds = view, _bounds(view, found.states._replace(to_go=to_go))
+    return Within(bound, None)
+
+
+def _explore(
+    view: View,
+    bounds: tuple[View, Bounds],
+    limit: float,
+    most_states: int,
+    first_goal: bool,
+    go_on: Callable[[], bool],
+) -> Found:
+    """All states from which less than ``limit`` may be paid in all, or those up to the first goal."""
+    stop = np.zeros(1, dtype=np.bool_)
+    with ThreadPoolExecutor(1) as thread:
+        work = thread.submit(_explored, view, *bounds, limit, most_states, first_goal, stop)
+        try:
+            while not wait_for([work], WAIT_S).done and go_on():
+                pass
+        finally:
+            stop[0] = True
+        return Found(*work.result())
+
+
+def _views(problem: Problem) -> list[View]:
+    """The coarsest first: the largest values, whose page-outs are free at first.
+
+    The others come in the order of their sizes; of equal ones the first made come first, for they stay longest.
+    """
+    order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
+    counts, most = [], int((problem.size == problem.size.max(initial=0)).sum())
+    while most < len(order):
+        counts.append(most)
+        most = max(most + 1, int(GROWTH * most))
+    views = [_view(problem, order[:count], True) for count in [*counts, len(order)]]
+    if problem.pageable.any():
+        views.insert(0, _view(problem, order[: [*counts, len(order)][0]], False))
+    return views
+
+
+def _few_are_paged(view: View) -> bool:
+    """Whether no node has more inputs that may be paged than are tried."""
+    pageable = view.problem.pageable[view.problem.input_value]
+    return bool((np.add.reduceat(np.append(pageable, 0), view.problem.input_start[:-1]) <= MOST_PAGED).all())
+
+
+def _view(problem: Problem, values: Ints, outs: bool) -> View:
+    """Only ``values`` are looked at; ``outs``: with the energy of page-outs."""
+    seen = np.zeros(len(problem.size), dtype=np.bool_)
+    seen[values] = True
+    silent = np.ones(len(problem.node_time), dtype=np.bool_)
+    silent[problem.producer[seen]] = False
+    pageable = problem.pageable & seen
+    viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
+    return View(viewed, silent, pageable & (problem.out_energy > 0) & outs)
+
+
+def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
+    view = _view(problem, np.zeros(0, dtype=np.int64), False)
+    words = _words(len(problem.node_time)) + 2 * _words(len(problem.size))
+    return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.full(2, -1), np.zeros(0)))
+
+
+def _bounds(view: View, states: States) -> Bounds:
+    loud = np.zeros(_words(len(view.silent)), dtype=np.int64)
+    for j in np.nonzero(~view.silent)[0]:
+        _put(loud, j, True)
+    nodes = states.rows[:, : len(loud)] & loud
+    order = np.lexsort((-states.to_go, *nodes.T))
+    rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
+    new = np.append(True, (nodes[1:] != nodes[:-1]).any(axis=1))[: len(nodes)]
+    first = np.append(np.nonzero(new)[0], len(nodes))
+    return Bounds(rows, _slots(rows), to_go, loud, nodes[new], _slots(nodes[new]), first)
+
+
+def _events(problem: Problem, view: View, found: Found) -> Ints:
+    """The path as events: of each state what is settled there, then the move that led to it."""
+    n = len(problem.node_time)
+    events: list[int] = []
+    state = found.goal
+    while state != 0:
+        before = int(found.before[state])
+        node, kind, subset = _decoded(int(found.via[state]))
+        gone = [j for j in range(n) if _has(found.states.rows[before], j) and not _has(found.states.rows[state], j)]
+        events += [j for j in gone if j != node or kind == AGAIN]
+        inputs = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
+        paged = [int(v) for v in inputs if view.problem.pageable[v]]
+        events += [n + v for k, v in enumerate(paged) if subset >> k & 1]
+        events.append(node)
+        state = before
+    events += [j for j in range(n) if not _has(found.states.rows[0], j)]
+    return np.array(events, dtype=np.int64)
+
+
+@compiled
+def _words(bits):  # type: ignore[no-untyped-def]
+    return (bits + WORD_BITS - 1) // WORD_BITS
+
+
+@compiled
+def _code(node, kind, subset):  # type: ignore[no-untyped-def]
+    """A move: which node is computed, for the first time or again, and which of its pageable inputs are paged in."""
+    return (node * 2 + kind) << MOST_PAGED | subset
+
+
+@compiled
+def _decoded(code):  # type: ignore[no-untyped-def]
+    return code >> MOST_PAGED >> 1, code >> MOST_PAGED & 1, code & ((1 << MOST_PAGED) - 1)
+
+
+@compiled
+def _has(row, bit):  # type: ignore[no-untyped-def]
+    return row[bit // WORD_BITS] >> (bit % WORD_BITS) & 1 != 0
+
+
+@compiled
+def _put(row, bit, there):  # type: ignore[no-untyped-def]
+    mask = np.int64(1) << (bit % WORD_BITS)
+    if there:
+        row[bit // WORD_BITS] |= mask
+    else:
+        row[bit // WORD_BITS] &= ~mask
+
+
+@compiled
+def _slot(slots, rows, row):  # type: ignore[no-untyped-def]
+    """Where in the hash table a state is, or belongs."""
+    mixed = np.int64(0)
+    for word in row:
+        mixed = (mixed ^ word) * 0x2545F4914F6CDD1D
+        mixed ^= mixed >> 29
+    slot = mixed & (slots.size - 1)
+    while slots[slot] >= 0:
+        other = rows[slots[slot]]
+        same = True
+        for k in range(row.size):
+            if other[k] != row[k]:
+                same = False
+                break
+        if same:
+            break
+        slot = (slot + 1) & (slots.size - 1)
+    return slot
+
+
+@compiled
+def _removable(p, row, j):  # type: ignore[no-untyped-def]
+    """Whether all that needs a value of node j is computed for the first time later."""
+    for v in range(p.own[j], p.own[j + 1]):
+        for k in range(p.use_start[v], p.use_start[v + 1]):
+            if _has(row, p.use_node[k]):
+                return False
+    return True
+
+
+@compiled
+def _held(p, row, contents):  # type: ignore[no-untyped-def]
+    """Bytes of the values in RAM."""
+    held = 0
+    for v in range(p.size.size):
+        if _has(row[contents:], v):
+            held += p.size[v]
+    return held
+
+
+@compiled
+def _begun(row, node_words):  # type: ignore[no-untyped-def]
+    """Whether nothing is computed before."""
+    return not row[:node_words].any()
+
+
+@compiled
+def _settle(view, row, contents):  # type: ignore[no-untyped-def]
+    """Compute silent nodes here for the first time, where their inputs are in RAM anyway: it costs nothing."""
+    p = view.problem
+    held = _held(p, row, contents)
+    for j in range(p.node_time.size - 1, -1, -1):
+        if not view.silent[j] or not _has(row, j) or held + p.workspace[j] > p.budget or not _removable(p, row, j):
+            continue
+        here = True
+        for k in range(p.input_start[j], p.input_start[j + 1]):
+            v = p.input_value[k]
+            if p.size[v] > 0 and not _has(row[contents:], v):
+                here = False
+                break
+        if here:
+            _put(row, j, False)
+
+
+@compiled
+def _seen(view, row, into):  # type: ignore[no-untyped-def]
+    """What a state looks like in ``view``."""
+    p = view.problem
+    contents = _words(p.node_time.size)
+    paid = contents + _words(p.size.size)
+    into[:] = row
+    for v in range(p.size.size):
+        if p.size[v] == 0:
+            _put(into[contents:], v, False)
+        if not view.paid[v]:
+            _put(into[paid:], v, False)
+    _settle(view, into, contents)
+
+
+@compiled
+def _known(view, bounds, row, key, best, enough):  # type: ignore[no-untyped-def]
+    """What a coarser view says is to be paid from a state on at least, where that is more than ``best``.
+
+    Where it does not know the state itself: what it says of those with less to do, less in RAM and fewer page-outs
+    paid, the dearest first, until one says ``enough``.
+    """
+    p = view.problem
+    node_words = bounds.loud.size
+    paid = node_words + _words(p.size.size)
+    _seen(view, row, key)
+    state = bounds.slots[_slot(bounds.slots, bounds.rows, key)]
+    if state >= 0:
+        return max(best, bounds.to_go[state])
+    group = bounds.node_slots[_slot(bounds.node_slots, bounds.nodes, key[:node_words] & bounds.loud)]
+    if group < 0:
+        return best
+    for state in range(bounds.first[group], bounds.first[group + 1]):
+        least = bounds.to_go[state]
+        if least <= best or best >= enough:
+            break
+        within = True
+        for word in range(key.size):
+            if bounds.rows[state, word] & ~key[word] != 0:
+                within = False
+                break
+        if within:
+            for v in range(p.size.size):
+                if _has(key[paid:], v) and not _has(bounds.rows[state, paid:], v):
+                    least -= p.out_energy[v]
+            best = max(best, least)
+    return best
+
+
+@compiled
+def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # type: ignore[no-untyped-def]
+    """All that costs less than ``limit``, or up to the first goal. Returns what `Found` holds."""
+    p = view.problem
+    n, m = p.node_time.size, p.size.size
+    contents = _words(n)
+    paid = contents + _words(m)
+    width = paid + _words(m)
+    table = _empty_slots(most_states)
+    rows = np.zeros((most_states, width), dtype=np.int64)
+    energy = np.full(most_states, np.inf)
+    closed = np.full(most_states, np.inf)
+    to_go = np.zeros(most_states)
+    opened = np.zeros(most_states, dtype=np.bool_)
+    before = np.full(most_states, -1, dtype=np.int64)
+    via = np.zeros(most_states, dtype=np.int64)
+    most_edges = 1 if first_goal else EDGES_PER_STATE * most_states
+    edges = np.empty((most_edges, 2), dtype=np.int64)
+    edge_energy = np.empty(most_edges)
+    edge_count = 0
+    paged = np.empty(MOST_PAGED, dtype=np.int64)
+    key = np.zeros(width, dtype=np.int64)
+    complete = True
+    lowest = 0.0
+    cheapest = limit
+    goal = np.int64(-1)
+    for j in range(n):
+        _put(rows[0], j, True)
+    _settle(view, rows[0], contents)
+    table[_slot(table, rows, rows[0])] = 0
+    energy[0] = 0.0
+    to_go[0] = _known(coarser, known, rows[0], key, 0.0, limit)
+    count = 1
+    waiting = [(to_go[0], 0.0, np.int64(0))]
+    while len(waiting) > 0 and complete and goal < 0:
+        if stop[0]:
+            complete = False
+            break
+        least, _, at = heappop(waiting)
+        if energy[at] >= closed[at]:
+            continue
+        lowest = max(lowest, least)
+        closed[at] = energy[at]
+        new = not opened[at]
+        opened[at] = True
+        if _begun(rows[at], contents):
+            cheapest = min(cheapest, energy[at])
+            if first_goal:
+                goal = at
+            continue
+        held = _held(p, rows[at], contents)
+        for j in range(n):
+            if not complete or not _has(rows[at], j):
+                continue
+            wanted, more, ways = _around(p, rows[at], contents, j, paged)
+            if held + more + p.workspace[j] > p.budget:
+                continue
+            for kind in range(2):
+                if (kind == FIRST and not _removable(p, rows[at], j)) or (
+                    kind == AGAIN and not (wanted and p.recomputable[j])
+                ):
+                    continue
+                for subset in range(1 << ways):
+                    if count == most_states or (edge_count == most_edges and not first_goal):
+                        complete = False
+                        break
+                    cost = _moved(view, rows[at], rows[count], j, kind, subset, paged, ways)
+                    if cost >= limit:
+                        continue
+                    slot = _slot(table, rows, rows[count])
+                    to = np.int64(table[slot])
+                    if to < 0:
+                        enough = limit - energy[at] - cost
+                        least = _known(coarser, known, rows[count], key, max(0.0, to_go[at] - cost), enough)
+                        if first_goal and energy[at] + cost + least >= limit:
+                            continue
+                        to = np.int64(count)
+                        count += 1
+                        table[slot] = to
+                        to_go[to] = least
+                    if new and not first_goal:
+                        edges[edge_count, 0], edges[edge_count, 1] = at, to
+                        edge_energy[edge_count] = cost
+                        edge_count += 1
+                    if energy[at] + cost < energy[to]:
+                        energy[to] = energy[at] + cost
+                        before[to] = at
+                        via[to] = _code(j, kind, subset)
+                        if energy[to] + to_go[to] < limit:
+                            heappush(waiting, (energy[to] + to_go[to], -energy[to], to))
+    lowest = cheapest if complete else min(lowest, cheapest)
+    met = States(rows[:count], table, to_go[:count])
+    links = edges[:edge_count], edge_energy[:edge_count]
+    return complete, lowest, goal, met, opened[:count], before[:count], via[:count], links[0], links[1]
+
+
+@compiled
+def _around(p, row, contents, j, paged):  # type: ignore[no-untyped-def]
+    """Of computing node j right before a state.
+
+    Whether any of its values is wanted there; the bytes that its inputs and values take beside what is in RAM there;
+    which of its inputs may be paged in, written into ``paged``, and how many.
+    """
+    more = 0
+    wanted = False
+    for v in range(p.own[j], p.own[j + 1]):
+        if _has(row[contents:], v):
+            wanted = True
+        else:
+            more += p.size[v]
+    ways = 0
+    for k in range(p.input_start[j], p.input_start[j + 1]):
+        v = p.input_value[k]
+        if not _has(row[contents:], v):
+            more += p.size[v]
+        if p.pageable[v]:
+            paged[ways] = v
+            ways += 1
+    return wanted, more, ways
+
+
+@compiled
+def _moved(view, row, into, j, kind, subset, paged, ways):  # type: ignore[no-untyped-def]
+    """Writes the state before computing node j; joules above plain training that this costs."""
+    p = view.problem
+    contents = _words(p.node_time.size)
+    paid = contents + _words(p.size.size)
+    into[:] = row
+    cost = 0.0
+    if kind == FIRST:
+        _put(into, j, False)
+    else:
+        cost += p.node_energy[j]
+    for v in range(p.own[j], p.own[j + 1]):
+        _put(into[contents:], v, False)
+    for k in range(p.input_start[j], p.input_start[j + 1]):
+        if p.size[p.input_value[k]] > 0:
+            _put(into[contents:], p.input_value[k], True)
+    for k in range(ways):
+        if subset >> k & 1:
+            v = paged[k]
+            cost += p.in_energy[v]
+            if view.paid[v] and not _has(into[paid:], v):
+                cost += p.out_energy[v]
+                _put(into[paid:], v, True)
+            _put(into[contents:], v, False)
+    _settle(view, into, contents)
+    return cost
+
+
+@compiled
+def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
+    """What is to be paid from each state on at least: exactly, where no path from it leads beyond the limit."""
+    edges, edge_energy = found.edges, found.edge_energy
+    count = found.opened.size
+    first = np.zeros(count + 1, dtype=np.int64)
+    for k in range(edge_energy.size):
+        first[edges[k, 1] + 1] += 1
+    for state in range(count):
+        first[state + 1] += first[state]
+    free = first[:-1].copy()
+    arriving = np.empty(edge_energy.size, dtype=np.int64)
+    for k in range(edge_energy.size):
+        arriving[free[edges[k, 1]]] = k
+        free[edges[k, 1]] += 1
+    to_go = np.full(count, limit)
+    waiting = [(0.0, np.int64(0))]
+    waiting.pop()
+    for state in range(count):
+        if _begun(found.states.rows[state], node_words):
+            to_go[state] = 0.0
+        elif not found.opened[state]:
+            to_go[state] = min(limit, found.states.to_go[state])
+        if to_go[state] < limit:
+            heappush(waiting, (to_go[state], np.int64(state)))
+    while len(waiting) > 0:
+        least, at = heappop(waiting)
+        if least > to_go[at]:
+            continue
+        for k in range(first[at], first[at + 1]):
+            earlier = edges[arriving[k], 0]
+            if least + edge_energy[arriving[k]] < to_go[earlier]:
+                to_go[earlier] = least + edge_energy[arriving[k]]
+                heappush(waiting, (to_go[earlier], earlier))
+    return to_go
+
+
+@compiled
+def _slots(rows):  # type: ignore[no-untyped-def]
+    """Hash table of different rows."""
+    table = _empty_slots(rows.shape[0])
+    for k in range(rows.shape[0]):
+        table[_slot(table, rows, rows[k])] = k
+    return table
+
+
+@compiled
+def _empty_slots(most):  # type: ignore[no-untyped-def]
+    slots = 4
+    while slots < 2 * most:
+        slots *= 2
+    return np.full(slots, -1, dtype=np.int64)

@@ -1,0 +1,65 @@
+"""The shortest path over what RAM and card hold: its schedules and bounds, against brute force."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from brute_force import least_energy
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.solve.contents import search_contents
+from poet_planner.solve.problem import build_problem
+from poet_planner.solve.search import measured
+from random_graphs import random_graph, training_like_graph
+
+PLENTY = 20_000
+FEW = (2, 5, 20, 80)
+
+
+def instance(seed: int) -> tuple[Graph, int]:
+    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+    share = random.Random(seed).choice((0.9, 0.8, 0.7, 0.6, 0.5))
+    return graph, int(share * plain_schedule(graph).peak_bytes)
+
+
+@pytest.mark.parametrize("tens", range(15))
+def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        graph, ram_bytes = instance(seed)
+        problem = build_problem(graph, ram_bytes, None)
+        least = least_energy(graph, ram_bytes, None)
+        dear = 10 * sum(node.energy_j for node in graph.nodes) + 100.0
+        found = search_contents(problem, dear, PLENTY, lambda: True)
+        if math.isinf(least):
+            assert found.bound_j == pytest.approx(dear) and found.events is None, seed
+            continue
+        assert found.events is not None, seed
+        best = measured(problem, found.events)
+        assert best is not None and best.peak <= problem.budget, seed
+        assert best.energy == pytest.approx(least, rel=1e-9), seed
+        assert found.bound_j == pytest.approx(least, rel=1e-9), seed
+
+
+@pytest.mark.parametrize("tens", range(5))
+def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        graph, ram_bytes = instance(seed)
+        problem = build_problem(graph, ram_bytes, None)
+        least = least_energy(graph, ram_bytes, None)
+        if math.isinf(least):
+            continue
+        bounds_j = [search_contents(problem, 1.5 * least, most, lambda: True).bound_j for most in FEW]
+        bounds_j.append(search_contents(problem, 1.5 * least, PLENTY, lambda: False).bound_j)
+        assert max(bounds_j) <= least * (1 + 1e-9), seed
+        assert min(bounds_j) >= float(problem.node_energy.sum()), seed
+
+
+def test_the_best_schedule_is_proven_where_it_is_known() -> None:
+    for seed in range(0, 60, 4):
+        graph, ram_bytes = instance(seed)
+        least = least_energy(graph, ram_bytes, None)
+        if math.isfinite(least):
+            found = search_contents(build_problem(graph, ram_bytes, None), least, PLENTY, lambda: True)
+            assert found.bound_j == pytest.approx(least, rel=1e-9), seed
