@@ -7,9 +7,9 @@ import random
 
 import pytest
 from brute_force import least_energy
-from poet_planner.graph import Graph
+from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
-from poet_planner.solve.contents import search_contents
+from poet_planner.solve.contents import MOST_PAGED, search_contents
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.search import measured
 from random_graphs import random_graph, training_like_graph
@@ -63,3 +63,15 @@ def test_the_best_schedule_is_proven_where_it_is_known() -> None:
         if math.isfinite(least):
             found = search_contents(build_problem(graph, ram_bytes, None), least, PLENTY, lambda: True)
             assert found.bound_j == pytest.approx(least, rel=1e-9), seed
+
+
+def test_nodes_of_many_paged_inputs_leave_it_to_the_coarser_views() -> None:
+    page = PageCost(1.0, 1.0, 1.0, 1.0)
+    values = [Value(f"v{k}", 40 if k == 0 else 4, page) for k in range(MOST_PAGED + 2)]
+    makers = [Node(f"n{k}", 1.0, 1.0, (value,), ()) for k, value in enumerate(values)]
+    last = Node("last", 1.0, 1.0, (Value("sum", 4, None),), tuple(value.id for value in values))
+    graph = Graph("wide", (*makers, last))
+    problem = build_problem(graph, plain_schedule(graph).peak_bytes, None)
+    found = search_contents(problem, 100.0, PLENTY, lambda: True)
+    assert found.events is None
+    assert found.bound_j == pytest.approx(sum(node.energy_j for node in graph.nodes))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from heapq import heappop, heappush
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -117,8 +118,10 @@ class Found(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """``bound_j``: joules that every schedule costs at least. ``events`` (see `annealing`): of a cheapest schedule
-    without deadline, where one was found that costs less than the known one."""
+    """``bound_j``: joules that every schedule costs at least; ``events`` (see `annealing`): of a cheapest one, if any.
+
+    Neither knows of a deadline.
+    """
 
     bound_j: float
     events: Ints | None
@@ -141,41 +144,36 @@ def search_contents(problem: Problem, known_j: float, most_states: int, go_on: C
     plain_j = float(problem.node_energy.sum())
     limit = known_j - plain_j
     views = _views(problem)
-    bound = _explore(views[0], _nothing_known(problem), limit, most_states, True, go_on).lowest
-    while bound < limit and go_on():
+    usable = list(takewhile(_few_are_paged, views))
+    if not usable or limit <= 0:
+        return Contents(plain_j, None)
+    events = None
+    bound = _explore(usable[0], _nothing_known(problem), limit, most_states, True, go_on).lowest
+    proven = True
+    while bound < limit and events is None and proven:
         trial = min(limit, bound + max(STEP * (limit - bound), LEAST_STEP * limit))
-        within = _within(problem, views, trial, most_states, go_on)
-        bound = max(bound, within.bound)
-        if within.events is not None or within.bound < trial:
-            return Contents(plain_j + bound, within.events)
-    return Contents(plain_j + bound, None)
+        within, events = _within(problem, usable, views[-1], trial, most_states, go_on)
+        proven = within >= trial
+        bound = max(bound, within)
+    return Contents(plain_j + bound, events)
 
 
-class Within(NamedTuple):
-    """Joules above plain training, up to the limit, that every schedule costs at least; events of a cheapest one."""
-
-    bound: float
-    events: Ints | None
-
-
-def _within(problem: Problem, views: list[View], limit: float, most_states: int, go_on: Callable[[], bool]) -> Within:
-    """A cheapest schedule of less than ``limit`` above plain training, if there is one, and if the views are few."""
+def _within(
+    problem: Problem, views: list[View], finest: View, limit: float, most_states: int, go_on: Callable[[], bool]
+) -> tuple[float, Ints | None]:
+    """Joules above plain training that every schedule costs at least, up to ``limit``; or events of a cheapest one."""
     bound = 0.0
     bounds = _nothing_known(problem)
     for view in views:
-        if not _few_are_paged(view):
-            break
-        last = view is views[-1]
-        found = _explore(view, bounds, limit, most_states, last, go_on)
-        if not found.complete or last:
-            events = _events(problem, view, found) if found.goal >= 0 else None
-            return Within(max(bound, found.lowest), events)
+        found = _explore(view, bounds, limit, most_states, view is finest, go_on)
+        if not found.complete or view is finest:
+            return max(bound, found.lowest), _events(problem, view, found) if found.goal >= 0 else None
         to_go = _to_go(found, limit, _words(len(problem.node_time)))
         bound = max(bound, float(to_go[0]))
         if bound >= limit:
             break
         bounds = view, _bounds(view, found.states._replace(to_go=to_go))
-    return Within(bound, None)
+    return bound, None
 
 
 def _explore(
