@@ -10,7 +10,7 @@ from brute_force import least_energy
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.contents import MOST_PAGED, search_contents
-from poet_planner.solve.problem import build_problem
+from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
 from random_graphs import random_graph, training_like_graph
 
@@ -24,6 +24,10 @@ def instance(seed: int) -> tuple[Graph, int]:
     return graph, int(share * plain_schedule(graph).peak_bytes)
 
 
+def plain_j(problem: Problem) -> float:
+    return float(problem.node_energy.sum())
+
+
 @pytest.mark.parametrize("tens", range(15))
 def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
@@ -31,7 +35,7 @@ def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
         problem = build_problem(graph, ram_bytes, None)
         least = least_energy(graph, ram_bytes, None)
         dear = 10 * sum(node.energy_j for node in graph.nodes) + 100.0
-        found = search_contents(problem, dear, PLENTY, lambda: True)
+        found = search_contents(problem, plain_j(problem), dear, PLENTY, lambda: True)
         if math.isinf(least):
             assert found.bound_j == pytest.approx(dear) and found.events is None, seed
             continue
@@ -50,10 +54,10 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
         least = least_energy(graph, ram_bytes, None)
         if math.isinf(least):
             continue
-        bounds_j = [search_contents(problem, 1.5 * least, most, lambda: True).bound_j for most in FEW]
-        bounds_j.append(search_contents(problem, 1.5 * least, PLENTY, lambda: False).bound_j)
+        bounds_j = [search_contents(problem, plain_j(problem), 1.5 * least, most, lambda: True).bound_j for most in FEW]
+        bounds_j.append(search_contents(problem, plain_j(problem), 1.5 * least, PLENTY, lambda: False).bound_j)
         assert max(bounds_j) <= least * (1 + 1e-9), seed
-        assert min(bounds_j) >= float(problem.node_energy.sum()), seed
+        assert min(bounds_j) >= plain_j(problem), seed
 
 
 def test_the_best_schedule_is_proven_where_it_is_known() -> None:
@@ -61,7 +65,8 @@ def test_the_best_schedule_is_proven_where_it_is_known() -> None:
         graph, ram_bytes = instance(seed)
         least = least_energy(graph, ram_bytes, None)
         if math.isfinite(least):
-            found = search_contents(build_problem(graph, ram_bytes, None), least, PLENTY, lambda: True)
+            problem = build_problem(graph, ram_bytes, None)
+            found = search_contents(problem, plain_j(problem), least, PLENTY, lambda: True)
             assert found.bound_j == pytest.approx(least, rel=1e-9), seed
 
 
@@ -72,6 +77,6 @@ def test_nodes_of_many_paged_inputs_leave_it_to_the_coarser_views() -> None:
     last = Node("last", 1.0, 1.0, (Value("sum", 4, None),), tuple(value.id for value in values))
     graph = Graph("wide", (*makers, last))
     problem = build_problem(graph, plain_schedule(graph).peak_bytes, None)
-    found = search_contents(problem, 100.0, PLENTY, lambda: True)
+    found = search_contents(problem, plain_j(problem), 100.0, PLENTY, lambda: True)
     assert found.events is None
-    assert found.bound_j == pytest.approx(sum(node.energy_j for node in graph.nodes))
+    assert found.bound_j == pytest.approx(plain_j(problem))

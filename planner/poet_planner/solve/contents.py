@@ -127,13 +127,17 @@ class Contents(NamedTuple):
     events: Ints | None
 
 
-def search_contents(problem: Problem, known_j: float, most_states: int, go_on: Callable[[], bool]) -> Contents:
+def search_contents(
+    problem: Problem, bound_j: float, known_j: float, most_states: int, go_on: Callable[[], bool]
+) -> Contents:
     """A lower bound, up to ``known_j``; or a cheapest schedule.
 
     Neither deadline nor transfers beside compute are looked at: both make schedules dearer at most.
 
     Parameters
     ----------
+    bound_j : float
+        A lower bound that is known already, in joules: plain training's energy at least.
     known_j : float
         Energy of the best schedule known, in joules.
     most_states : int
@@ -145,10 +149,11 @@ def search_contents(problem: Problem, known_j: float, most_states: int, go_on: C
     limit = known_j - plain_j
     views = _views(problem)
     usable = list(takewhile(_few_are_paged, views))
-    if not usable or limit <= 0:
-        return Contents(plain_j, None)
+    if not usable or bound_j >= known_j:
+        return Contents(bound_j, None)
     events = None
-    bound = _explore(usable[0], _nothing_known(problem), limit, most_states, True, go_on).lowest
+    coarsest = _explore(usable[0], _nothing_known(problem), limit, most_states, True, go_on)
+    bound = max(bound_j - plain_j, coarsest.lowest)
     proven = True
     while bound < limit and events is None and proven:
         trial = min(limit, bound + max(STEP * (limit - bound), LEAST_STEP * limit))

@@ -143,7 +143,7 @@ class Proof:
         def go_on() -> bool:
             return hear(self.bound_j) and seconds_left() > end_s
 
-        found = search_contents(self._problem, self._known().energy, most_states, go_on)
+        found = search_contents(self._problem, self.bound_j, self._known().energy, most_states, go_on)
         best = None if found.events is None else measured(self._problem, found.events)
         if best is not None and best.time <= self._problem.deadline:
             self._search.adopt(best.events)
