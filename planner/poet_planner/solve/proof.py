@@ -20,7 +20,7 @@ from poet_planner.solve.solvers import Solver
 REFINE_S = 0.3
 # States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
 # that closes so much of the overhead; of the time left, the share for each.
-FEW_STATES = 2e7
+FEW_STATES = 1e7
 MANY_STATES = 2e8
 MOST_STATES = 500_000
 SMALL = 500
