@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import sys
+from pathlib import Path
 
 import pytest
 from brute_force import least_energy
@@ -13,6 +15,10 @@ from poet_planner.solve.contents import MOST_PAGED, search_contents
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
 from random_graphs import random_graph, training_like_graph
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
+
+from exhaustive import least_energy_j, small_instance
 
 PLENTY = 20_000
 FEW = (2, 5, 20, 80)
@@ -68,6 +74,17 @@ def test_the_best_schedule_is_proven_where_it_is_known() -> None:
             problem = build_problem(graph, ram_bytes, None)
             found = search_contents(problem, plain_j(problem), least, PLENTY, lambda: True)
             assert found.bound_j == pytest.approx(least, rel=1e-9), seed
+
+
+@pytest.mark.parametrize("tens", range(4))
+def test_deadlines_and_transfers_beside_compute_never_lower_the_least_energy(tens: int) -> None:
+    for number in range(10 * tens, 10 * tens + 10):
+        small = small_instance(number)
+        problem = build_problem(small.graph, small.ram_bytes, small.deadline_s)
+        least = least_energy_j(small)
+        if math.isfinite(least):
+            found = search_contents(problem, plain_j(problem), 3 * least + 100.0, PLENTY, lambda: True)
+            assert found.bound_j <= least * (1 + 1e-9), number
 
 
 def test_nodes_of_many_paged_inputs_leave_it_to_the_coarser_views() -> None:
