@@ -24,10 +24,12 @@ PLENTY = 20_000
 FEW = (2, 5, 20, 80)
 
 
-def instance(seed: int) -> tuple[Graph, int]:
+def instance(seed: int) -> tuple[Problem, float]:
+    """A random problem, and the least energy that a schedule of it has."""
     graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
     share = random.Random(seed).choice((0.9, 0.8, 0.7, 0.6, 0.5))
-    return graph, int(share * plain_schedule(graph).peak_bytes)
+    ram_bytes = int(share * plain_schedule(graph).peak_bytes)
+    return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
 
 
 def plain_j(problem: Problem) -> float:
@@ -37,10 +39,8 @@ def plain_j(problem: Problem) -> float:
 @pytest.mark.parametrize("tens", range(15))
 def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
-        graph, ram_bytes = instance(seed)
-        problem = build_problem(graph, ram_bytes, None)
-        least = least_energy(graph, ram_bytes, None)
-        dear = 10 * sum(node.energy_j for node in graph.nodes) + 100.0
+        problem, least = instance(seed)
+        dear = 10 * plain_j(problem) + 100.0
         found = search_contents(problem, plain_j(problem), dear, PLENTY, lambda: True)
         if math.isinf(least):
             assert found.bound_j == pytest.approx(dear) and found.events is None, seed
@@ -55,9 +55,7 @@ def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
 @pytest.mark.parametrize("tens", range(5))
 def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
-        graph, ram_bytes = instance(seed)
-        problem = build_problem(graph, ram_bytes, None)
-        least = least_energy(graph, ram_bytes, None)
+        problem, least = instance(seed)
         if math.isinf(least):
             continue
         bounds_j = [search_contents(problem, plain_j(problem), 1.5 * least, most, lambda: True).bound_j for most in FEW]
@@ -68,10 +66,8 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
 
 def test_the_best_schedule_is_proven_where_it_is_known() -> None:
     for seed in range(0, 60, 4):
-        graph, ram_bytes = instance(seed)
-        least = least_energy(graph, ram_bytes, None)
+        problem, least = instance(seed)
         if math.isfinite(least):
-            problem = build_problem(graph, ram_bytes, None)
             found = search_contents(problem, plain_j(problem), least, PLENTY, lambda: True)
             assert found.bound_j == pytest.approx(least, rel=1e-9), seed
 

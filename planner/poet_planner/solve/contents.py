@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.compiled import compiled
-from poet_planner.solve.problem import Flags, Floats, Ints, Problem
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
 # or by such a share of that energy: the lower, the fewer states.
@@ -57,12 +57,10 @@ class States(NamedTuple):
     Attributes
     ----------
     rows : (states, words)
-    slots : hash table of their numbers, -1: free
     to_go : (states,) joules above plain training that are to be paid from there on at least
     """
 
     rows: Ints
-    slots: Ints
     to_go: Floats
 
 
@@ -71,7 +69,8 @@ class Bounds(NamedTuple):
 
     Attributes
     ----------
-    rows, slots, to_go : as of `States`
+    rows, to_go : as of `States`
+    slots : hash table of their numbers, -1: free
     loud : (words of nodes,) bits of the nodes that are not silent
     nodes : (groups, words of nodes), bits of those that are yet to be computed
     node_slots : hash table of the groups' numbers
@@ -79,8 +78,8 @@ class Bounds(NamedTuple):
     """
 
     rows: Ints
-    slots: Ints
     to_go: Floats
+    slots: Ints
     loud: Ints
     nodes: Ints
     node_slots: Ints
@@ -211,9 +210,10 @@ def _views(problem: Problem) -> list[View]:
     while most < len(order):
         counts.append(most)
         most = max(most + 1, int(GROWTH * most))
-    views = [_view(problem, order[:count], True) for count in [*counts, len(order)]]
+    counts.append(len(order))
+    views = [_view(problem, order[:count], True) for count in counts]
     if problem.pageable.any():
-        views.insert(0, _view(problem, order[: [*counts, len(order)][0]], False))
+        views.insert(0, _view(problem, order[: counts[0]], False))
     return views
 
 
@@ -237,7 +237,7 @@ def _view(problem: Problem, values: Ints, outs: bool) -> View:
 def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
     view = _view(problem, np.zeros(0, dtype=np.int64), False)
     words = _words(len(problem.node_time)) + 2 * _words(len(problem.size))
-    return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.full(2, -1), np.zeros(0)))
+    return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
 
 
 def _bounds(view: View, states: States) -> Bounds:
@@ -249,7 +249,7 @@ def _bounds(view: View, states: States) -> Bounds:
     rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
     new = np.append(True, (nodes[1:] != nodes[:-1]).any(axis=1))[: len(nodes)]
     first = np.append(np.nonzero(new)[0], len(nodes))
-    return Bounds(rows, _slots(rows), to_go, loud, nodes[new], _slots(nodes[new]), first)
+    return Bounds(rows, to_go, _slots(rows), loud, nodes[new], _slots(nodes[new]), first)
 
 
 def _events(problem: Problem, view: View, found: Found) -> Ints:
@@ -262,8 +262,7 @@ def _events(problem: Problem, view: View, found: Found) -> Ints:
         node, kind, subset = _decoded(int(found.via[state]))
         gone = [j for j in range(n) if _has(found.states.rows[before], j) and not _has(found.states.rows[state], j)]
         events += [j for j in gone if j != node or kind == AGAIN]
-        inputs = problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
-        paged = [int(v) for v in inputs if view.problem.pageable[v]]
+        paged = [int(v) for v in inputs_of(problem, node) if view.problem.pageable[v]]
         events += [n + v for k, v in enumerate(paged) if subset >> k & 1]
         events.append(node)
         state = before
@@ -506,7 +505,7 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
                         if energy[to] + to_go[to] < limit:
                             heappush(waiting, (energy[to] + to_go[to], -energy[to], to))
     lowest = cheapest if complete else min(lowest, cheapest)
-    met = States(rows[:count], table, to_go[:count])
+    met = States(rows[:count], to_go[:count])
     links = edges[:edge_count], edge_energy[:edge_count]
     return complete, lowest, goal, met, opened[:count], before[:count], via[:count], links[0], links[1]
 

@@ -84,9 +84,8 @@ class Proof:
         """
         problem = self._problem
         events = cheapest_events(problem._replace(deadline=np.inf, dma=False) if problem.dma else problem, tell)
-        best = None if events is None else measured(problem, events)
-        if best is not None and best.time <= problem.deadline:
-            self._search.adopt(best.events)
+        best = self._adopted(events)
+        if best is not None:
             self._raise(best.energy)
 
     def run(self, seconds_left: Callable[[], float], tell: Callable[[], bool]) -> None:
@@ -144,10 +143,16 @@ class Proof:
             return hear(self.bound_j) and seconds_left() > end_s
 
         found = search_contents(self._problem, self.bound_j, self._known().energy, most_states, go_on)
-        best = None if found.events is None else measured(self._problem, found.events)
-        if best is not None and best.time <= self._problem.deadline:
-            self._search.adopt(best.events)
+        self._adopted(found.events)
         self._raise(found.bound_j)
+
+    def _adopted(self, events: Ints | None) -> Incumbent | None:
+        """Let the search go on from ``events``, where they are a schedule that is in time."""
+        best = None if events is None else measured(self._problem, events)
+        if best is None or best.time > self._problem.deadline:
+            return None
+        self._search.adopt(best.events)
+        return best
 
     def _settle(
         self, level: Level, instants: Flags, seconds_left: Callable[[], float], hear: Callable[[float], bool]
