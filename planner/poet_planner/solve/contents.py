@@ -1,10 +1,8 @@
-"""The least energy by a shortest path over what RAM and card hold, large values first.
+"""The least energy by a shortest path over what RAM and card hold, in coarser views of the problem first.
 
 Backwards in time over the whole graph: what is yet to be computed for the first time, what has to be in RAM, which
-page-outs are paid. A coarser view of the problem leaves the RAM of small values out; what is to be paid from each of
-its states on is a lower bound for all states that look the same in it, and leads the search of the next finer view
-(pattern databases: Culberson and Schaeffer 1998). Where the RAM is tight few values fit at once, and the views have few
-states. docs/formulation.md has the proof.
+page-outs are paid. What is to be paid from each state of a coarser view on leads the search of the next finer one.
+Where the RAM is tight few values fit at once, and the views have few states. docs/formulation.md has the proof.
 """
 
 from __future__ import annotations
@@ -20,35 +18,20 @@ import numpy as np
 
 from poet_planner.solve.compiled import compiled
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of
+from poet_planner.solve.views import View, blind_view, views
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
-# or by such a share of that energy: the lower, the fewer states.
+# or by such a share of that energy: the lower, the fewer states. All at once where no view had more than this share of
+# the states that it may have.
 STEP = 0.34
 LEAST_STEP = 0.02
-# Values of a view for each of the coarser one before.
-GROWTH = 1.15
+EASY = 0.25
 EDGES_PER_STATE = 8
 WAIT_S = 0.02
 # Inputs of one node that may be paged; all their subsets are tried.
 MOST_PAGED = 8
 WORD_BITS = 62
 FIRST, AGAIN = 0, 1
-
-
-class View(NamedTuple):
-    """A problem of which some values are not looked at: they take no RAM.
-
-    Attributes
-    ----------
-    problem : Problem
-        Values that are not looked at have no bytes and are not paged.
-    silent : (n,) nodes none of whose values is looked at
-    paid : (m,) whether the page-out of a value counts
-    """
-
-    problem: Problem
-    silent: Flags
-    paid: Flags
 
 
 class States(NamedTuple):
@@ -127,7 +110,7 @@ class Contents(NamedTuple):
 
 
 def search_contents(
-    problem: Problem, bound_j: float, known_j: float, most_states: int, go_on: Callable[[], bool]
+    problem: Problem, first: Ints, bound_j: float, known_j: float, most_states: int, go_on: Callable[[], bool]
 ) -> Contents:
     """A lower bound, up to ``known_j``; or a cheapest schedule.
 
@@ -135,6 +118,7 @@ def search_contents(
 
     Parameters
     ----------
+    first : (m,) the values that are taken together in the coarser views (see `merging`)
     bound_j : float
         A lower bound that is known already, in joules: plain training's energy at least.
     known_j : float
@@ -146,38 +130,50 @@ def search_contents(
     """
     plain_j = float(problem.node_energy.sum())
     limit = known_j - plain_j
-    views = _views(problem)
-    usable = list(takewhile(_few_are_paged, views))
+    ladder = views(problem, first)
+    usable = list(takewhile(_few_are_paged, ladder))
     if not usable or bound_j >= known_j:
         return Contents(bound_j, None)
-    events = None
     coarsest = _explore(usable[0], _nothing_known(problem), limit, most_states, True, go_on)
     bound = max(bound_j - plain_j, coarsest.lowest)
-    proven = True
-    while bound < limit and events is None and proven:
-        trial = min(limit, bound + max(STEP * (limit - bound), LEAST_STEP * limit))
-        within, events = _within(problem, usable, views[-1], trial, most_states, go_on)
-        proven = within >= trial
-        bound = max(bound, within)
-    return Contents(plain_j + bound, events)
+    step = STEP
+    while bound < limit:
+        trial = min(limit, bound + max(step * (limit - bound), LEAST_STEP * limit))
+        within = _within(problem, usable, ladder[-1], trial, most_states, go_on)
+        bound = max(bound, within.bound)
+        if within.events is not None:
+            return Contents(plain_j + bound, within.events)
+        if bound < trial and (step == STEP or not go_on()):
+            break
+        step = 1.0 if bound >= trial and within.states <= EASY * most_states else STEP
+    return Contents(plain_j + bound, None)
+
+
+class _Within(NamedTuple):
+    """Joules above plain training, up to a limit; events of a cheapest schedule; states of the largest view."""
+
+    bound: float
+    events: Ints | None
+    states: int
 
 
 def _within(
-    problem: Problem, views: list[View], finest: View, limit: float, most_states: int, go_on: Callable[[], bool]
-) -> tuple[float, Ints | None]:
-    """Joules above plain training that every schedule costs at least, up to ``limit``; or events of a cheapest one."""
-    bound = 0.0
+    problem: Problem, usable: list[View], finest: View, limit: float, most_states: int, go_on: Callable[[], bool]
+) -> _Within:
+    bound, states = 0.0, 0
     bounds = _nothing_known(problem)
-    for view in views:
+    for view in usable:
         found = _explore(view, bounds, limit, most_states, view is finest, go_on)
+        states = max(states, len(found.opened))
         if not found.complete or view is finest:
-            return max(bound, found.lowest), _events(problem, view, found) if found.goal >= 0 else None
+            events = _events(problem, view, found) if found.goal >= 0 else None
+            return _Within(max(bound, found.lowest), events, states)
         to_go = _to_go(found, limit, _words(len(problem.node_time)))
         bound = max(bound, float(to_go[0]))
         if bound >= limit:
             break
         bounds = view, _bounds(view, found.states._replace(to_go=to_go))
-    return bound, None
+    return _Within(bound, None, states)
 
 
 def _explore(
@@ -200,49 +196,22 @@ def _explore(
         return Found(*work.result())
 
 
-def _views(problem: Problem) -> list[View]:
-    """The coarsest first: the largest values, whose page-outs are free at first.
-
-    The others come in the order of their sizes; of equal ones the first made come first, for they stay longest.
-    """
-    order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
-    counts, most = [], int((problem.size == problem.size.max(initial=0)).sum())
-    while most < len(order):
-        counts.append(most)
-        most = max(most + 1, int(GROWTH * most))
-    counts.append(len(order))
-    views = [_view(problem, order[:count], True) for count in counts]
-    if problem.pageable.any():
-        views.insert(0, _view(problem, order[: counts[0]], False))
-    return views
-
-
 def _few_are_paged(view: View) -> bool:
     """Whether no node has more inputs that may be paged than are tried."""
     pageable = view.problem.pageable[view.problem.input_value]
     return bool((np.add.reduceat(np.append(pageable, 0), view.problem.input_start[:-1]) <= MOST_PAGED).all())
 
 
-def _view(problem: Problem, values: Ints, outs: bool) -> View:
-    """Only ``values`` are looked at; ``outs``: with the energy of page-outs."""
-    seen = np.zeros(len(problem.size), dtype=np.bool_)
-    seen[values] = True
-    silent = np.ones(len(problem.node_time), dtype=np.bool_)
-    silent[problem.producer[seen]] = False
-    pageable = problem.pageable & seen
-    viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
-    return View(viewed, silent, pageable & (problem.out_energy > 0) & outs)
-
-
 def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
-    view = _view(problem, np.zeros(0, dtype=np.int64), False)
+    view = blind_view(problem)
     words = _words(len(problem.node_time)) + 2 * _words(len(problem.size))
     return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
 
 
 def _bounds(view: View, states: States) -> Bounds:
-    loud = np.zeros(_words(len(view.silent)), dtype=np.int64)
-    for j in np.nonzero(~view.silent)[0]:
+    n = len(view.problem.node_time)
+    loud = np.zeros(_words(n), dtype=np.int64)
+    for j in np.setdiff1d(np.arange(n), view.silent):
         _put(loud, j, True)
     nodes = states.rows[:, : len(loud)] & loud
     order = np.lexsort((-states.to_go, *nodes.T))
@@ -351,9 +320,9 @@ def _begun(row, node_words):  # type: ignore[no-untyped-def]
 def _settle(view, row, contents):  # type: ignore[no-untyped-def]
     """Compute silent nodes here for the first time, where their inputs are in RAM anyway: it costs nothing."""
     p = view.problem
-    held = _held(p, row, contents)
-    for j in range(p.node_time.size - 1, -1, -1):
-        if not view.silent[j] or not _has(row, j) or held + p.workspace[j] > p.budget or not _removable(p, row, j):
+    held = _held(p, row, contents) if view.silent.size > 0 else 0
+    for j in view.silent:
+        if not _has(row, j) or held + p.workspace[j] > p.budget or not _removable(p, row, j):
             continue
         here = True
         for k in range(p.input_start[j], p.input_start[j + 1]):
@@ -373,10 +342,15 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
     paid = contents + _words(p.size.size)
     into[:] = row
     for v in range(p.size.size):
-        if p.size[v] == 0:
+        first = view.first[v]
+        if p.size[v] == 0 and _has(row[contents:], v):
             _put(into[contents:], v, False)
-        if not view.paid[v]:
+            if p.size[first] > 0:
+                _put(into[contents:], first, True)
+        if not view.paid[v] and _has(row[paid:], v):
             _put(into[paid:], v, False)
+            if view.paid[first]:
+                _put(into[paid:], first, True)
     _settle(view, into, contents)
 
 
@@ -468,13 +442,14 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
         for j in range(n):
             if not complete or not _has(rows[at], j):
                 continue
-            wanted, more, ways = _around(p, rows[at], contents, j, paged)
+            first, again = _removable(p, rows[at], j), p.recomputable[j] and _wanted(p, rows[at], contents, j)
+            if not first and not again:
+                continue
+            more, ways = _around(p, rows[at], contents, j, paged)
             if held + more + p.workspace[j] > p.budget:
                 continue
             for kind in range(2):
-                if (kind == FIRST and not _removable(p, rows[at], j)) or (
-                    kind == AGAIN and not (wanted and p.recomputable[j])
-                ):
+                if (kind == FIRST and not first) or (kind == AGAIN and not again):
                     continue
                 for subset in range(1 << ways):
                     if count == most_states or (edge_count == most_edges and not first_goal):
@@ -485,6 +460,8 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
                         continue
                     slot = _slot(table, rows, rows[count])
                     to = np.int64(table[slot])
+                    if to < 0:
+                        to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
                     if to < 0:
                         enough = limit - energy[at] - cost
                         least = _known(coarser, known, rows[count], key, max(0.0, to_go[at] - cost), enough)
@@ -511,18 +488,38 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
 
 
 @compiled
+def _better(p, table, rows, energy, row, spent):  # type: ignore[no-untyped-def]
+    """A state with one value less in RAM that took no more energy: what follows ``row`` is no cheaper. Or -1."""
+    held = row[_words(p.node_time.size) :]
+    for v in range(p.size.size):
+        if p.size[v] > 0 and _has(held, v):
+            _put(held, v, False)
+            other = np.int64(table[_slot(table, rows, row)])
+            _put(held, v, True)
+            if other >= 0 and energy[other] <= spent:
+                return other
+    return np.int64(-1)
+
+
+@compiled
+def _wanted(p, row, contents, j):  # type: ignore[no-untyped-def]
+    """Whether any value of node j has to be in RAM."""
+    wanted = False
+    for v in range(p.own[j], p.own[j + 1]):
+        wanted = wanted or _has(row[contents:], v)
+    return wanted
+
+
+@compiled
 def _around(p, row, contents, j, paged):  # type: ignore[no-untyped-def]
     """Of computing node j right before a state.
 
-    Whether any of its values is wanted there; the bytes that its inputs and values take beside what is in RAM there;
-    which of its inputs may be paged in, written into ``paged``, and how many.
+    The bytes that its inputs and values take beside what is in RAM there; how many of its inputs may be paged in, which
+    are written into ``paged``.
     """
     more = 0
-    wanted = False
     for v in range(p.own[j], p.own[j + 1]):
-        if _has(row[contents:], v):
-            wanted = True
-        else:
+        if not _has(row[contents:], v):
             more += p.size[v]
     ways = 0
     for k in range(p.input_start[j], p.input_start[j + 1]):
@@ -532,7 +529,7 @@ def _around(p, row, contents, j, paged):  # type: ignore[no-untyped-def]
         if p.pageable[v]:
             paged[ways] = v
             ways += 1
-    return wanted, more, ways
+    return more, ways
 
 
 @compiled

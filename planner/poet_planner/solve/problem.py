@@ -86,8 +86,8 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
             users[v].append(j)
     pages = [value.page if paging and value.bytes > 0 else None for value in values]
     costs = [page or PageCost(0.0, 0.0, 0.0, 0.0) for page in pages]
-    input_start, input_value = _ragged(inputs)
-    use_start, use_node = _ragged(users)
+    input_start, input_value = ragged(inputs)
+    use_start, use_node = ragged(users)
     return Problem(
         node_time=np.array([node.time_s for node in graph.nodes]),
         node_energy=np.array([node.energy_j for node in graph.nodes]),
@@ -144,6 +144,6 @@ def node_need(problem: Problem) -> Ints:
     return need
 
 
-def _ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:
+def ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:
     start = np.cumsum([0, *(len(entries) for entries in lists)], dtype=np.int64)
     return start, np.array([entry for entries in lists for entry in entries], dtype=np.int64)

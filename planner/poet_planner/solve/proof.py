@@ -13,6 +13,7 @@ from poet_planner.solve.contents import search_contents
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
+from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Flags, Ints, Problem, size
 from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
@@ -23,10 +24,12 @@ REFINE_S = 0.3
 FEW_STATES = 1e7
 MANY_STATES = 2e8
 MOST_STATES = 500_000
-SMALL = 500
+SMALL = 600
 CLOSE = 0.6
-FEW_SHARE = 0.2
-MANY_SHARE = 0.5
+FEW_SHARE = 0.1
+MANY_SHARE = 0.6
+# Of the overhead: what a node may cost whose values are taken together with others in coarser views.
+CHEAP_SHARE = 0.005
 # Searching on between one level and the next.
 BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
@@ -124,17 +127,28 @@ class Proof:
             instants[overflow] = True
 
     def _search_contents(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        """Raise the bound by what RAM can hold; with more effort where the graph is small and that closes much."""
-        self._count_contents(FEW_STATES, FEW_SHARE, seconds_left, hear)
+        """Raise the bound by what RAM can hold; with more effort where the graph is small and that closes much.
+
+        With all values apart, and with some taken together; then as that which raised the bound last.
+        """
+        apart = np.arange(len(self._problem.size))
+        overhead_j = self._known().energy - float(self._problem.node_energy.sum())
+        together = taken_together(self._problem, CHEAP_SHARE * overhead_j)
+        best = apart
+        for first in (apart, together):
+            if first is apart or (first != apart).any():
+                before_j = self.bound_j
+                self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
+                best = first if self.bound_j > before_j else best
         better = size(self._problem) <= SMALL
         while better and hear(self.bound_j) and self.closed_share > CLOSE:
-            before_j = self._known().energy
+            known_j = self._known().energy
             with self._searching_beside(seconds_left, hear):
-                self._count_contents(MANY_STATES, MANY_SHARE, seconds_left, hear)
-            better = self._known().energy < before_j
+                self._count_contents(best, MANY_STATES, MANY_SHARE, seconds_left, hear)
+            better = self._known().energy < known_j
 
     def _count_contents(
-        self, states: float, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+        self, first: Ints, states: float, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> None:
         most_states = min(MOST_STATES, int(states / size(self._problem)))
         end_s = seconds_left() * (1 - share)
@@ -142,7 +156,7 @@ class Proof:
         def go_on() -> bool:
             return hear(self.bound_j) and seconds_left() > end_s
 
-        found = search_contents(self._problem, self.bound_j, self._known().energy, most_states, go_on)
+        found = search_contents(self._problem, first, self.bound_j, self._known().energy, most_states, go_on)
         self._adopted(found.events)
         self._raise(found.bound_j)
 
