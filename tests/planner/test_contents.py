@@ -6,6 +6,7 @@ import math
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from brute_force import least_energy
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
-from poet_planner.solve.contents import MOST_PAGED, Contents, search_contents
+from poet_planner.solve.contents import Contents, search_contents
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
@@ -94,13 +95,44 @@ def test_deadlines_and_transfers_beside_compute_never_lower_the_least_energy(ten
             assert found.bound_j <= least * (1 + 1e-9), number
 
 
-def test_nodes_of_many_paged_inputs_leave_it_to_the_coarser_views() -> None:
-    page = PageCost(1.0, 1.0, 1.0, 1.0)
-    values = [Value(f"v{k}", 40 if k == 0 else 4, page) for k in range(MOST_PAGED + 2)]
+def test_a_node_of_many_paged_inputs_is_nothing_special() -> None:
+    page = PageCost(0.1, 0.1, 0.1, 0.1)
+    values = [Value(f"v{k}", 40 if k == 0 else 4, page) for k in range(10)]
     makers = [Node(f"n{k}", 1.0, 1.0, (value,), ()) for k, value in enumerate(values)]
-    last = Node("last", 1.0, 1.0, (Value("sum", 4, None),), tuple(value.id for value in values))
-    graph = Graph("wide", (*makers, last))
-    problem = build_problem(graph, plain_schedule(graph).peak_bytes, None)
-    found = found_below(problem, 0, 100.0)
-    assert found.events is None
+    large = Node("large", 1.0, 1.0, (Value("large", 72, None),), ())
+    last = Node("last", 1.0, 1.0, (Value("sum", 4, None),), (*(value.id for value in values), "large"))
+    graph = Graph("wide", (*makers, large, last))
+    problem = build_problem(graph, 152, None)
+    found = found_below(problem, 0, plain_j(problem) + 0.1)
+    assert found.events is not None
     assert found.bound_j == pytest.approx(plain_j(problem))
+    best = measured(problem, found.events)
+    assert best is not None and best.peak <= problem.budget
+
+
+def with_readers(graph: Graph, seed: int) -> Graph:
+    """``graph`` and nodes that read what others make and yield no bytes, which some later nodes need, too."""
+    draw = random.Random(seed)
+    nodes: list[Node] = []
+    readers: list[str] = []
+    for node in graph.nodes:
+        nodes.append(replace(node, inputs=(*node.inputs, *(id for id in readers if draw.random() < 0.5))))
+        if draw.random() < 0.3:
+            readers.append(f"reader of {node.id}")
+            workspace = draw.choice((0, 8, 16))
+            read = tuple(value.id for value in node.values)
+            nodes.append(Node(readers[-1], 1.0, 0.5, (Value(readers[-1], 0, None),), read, workspace))
+    return Graph(graph.name, tuple(nodes), resident_bytes=graph.resident_bytes)
+
+
+@pytest.mark.parametrize("tens", range(6))
+def test_nodes_without_bytes_that_read_what_is_paged(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        graph = with_readers(random_graph(seed) if seed % 2 else training_like_graph(seed), seed)
+        if len(graph.nodes) > 9:
+            continue
+        ram_bytes = int(random.Random(seed).choice((0.9, 0.7, 0.5)) * plain_schedule(graph).peak_bytes)
+        problem, least = build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
+        dear = 10 * plain_j(problem) + 100.0
+        found = found_below(problem, seed, dear)
+        assert found.bound_j == pytest.approx(min(least, dear), rel=1e-9), seed

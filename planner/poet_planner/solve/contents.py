@@ -11,13 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from heapq import heappop, heappush
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 
 from poet_planner.solve.compiled import compiled
-from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of
+from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.views import View, blind_view, views
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
@@ -26,12 +25,9 @@ from poet_planner.solve.views import View, blind_view, views
 STEP = 0.34
 LEAST_STEP = 0.02
 EASY = 0.25
-EDGES_PER_STATE = 8
+EDGES_PER_STATE = 16
 WAIT_S = 0.02
-# Inputs of one node that may be paged; all their subsets are tried.
-MOST_PAGED = 8
-WORD_BITS = 62
-FIRST, AGAIN = 0, 1
+FIRST, AGAIN, PAGE = 0, 1, 2
 
 
 class States(NamedTuple):
@@ -131,15 +127,14 @@ def search_contents(
     plain_j = float(problem.node_energy.sum())
     limit = known_j - plain_j
     ladder = views(problem, first)
-    usable = list(takewhile(_few_are_paged, ladder))
-    if not usable or bound_j >= known_j:
+    if bound_j >= known_j:
         return Contents(bound_j, None)
-    coarsest = _explore(usable[0], _nothing_known(problem), limit, most_states, True, go_on)
+    coarsest = _explore(ladder[0], _nothing_known(problem), limit, most_states, True, go_on)
     bound = max(bound_j - plain_j, coarsest.lowest)
     step = STEP
     while bound < limit:
         trial = min(limit, bound + max(step * (limit - bound), LEAST_STEP * limit))
-        within = _within(problem, usable, ladder[-1], trial, most_states, go_on)
+        within = _within(problem, ladder, trial, most_states, go_on)
         bound = max(bound, within.bound)
         if within.events is not None:
             return Contents(plain_j + bound, within.events)
@@ -157,15 +152,14 @@ class _Within(NamedTuple):
     states: int
 
 
-def _within(
-    problem: Problem, usable: list[View], finest: View, limit: float, most_states: int, go_on: Callable[[], bool]
-) -> _Within:
+def _within(problem: Problem, ladder: list[View], limit: float, most_states: int, go_on: Callable[[], bool]) -> _Within:
     bound, states = 0.0, 0
     bounds = _nothing_known(problem)
-    for view in usable:
-        found = _explore(view, bounds, limit, most_states, view is finest, go_on)
+    for view in ladder:
+        finest = view is ladder[-1]
+        found = _explore(view, bounds, limit, most_states, finest, go_on)
         states = max(states, len(found.opened))
-        if not found.complete or view is finest:
+        if not found.complete or finest:
             events = _events(problem, view, found) if found.goal >= 0 else None
             return _Within(max(bound, found.lowest), events, states)
         to_go = _to_go(found, limit, _words(len(problem.node_time)))
@@ -196,12 +190,6 @@ def _explore(
         return Found(*work.result())
 
 
-def _few_are_paged(view: View) -> bool:
-    """Whether no node has more inputs that may be paged than are tried."""
-    pageable = view.problem.pageable[view.problem.input_value]
-    return bool((np.add.reduceat(np.append(pageable, 0), view.problem.input_start[:-1]) <= MOST_PAGED).all())
-
-
 def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
     view = blind_view(problem)
     words = _words(len(problem.node_time)) + 2 * _words(len(problem.size))
@@ -228,12 +216,10 @@ def _events(problem: Problem, view: View, found: Found) -> Ints:
     state = found.goal
     while state != 0:
         before = int(found.before[state])
-        node, kind, subset = _decoded(int(found.via[state]))
+        what, kind = _decoded(int(found.via[state]))
         gone = [j for j in range(n) if _has(found.states.rows[before], j) and not _has(found.states.rows[state], j)]
-        events += [j for j in gone if j != node or kind == AGAIN]
-        paged = [int(v) for v in inputs_of(problem, node) if view.problem.pageable[v]]
-        events += [n + v for k, v in enumerate(paged) if subset >> k & 1]
-        events.append(node)
+        events += [j for j in gone if j != what or kind != FIRST]
+        events.append(n + what if kind == PAGE else what)
         state = before
     events += [j for j in range(n) if not _has(found.states.rows[0], j)]
     return np.array(events, dtype=np.int64)
@@ -241,32 +227,32 @@ def _events(problem: Problem, view: View, found: Found) -> Ints:
 
 @compiled
 def _words(bits):  # type: ignore[no-untyped-def]
-    return (bits + WORD_BITS - 1) // WORD_BITS
+    return (bits + 63) >> 6
 
 
 @compiled
-def _code(node, kind, subset):  # type: ignore[no-untyped-def]
-    """A move: which node is computed, for the first time or again, and which of its pageable inputs are paged in."""
-    return (node * 2 + kind) << MOST_PAGED | subset
+def _code(what, kind):  # type: ignore[no-untyped-def]
+    """A move: which node is computed, for the first time or again, or which value is paged in."""
+    return what * 3 + kind
 
 
 @compiled
 def _decoded(code):  # type: ignore[no-untyped-def]
-    return code >> MOST_PAGED >> 1, code >> MOST_PAGED & 1, code & ((1 << MOST_PAGED) - 1)
+    return code // 3, code % 3
 
 
 @compiled
 def _has(row, bit):  # type: ignore[no-untyped-def]
-    return row[bit // WORD_BITS] >> (bit % WORD_BITS) & 1 != 0
+    return row[bit >> 6] >> (bit & 63) & 1 != 0
 
 
 @compiled
 def _put(row, bit, there):  # type: ignore[no-untyped-def]
-    mask = np.int64(1) << (bit % WORD_BITS)
+    mask = np.int64(1) << (bit & 63)
     if there:
-        row[bit // WORD_BITS] |= mask
+        row[bit >> 6] |= mask
     else:
-        row[bit // WORD_BITS] &= ~mask
+        row[bit >> 6] &= ~mask
 
 
 @compiled
@@ -291,13 +277,12 @@ def _slot(slots, rows, row):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _removable(p, row, j):  # type: ignore[no-untyped-def]
+def _removable(users, row, j):  # type: ignore[no-untyped-def]
     """Whether all that needs a value of node j is computed for the first time later."""
-    for v in range(p.own[j], p.own[j + 1]):
-        for k in range(p.use_start[v], p.use_start[v + 1]):
-            if _has(row, p.use_node[k]):
-                return False
-    return True
+    left = np.int64(0)
+    for word in range(users.shape[1]):
+        left |= users[j, word] & row[word]
+    return left == 0
 
 
 @compiled
@@ -317,21 +302,55 @@ def _begun(row, node_words):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _settle(view, row, contents):  # type: ignore[no-untyped-def]
-    """Compute silent nodes here for the first time, where their inputs are in RAM anyway: it costs nothing."""
-    p = view.problem
-    held = _held(p, row, contents) if view.silent.size > 0 else 0
-    for j in view.silent:
-        if not _has(row, j) or held + p.workspace[j] > p.budget or not _removable(p, row, j):
-            continue
-        here = True
-        for k in range(p.input_start[j], p.input_start[j + 1]):
-            v = p.input_value[k]
-            if p.size[v] > 0 and not _has(row[contents:], v):
-                here = False
-                break
-        if here:
+def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
+    """Bytes that have to be in RAM before node j is computed and need not be after it, and the other way round."""
+    added, freed = 0, 0
+    for k in range(p.input_start[j], p.input_start[j + 1]):
+        if not _has(row[contents:], p.input_value[k]):
+            added += p.size[p.input_value[k]]
+    for v in range(p.own[j], p.own[j + 1]):
+        if _has(row[contents:], v):
+            freed += p.size[v]
+    return added, freed
+
+
+@compiled
+def _fits(p, row, contents, held, j):  # type: ignore[no-untyped-def]
+    """Whether node j can be computed right before a state of so many bytes in RAM."""
+    added, freed = _swapped(p, row, contents, j)
+    made = 0
+    for v in range(p.own[j], p.own[j + 1]):
+        made += p.size[v]
+    return held + added + made - freed + p.workspace[j] <= p.budget
+
+
+@compiled
+def _due(p, row, contents, held, j):  # type: ignore[no-untyped-def]
+    """Whether to compute node j earlier than right before a state would gain no RAM, if it is removable."""
+    added, freed = _swapped(p, row, contents, j)
+    return added <= freed and _fits(p, row, contents, held, j)
+
+
+@compiled
+def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
+    """Put the first computes that are due right before a state."""
+    held = _held(p, row, contents)
+    for j in range(p.node_time.size - 1, -1, -1):
+        if _has(row, j) and _removable(users, row, j) and _due(p, row, contents, held, j):
+            added, freed = _swapped(p, row, contents, j)
+            held += added - freed
+            _compute(p, row, contents, j)
             _put(row, j, False)
+
+
+@compiled
+def _compute(p, row, contents, j):  # type: ignore[no-untyped-def]
+    """What has to be in RAM before node j is computed."""
+    for v in range(p.own[j], p.own[j + 1]):
+        _put(row[contents:], v, False)
+    for k in range(p.input_start[j], p.input_start[j + 1]):
+        if p.size[p.input_value[k]] > 0:
+            _put(row[contents:], p.input_value[k], True)
 
 
 @compiled
@@ -351,7 +370,7 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
             _put(into[paid:], v, False)
             if view.paid[first]:
                 _put(into[paid:], first, True)
-    _settle(view, into, contents)
+    _settle(p, view.users, into, contents)
 
 
 @compiled
@@ -408,7 +427,6 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
     edges = np.empty((most_edges, 2), dtype=np.int64)
     edge_energy = np.empty(most_edges)
     edge_count = 0
-    paged = np.empty(MOST_PAGED, dtype=np.int64)
     key = np.zeros(width, dtype=np.int64)
     complete = True
     lowest = 0.0
@@ -416,7 +434,7 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
     goal = np.int64(-1)
     for j in range(n):
         _put(rows[0], j, True)
-    _settle(view, rows[0], contents)
+    _settle(p, view.users, rows[0], contents)
     table[_slot(table, rows, rows[0])] = 0
     energy[0] = 0.0
     to_go[0] = _known(coarser, known, rows[0], key, 0.0, limit)
@@ -439,48 +457,46 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
                 goal = at
             continue
         held = _held(p, rows[at], contents)
-        for j in range(n):
-            if not complete or not _has(rows[at], j):
+        for move in range(2 * n + m):
+            what, kind = (move % n, move // n) if move < 2 * n else (move - 2 * n, PAGE)
+            row = rows[at]
+            if kind == PAGE:
+                may = p.pageable[what] and _has(row[contents:], what)
+            elif kind == FIRST:
+                may = _has(row, what) and _removable(view.users, row, what)
+            else:
+                may = _has(row, what) and p.recomputable[what] and _wanted(p.own, row[contents:], what)
+            if not may or (kind != PAGE and not _fits(p, row, contents, held, what)):
                 continue
-            first, again = _removable(p, rows[at], j), p.recomputable[j] and _wanted(p, rows[at], contents, j)
-            if not first and not again:
+            if count == most_states or (edge_count == most_edges and not first_goal):
+                complete = False
+                break
+            cost = _moved(view, rows[at], rows[count], what, kind)
+            if cost >= limit:
                 continue
-            more, ways = _around(p, rows[at], contents, j, paged)
-            if held + more + p.workspace[j] > p.budget:
-                continue
-            for kind in range(2):
-                if (kind == FIRST and not first) or (kind == AGAIN and not again):
+            slot = _slot(table, rows, rows[count])
+            to = np.int64(table[slot])
+            if to < 0:
+                to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
+            if to < 0:
+                enough = limit - energy[at] - cost
+                least = _known(coarser, known, rows[count], key, max(0.0, to_go[at] - cost), enough)
+                if first_goal and energy[at] + cost + least >= limit:
                     continue
-                for subset in range(1 << ways):
-                    if count == most_states or (edge_count == most_edges and not first_goal):
-                        complete = False
-                        break
-                    cost = _moved(view, rows[at], rows[count], j, kind, subset, paged, ways)
-                    if cost >= limit:
-                        continue
-                    slot = _slot(table, rows, rows[count])
-                    to = np.int64(table[slot])
-                    if to < 0:
-                        to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
-                    if to < 0:
-                        enough = limit - energy[at] - cost
-                        least = _known(coarser, known, rows[count], key, max(0.0, to_go[at] - cost), enough)
-                        if first_goal and energy[at] + cost + least >= limit:
-                            continue
-                        to = np.int64(count)
-                        count += 1
-                        table[slot] = to
-                        to_go[to] = least
-                    if new and not first_goal:
-                        edges[edge_count, 0], edges[edge_count, 1] = at, to
-                        edge_energy[edge_count] = cost
-                        edge_count += 1
-                    if energy[at] + cost < energy[to]:
-                        energy[to] = energy[at] + cost
-                        before[to] = at
-                        via[to] = _code(j, kind, subset)
-                        if energy[to] + to_go[to] < limit:
-                            heappush(waiting, (energy[to] + to_go[to], -energy[to], to))
+                to = np.int64(count)
+                count += 1
+                table[slot] = to
+                to_go[to] = least
+            if new and not first_goal:
+                edges[edge_count, 0], edges[edge_count, 1] = at, to
+                edge_energy[edge_count] = cost
+                edge_count += 1
+            if energy[at] + cost < energy[to]:
+                energy[to] = energy[at] + cost
+                before[to] = at
+                via[to] = _code(what, kind)
+                if energy[to] + to_go[to] < limit:
+                    heappush(waiting, (energy[to] + to_go[to], -energy[to], to))
     lowest = cheapest if complete else min(lowest, cheapest)
     met = States(rows[:count], to_go[:count])
     links = edges[:edge_count], edge_energy[:edge_count]
@@ -502,62 +518,35 @@ def _better(p, table, rows, energy, row, spent):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _wanted(p, row, contents, j):  # type: ignore[no-untyped-def]
+def _wanted(own, held, j):  # type: ignore[no-untyped-def]
     """Whether any value of node j has to be in RAM."""
     wanted = False
-    for v in range(p.own[j], p.own[j + 1]):
-        wanted = wanted or _has(row[contents:], v)
+    for v in range(own[j], own[j + 1]):
+        wanted = wanted or _has(held, v)
     return wanted
 
 
 @compiled
-def _around(p, row, contents, j, paged):  # type: ignore[no-untyped-def]
-    """Of computing node j right before a state.
-
-    The bytes that its inputs and values take beside what is in RAM there; how many of its inputs may be paged in, which
-    are written into ``paged``.
-    """
-    more = 0
-    for v in range(p.own[j], p.own[j + 1]):
-        if not _has(row[contents:], v):
-            more += p.size[v]
-    ways = 0
-    for k in range(p.input_start[j], p.input_start[j + 1]):
-        v = p.input_value[k]
-        if not _has(row[contents:], v):
-            more += p.size[v]
-        if p.pageable[v]:
-            paged[ways] = v
-            ways += 1
-    return more, ways
-
-
-@compiled
-def _moved(view, row, into, j, kind, subset, paged, ways):  # type: ignore[no-untyped-def]
-    """Writes the state before computing node j; joules above plain training that this costs."""
+def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
+    """Writes the state before a move; joules above plain training that this costs."""
     p = view.problem
     contents = _words(p.node_time.size)
-    paid = contents + _words(p.size.size)
     into[:] = row
     cost = 0.0
-    if kind == FIRST:
-        _put(into, j, False)
+    if kind == PAGE:
+        paid = contents + _words(p.size.size)
+        cost = p.in_energy[what]
+        if view.paid[what] and not _has(into[paid:], what):
+            cost += p.out_energy[what]
+            _put(into[paid:], what, True)
+        _put(into[contents:], what, False)
     else:
-        cost += p.node_energy[j]
-    for v in range(p.own[j], p.own[j + 1]):
-        _put(into[contents:], v, False)
-    for k in range(p.input_start[j], p.input_start[j + 1]):
-        if p.size[p.input_value[k]] > 0:
-            _put(into[contents:], p.input_value[k], True)
-    for k in range(ways):
-        if subset >> k & 1:
-            v = paged[k]
-            cost += p.in_energy[v]
-            if view.paid[v] and not _has(into[paid:], v):
-                cost += p.out_energy[v]
-                _put(into[paid:], v, True)
-            _put(into[contents:], v, False)
-    _settle(view, into, contents)
+        _compute(p, into, contents, what)
+        if kind == FIRST:
+            _put(into, what, False)
+        else:
+            cost = p.node_energy[what]
+    _settle(p, view.users, into, contents)
     return cost
 
 

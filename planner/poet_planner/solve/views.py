@@ -27,12 +27,14 @@ class View(NamedTuple):
     problem : Problem
         Values that are not looked at have no bytes and are not paged.
     silent : nodes none of whose values is looked at, the last first
+    users : (n, words of 64 bits) those of the nodes that need a value of a node
     paid : (m,) whether the page-out of a value counts
     first : (m,) of the values that each is taken together with (see `merging`), the first made
     """
 
     problem: Problem
     silent: Ints
+    users: Ints
     paid: Flags
     first: Ints
 
@@ -77,4 +79,13 @@ def _view(problem: Problem, values: Ints, outs: bool, first: Ints) -> View:
     pageable = problem.pageable & seen
     viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
     viewed = viewed._replace(workspace=viewed.workspace + node_need(problem) - node_need(viewed))
-    return View(viewed, silent, pageable & (problem.out_energy > 0) & outs, first)
+    return View(viewed, silent, _users(problem), pageable & (problem.out_energy > 0) & outs, first)
+
+
+def _users(problem: Problem) -> Ints:
+    n = len(problem.node_time)
+    users = np.zeros((n, (n + 63) // 64), dtype=np.uint64)
+    for j in range(n):
+        for k in problem.use_node[problem.use_start[problem.own[j]] : problem.use_start[problem.own[j + 1]]].tolist():
+            users[j, k // 64] |= np.uint64(1 << k % 64)
+    return users.view(np.int64)
