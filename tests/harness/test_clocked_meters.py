@@ -6,15 +6,12 @@ import ctypes
 import os
 import shutil
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from poet_harness.meters import ina, jetson, nvml, rapl
+from poet_harness.meters import ina, jetson, nvml, rapl, sysfs
 from poet_harness.meters.clocked import ClockedMeter
 from poet_harness.meters.meter import Activity, Mark, MeterError, Window
 from poet_profiles.boards import load_board
@@ -135,31 +132,24 @@ def test_jetpack_5_rails_leave_shunts_and_sums_out(tmp_path: Path) -> None:
         jetson.open_jetson("VDD_X", BOARD, tmp_path)
 
 
-@contextmanager
-def counting(path: Path, watt: float, range_uj: int, start_uj: int) -> Iterator[None]:
-    """Let an energy counter run, wrapping as the kernel's does."""
-    stop = threading.Event()
+def count(monkeypatch: pytest.MonkeyPatch, path: Path, watt: float, range_uj: int, start_uj: int) -> None:
+    """Let an energy counter stand where it is whenever it is read, wrapping as the kernel's does."""
     began_s = time.monotonic()
 
-    def run() -> None:
-        while not stop.is_set():
-            rewrite(path, (start_uj + int((time.monotonic() - began_s) * watt * 1e6)) % range_uj)
-            time.sleep(0.0005)
+    def number(file: Path) -> float:
+        rewrite(path, (start_uj + int((time.monotonic() - began_s) * watt * 1e6)) % range_uj)
+        return sysfs.number(file)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
+    monkeypatch.setattr(rapl, "number", number)
 
 
-def test_rapl_counts_across_its_wrap_and_leaves_subzones_out(tmp_path: Path) -> None:
+def test_rapl_counts_across_its_wrap_and_leaves_subzones_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zones = tmp_path / "sys/class/powercap"
     tree(zones / "intel-rapl:0", energy_uj=900_000, max_energy_range_uj=1_000_000)
     tree(zones / "intel-rapl:0:0", energy_uj=5, max_energy_range_uj=1_000_000)
     assert rapl.find(tmp_path) == ["intel-rapl:0"]
-    with counting(zones / "intel-rapl:0/energy_uj", watt=2.0, range_uj=1_000_000, start_uj=900_000):
-        window = measure(rapl.open_rapl("", BOARD, tmp_path), length_s=0.3)
+    count(monkeypatch, zones / "intel-rapl:0/energy_uj", watt=2.0, range_uj=1_000_000, start_uj=900_000)
+    window = measure(rapl.open_rapl("", BOARD, tmp_path), length_s=0.3)
     assert window.energy_j == pytest.approx(2.0 * 0.3, rel=0.05)
 
 
