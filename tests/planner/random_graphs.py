@@ -37,6 +37,11 @@ def random_graph(seed: int, most_nodes: int = 7) -> Graph:
     return Graph(f"random {seed}", tuple(nodes), resident_bytes=rng.choice((0, 8)))
 
 
+def either_graph(seed: int) -> Graph:
+    """Of any shape, or like training."""
+    return random_graph(seed) if seed % 2 else training_like_graph(seed)
+
+
 def training_like_graph(seed: int) -> Graph:
     """A short chain forwards and back: each gradient needs the activation in front of it."""
     rng = random.Random(seed)

@@ -16,7 +16,7 @@ from poet_planner.solve.milp import solve_milp
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.root import Root
 from poet_planner.solve.solvers import solver_named
-from random_graphs import random_graph, training_like_graph
+from random_graphs import either_graph, training_like_graph
 
 
 def least(model) -> float:  # type: ignore[no-untyped-def]
@@ -29,7 +29,7 @@ def least(model) -> float:  # type: ignore[no-untyped-def]
 def test_the_branches_hold_the_best_solution(tight: float) -> None:
     split = 0
     for seed in range(16):
-        graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+        graph = either_graph(seed)
         problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * tight), None)
         relaxed = relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
         alone = least(relaxed.model)

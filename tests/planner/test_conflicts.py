@@ -12,7 +12,7 @@ from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.instants import longest_path
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.root import Root
-from random_graphs import random_graph, training_like_graph
+from random_graphs import either_graph, training_like_graph
 
 PAGE = PageCost(1.0, 50.0, 1.0, 50.0)
 
@@ -52,7 +52,7 @@ def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
 def test_no_bound_with_conflicts_is_above_the_least_energy() -> None:
     forced = 0
     for seed in range(120):
-        graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+        graph = either_graph(seed)
         ram = int(plain_schedule(graph).peak_bytes * (0.6 + 0.05 * (seed % 8)))
         least = least_energy(graph, ram, None)
         if np.isinf(least):

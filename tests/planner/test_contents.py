@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from brute_force import least_energy
 from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.plain import plain_schedule
 from poet_planner.solve.contents import Contents, search_contents
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
-from random_graphs import random_graph, training_like_graph
+from random_graphs import either_graph
+from solved_problems import solved_problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
 
@@ -26,14 +25,6 @@ from exhaustive import least_energy_j, small_instance
 
 PLENTY = 20_000
 FEW = (2, 5, 20, 80)
-
-
-def instance(seed: int) -> tuple[Problem, float]:
-    """A random problem, and the least energy that a schedule of it has."""
-    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
-    share = random.Random(seed).choice((0.9, 0.8, 0.7, 0.6, 0.5))
-    ram_bytes = int(share * plain_schedule(graph).peak_bytes)
-    return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
 
 
 def plain_j(problem: Problem) -> float:
@@ -51,7 +42,7 @@ def found_below(
 @pytest.mark.parametrize("tens", range(15))
 def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
-        problem, least = instance(seed)
+        problem, least = solved_problem(seed)
         dear = 10 * plain_j(problem) + 100.0
         found = found_below(problem, seed, dear)
         if math.isinf(least):
@@ -67,7 +58,7 @@ def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
 @pytest.mark.parametrize("tens", range(5))
 def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
-        problem, least = instance(seed)
+        problem, least = solved_problem(seed)
         if math.isinf(least):
             continue
         bounds_j = [found_below(problem, seed, 1.5 * least, most).bound_j for most in FEW]
@@ -78,7 +69,7 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
 
 def test_the_best_schedule_is_proven_where_it_is_known() -> None:
     for seed in range(0, 60, 2):
-        problem, least = instance(seed)
+        problem, least = solved_problem(seed)
         if math.isfinite(least):
             found = found_below(problem, seed, least)
             assert found.bound_j == pytest.approx(least, rel=1e-9), seed
@@ -128,11 +119,11 @@ def with_readers(graph: Graph, seed: int) -> Graph:
 @pytest.mark.parametrize("tens", range(6))
 def test_nodes_without_bytes_that_read_what_is_paged(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
-        graph = with_readers(random_graph(seed) if seed % 2 else training_like_graph(seed), seed)
+        graph = with_readers(either_graph(seed), seed)
         if len(graph.nodes) > 9:
             continue
-        ram_bytes = int(random.Random(seed).choice((0.9, 0.7, 0.5)) * plain_schedule(graph).peak_bytes)
-        problem, least = build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
+        problem, least = solved_problem(seed, graph)
         dear = 10 * plain_j(problem) + 100.0
         found = found_below(problem, seed, dear)
+        assert math.isinf(least) or least < dear, seed
         assert found.bound_j == pytest.approx(min(least, dear), rel=1e-9), seed

@@ -15,7 +15,7 @@ from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import Incumbent, measured
-from random_graphs import random_graph, training_like_graph
+from random_graphs import either_graph
 
 PASSES = 20
 
@@ -43,7 +43,7 @@ def chain(depth: int) -> Graph:
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
 def test_every_pass_keeps_the_budget_and_none_beats_the_optimum(seed: int, share: float) -> None:
-    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+    graph = either_graph(seed)
     ram_bytes = int(share * plain_schedule(graph).peak_bytes)
     problem = build_problem(graph, ram_bytes, None)
     best = cheapest_events(problem, lambda: True)

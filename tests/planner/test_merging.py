@@ -7,23 +7,14 @@ import random
 
 import numpy as np
 import pytest
-from brute_force import least_energy
 from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.plain import plain_schedule
 from poet_planner.solve.contents import search_contents
 from poet_planner.solve.merging import merged, taken_together
 from poet_planner.solve.problem import Problem, build_problem, inputs_of, node_need
-from random_graphs import random_graph, training_like_graph
+from solved_problems import solved_problem
 
 PLENTY = 20_000
 DEAR = 10.0
-
-
-def instance(seed: int) -> tuple[Problem, float]:
-    """A random problem, and the least energy that a schedule of it has."""
-    graph = training_like_graph(seed) if seed % 2 else random_graph(seed)
-    ram_bytes = int(random.Random(seed).choice((0.8, 0.65, 0.5)) * plain_schedule(graph).peak_bytes)
-    return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
 
 
 def any_together(problem: Problem, seed: int) -> np.ndarray:
@@ -42,7 +33,7 @@ def any_together(problem: Problem, seed: int) -> np.ndarray:
 def test_a_merged_problem_costs_no_more(tens: int) -> None:
     joined = 0
     for seed in range(10 * tens, 10 * tens + 10):
-        problem, least = instance(seed)
+        problem, least = solved_problem(seed)
         if math.isinf(least):
             continue
         first = any_together(problem, seed)
@@ -56,7 +47,7 @@ def test_a_merged_problem_costs_no_more(tens: int) -> None:
 
 def test_computing_a_node_takes_as_much_by_itself() -> None:
     for seed in range(40):
-        problem, _ = instance(seed)
+        problem, _ = solved_problem(seed)
         smaller = merged(problem, any_together(problem, seed))
         assert (node_need(smaller) == node_need(problem)).all(), seed
         assert (smaller.workspace >= problem.workspace).all(), seed

@@ -16,14 +16,14 @@ from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optim
 from poet_planner.solve.solvers import solver_named, solvers
 from poet_planner.verify import verify
 from poet_profiles.errors import UserError
-from random_graphs import random_graph, training_like_graph
+from random_graphs import either_graph
 
 PAPER_GRAPHS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner" / "paper-graphs"
 
 
 def instance(seed: int) -> tuple[Graph, int, float | None]:
     rng = random.Random(seed)
-    graph = random_graph(seed) if seed % 2 else training_like_graph(seed)
+    graph = either_graph(seed)
     plain = plain_schedule(graph)
     deadline = rng.choice((None, None, 1.2, 1.5, 2.0))
     ram = int(plain.peak_bytes * rng.choice((1.0, 0.9, 0.8, 0.7, 0.6, 0.5)))

@@ -44,14 +44,14 @@ class States(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is known of the states of a coarser view, in groups that differ in silent nodes and in contents.
+    """What is known of the states of a coarser view, in groups of the same nodes to do of those that matter in it.
 
     Attributes
     ----------
     rows, to_go : as of `States`
     slots : hash table of their numbers, -1: free
-    loud : (words of nodes,) bits of the nodes that are not silent
-    nodes : (groups, words of nodes), bits of those that are yet to be computed
+    loud : (words of nodes,) bits of the nodes that make a value that the view looks at
+    nodes : (groups, words of nodes), bits of those of them that are yet to be computed
     node_slots : hash table of the groups' numbers
     first : (groups + 1,) states ``first[g]:first[g + 1]`` are of group g, the dearest first
     """
@@ -126,9 +126,9 @@ def search_contents(
     """
     plain_j = float(problem.node_energy.sum())
     limit = known_j - plain_j
-    ladder = views(problem, first)
     if bound_j >= known_j:
         return Contents(bound_j, None)
+    ladder = views(problem, first)
     coarsest = _explore(ladder[0], _nothing_known(problem), limit, most_states, True, go_on)
     bound = max(bound_j - plain_j, coarsest.lowest)
     step = STEP
@@ -197,9 +197,9 @@ def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
 
 
 def _bounds(view: View, states: States) -> Bounds:
-    n = len(view.problem.node_time)
-    loud = np.zeros(_words(n), dtype=np.int64)
-    for j in np.setdiff1d(np.arange(n), view.silent):
+    problem = view.problem
+    loud = np.zeros(_words(len(problem.node_time)), dtype=np.int64)
+    for j in problem.producer[problem.size > 0]:
         _put(loud, j, True)
     nodes = states.rows[:, : len(loud)] & loud
     order = np.lexsort((-states.to_go, *nodes.T))
@@ -315,32 +315,25 @@ def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _fits(p, row, contents, held, j):  # type: ignore[no-untyped-def]
-    """Whether node j can be computed right before a state of so many bytes in RAM."""
-    added, freed = _swapped(p, row, contents, j)
+def _fits(p, held, j):  # type: ignore[no-untyped-def]
+    """Whether node j can be computed with so many bytes in RAM, its inputs with them."""
     made = 0
     for v in range(p.own[j], p.own[j + 1]):
         made += p.size[v]
-    return held + added + made - freed + p.workspace[j] <= p.budget
-
-
-@compiled
-def _due(p, row, contents, held, j):  # type: ignore[no-untyped-def]
-    """Whether to compute node j earlier than right before a state would gain no RAM, if it is removable."""
-    added, freed = _swapped(p, row, contents, j)
-    return added <= freed and _fits(p, row, contents, held, j)
+    return held + made + p.workspace[j] <= p.budget
 
 
 @compiled
 def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
-    """Put the first computes that are due right before a state."""
+    """Put first computes right before a state that would gain no RAM by being earlier."""
     held = _held(p, row, contents)
     for j in range(p.node_time.size - 1, -1, -1):
-        if _has(row, j) and _removable(users, row, j) and _due(p, row, contents, held, j):
+        if _has(row, j) and _removable(users, row, j):
             added, freed = _swapped(p, row, contents, j)
-            held += added - freed
-            _compute(p, row, contents, j)
-            _put(row, j, False)
+            if added <= freed and _fits(p, held + added - freed, j):
+                held += added - freed
+                _compute(p, row, contents, j)
+                _put(row, j, False)
 
 
 @compiled
@@ -466,7 +459,10 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
                 may = _has(row, what) and _removable(view.users, row, what)
             else:
                 may = _has(row, what) and p.recomputable[what] and _wanted(p.own, row[contents:], what)
-            if not may or (kind != PAGE and not _fits(p, row, contents, held, what)):
+            if may and kind != PAGE:
+                added, freed = _swapped(p, row, contents, what)
+                may = _fits(p, held + added - freed, what)
+            if not may:
                 continue
             if count == most_states or (edge_count == most_edges and not first_goal):
                 complete = False

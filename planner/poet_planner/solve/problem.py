@@ -137,11 +137,15 @@ def others(problem: Problem, node: int) -> Flags:
 
 def node_need(problem: Problem) -> Ints:
     """Bytes that computing each node takes by itself: its inputs, its values, its workspace. (n,)"""
-    own = np.add.reduceat(np.append(problem.size, 0), problem.own[:-1]) * (np.diff(problem.own) > 0)
-    need: Ints = problem.workspace + own
-    for j in range(len(need)):
-        need[j] += problem.size[inputs_of(problem, j)].sum()
-    return need
+    own = _sums(problem.size, problem.own)
+    return problem.workspace + own + _sums(problem.size[problem.input_value], problem.input_start)
+
+
+def _sums(entries: Ints, start: Ints) -> Ints:
+    """Of the entries ``start[j]:start[j + 1]``, for each j."""
+    upto = np.append(0, np.cumsum(entries))
+    sums: Ints = upto[start[1:]] - upto[start[:-1]]
+    return sums
 
 
 def ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:

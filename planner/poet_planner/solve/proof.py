@@ -135,11 +135,10 @@ class Proof:
         overhead_j = self._known().energy - float(self._problem.node_energy.sum())
         together = taken_together(self._problem, CHEAP_SHARE * overhead_j)
         best = apart
-        for first in (apart, together):
-            if first is apart or (first != apart).any():
-                before_j = self.bound_j
-                self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
-                best = first if self.bound_j > before_j else best
+        for first in [apart, together] if (together != apart).any() else [apart]:
+            before_j = self.bound_j
+            self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
+            best = first if self.bound_j > before_j else best
         better = size(self._problem) <= SMALL
         while better and hear(self.bound_j) and self.closed_share > CLOSE:
             known_j = self._known().energy

@@ -26,14 +26,12 @@ class View(NamedTuple):
     ----------
     problem : Problem
         Values that are not looked at have no bytes and are not paged.
-    silent : nodes none of whose values is looked at, the last first
     users : (n, words of 64 bits) those of the nodes that need a value of a node
     paid : (m,) whether the page-out of a value counts
     first : (m,) of the values that each is taken together with (see `merging`), the first made
     """
 
     problem: Problem
-    silent: Ints
     users: Ints
     paid: Flags
     first: Ints
@@ -46,10 +44,8 @@ def views(problem: Problem, first: Ints) -> list[View]:
     are taken together as ``first`` says in all but the last.
     """
     alone = np.arange(len(first))
-    coarser = _by_size(merged(problem, first), first)
-    if (first == alone).all():
-        return coarser
-    return [*coarser, _view(problem, alone, True, alone)]
+    together = bool((first != alone).any())
+    return _by_size(merged(problem, first), first) + [_view(problem, alone, True, alone)] * together
 
 
 def blind_view(problem: Problem) -> View:
@@ -75,17 +71,16 @@ def _view(problem: Problem, values: Ints, outs: bool, first: Ints) -> View:
     """Only ``values`` are looked at; ``outs``: with the energy of page-outs."""
     seen = np.zeros(len(problem.size), dtype=np.bool_)
     seen[values] = True
-    silent = np.setdiff1d(np.arange(len(problem.node_time)), problem.producer[seen])[::-1].copy()
     pageable = problem.pageable & seen
     viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
     viewed = viewed._replace(workspace=viewed.workspace + node_need(problem) - node_need(viewed))
-    return View(viewed, silent, _users(problem), pageable & (problem.out_energy > 0) & outs, first)
+    return View(viewed, _users(problem), pageable & (problem.out_energy > 0) & outs, first)
 
 
 def _users(problem: Problem) -> Ints:
+    """Bits of the nodes that need a value of each node. (n, words)"""
     n = len(problem.node_time)
-    users = np.zeros((n, (n + 63) // 64), dtype=np.uint64)
-    for j in range(n):
-        for k in problem.use_node[problem.use_start[problem.own[j]] : problem.use_start[problem.own[j + 1]]].tolist():
-            users[j, k // 64] |= np.uint64(1 << k % 64)
-    return users.view(np.int64)
+    users = np.zeros((n, (n + 63) // 64), dtype=np.int64)
+    maker = np.repeat(problem.producer, np.diff(problem.use_start))
+    np.bitwise_or.at(users, (maker, problem.use_node // 64), np.int64(1) << problem.use_node % 64)
+    return users

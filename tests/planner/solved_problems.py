@@ -1,0 +1,23 @@
+"""Small problems of which brute force knows the least energy."""
+
+from __future__ import annotations
+
+import random
+
+from brute_force import least_energy
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.residency import smallest_ram_bytes
+from poet_planner.solve.problem import Problem, build_problem
+from random_graphs import either_graph
+
+
+def solved_problem(seed: int, graph: Graph | None = None) -> tuple[Problem, float]:
+    """A random graph, or one given, without a deadline, and its least energy; infinite where there is no schedule.
+
+    In RAM between what its largest node takes by itself and what plain training takes.
+    """
+    graph = graph or either_graph(seed)
+    least = smallest_ram_bytes(graph)
+    ram_bytes = random.Random(seed).randint(least, max(least, plain_schedule(graph).peak_bytes))
+    return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
