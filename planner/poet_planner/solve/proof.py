@@ -33,8 +33,9 @@ CHEAP_SHARE = 0.005
 # Searching on between one level and the next.
 BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
-# Searching beside a proof.
+# Searching beside a proof, and before that beside the first count of what RAM holds.
 ASIDE_S = 6.0
+ASIDE_FEW_S = 3.0
 # More than there ever are: an odd number, so that searches beside one proof differ in manner.
 MOST_PROOFS = 1001
 # Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
@@ -135,14 +136,15 @@ class Proof:
         overhead_j = self._known().energy - float(self._problem.node_energy.sum())
         together = taken_together(self._problem, CHEAP_SHARE * overhead_j)
         best = apart
-        for first in [apart, together] if (together != apart).any() else [apart]:
-            before_j = self.bound_j
-            self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
-            best = first if self.bound_j > before_j else best
+        with self._searching_beside(ASIDE_FEW_S, seconds_left, hear):
+            for first in [apart, together] if (together != apart).any() else [apart]:
+                before_j = self.bound_j
+                self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
+                best = first if self.bound_j > before_j else best
         better = size(self._problem) <= SMALL
         while better and hear(self.bound_j) and self.closed_share > CLOSE:
             known_j = self._known().energy
-            with self._searching_beside(seconds_left, hear):
+            with self._searching_beside(ASIDE_S, seconds_left, hear):
                 self._count_contents(best, MANY_STATES, MANY_SHARE, seconds_left, hear)
             better = self._known().energy < known_j
 
@@ -175,7 +177,7 @@ class Proof:
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
         beyond the relaxation.
         """
-        with self._searching_beside(seconds_left, hear):
+        with self._searching_beside(ASIDE_S, seconds_left, hear):
             if level.share_beyond < NOT_WORTH:
                 level.prove(self._solver, seconds_left, hear)
             last = instants[overflowing(self._problem, self._path, level.events)].all()
@@ -187,14 +189,14 @@ class Proof:
 
     @contextmanager
     def _searching_beside(
-        self, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+        self, seconds: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> Generator[None, None, None]:
-        """Searches beside what is proven meanwhile.
+        """Searches beside what is proven meanwhile, each for so many seconds.
 
         The first is heard when all of its moves are made, those after it only when time is up, and none where the proof
         makes it pointless: so that a seed gives the same plan.
         """
-        aside = Aside(self._searches_beside(self._proofs), int(ASIDE_S * moves_per_second(self._problem)))
+        aside = Aside(self._searches_beside(self._proofs), int(seconds * moves_per_second(self._problem)))
         self._proofs += 1
         try:
             yield

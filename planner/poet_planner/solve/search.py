@@ -23,6 +23,7 @@ from poet_planner.solve.annealing import (
 )
 from poet_planner.solve.crossover import cross, same
 from poet_planner.solve.eviction import evicting
+from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
 from poet_planner.solve.problem import Ints, Problem, size
 
 CHUNK_MOVES = 3000
@@ -48,6 +49,12 @@ MANY_STARTS = 2
 MANY_STARTS_SHARE = 0.48
 CHILDREN = 16
 PARENTS = 6
+# Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
+# from the last schedule that was late, once it is mended (as many moves as so many prices), and the last in time.
+PRICES = 8
+PRICES_SHARE = 0.36
+MENDING = 2
+PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
@@ -107,6 +114,7 @@ class Search:
 
     def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
         self._problem = problem
+        self._seed = seed
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = annealing.new_workspace(problem, random)
         self._trial = annealing.new_workspace(problem, random)
@@ -130,6 +138,7 @@ class Search:
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
         self._evicted: Incumbent | None = None
+        self._priced: list[Ints] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
         annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
@@ -146,7 +155,7 @@ class Search:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
         if len(events) > len(self._state.current):
             return False
-        self._keep()
+        self._keep(self._newest())
         adopted = bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
         self._started |= adopted
         return adopted
@@ -164,7 +173,7 @@ class Search:
             Called every few hundredths of a second; False ends the run.
         """
         first, self._started = not self._started, True
-        if first and not self._evict(moves, between):
+        if first and not (self._evict(moves, between) and self._price(moves, between)):
             return
         for share, hot, cold in self._coolings(moves, first):
             if not self._cool(int(moves * share), hot, cold, between):
@@ -178,9 +187,13 @@ class Search:
         """One after the other; each begins from the state that is set here."""
         if not first:
             return self._cycles(1.0, 1)
+        left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
         if moves < MANY_MOVES * len(self._plain):
-            return chain(self._starts(STARTS_SHARE, 1), self._cycles(1 - STARTS_SHARE, 0))
-        return chain(self._starts(MANY_STARTS_SHARE, MANY_STARTS), self._children(1 - MANY_STARTS_SHARE))
+            starts, rest = self._starts(left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
+        else:
+            starts = self._starts(left * MANY_STARTS_SHARE, MANY_STARTS)
+            rest = self._children(left * (1 - MANY_STARTS_SHARE))
+        return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, share: float, rounds: int) -> Iterator[Cooling]:
         """From plain training, and at last from the schedule made by eviction."""
@@ -190,6 +203,50 @@ class Search:
             events = self._plain if evicted is None else evicted.events
             annealing.start_from(self._problem, self._work, self._state, events, len(events))
             yield share / len(hots), hot, START_COLD
+
+    def _priced_starts(self, share: float) -> Iterator[Cooling]:
+        for events in self._priced:
+            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            yield share / len(self._priced), WARM, COLD
+
+    def _price(self, moves: int, between: Callable[[], bool]) -> bool:
+        """Where the deadline binds, anneal with prices of time instead, from one to the next."""
+        if self._problem.deadline == np.inf:
+            return True
+        moves = int(PRICES_SHARE * moves / (PRICES + MENDING))
+        in_time = self._evicted is not None and self._evicted.time <= self._problem.deadline
+        price = Price(0.0 if in_time else FIRST_PRICE)
+        found: dict[bool, Incumbent] = {}
+        last = None
+        for _ in range(PRICES):
+            last = self._at_price(price.now, last, np.inf, moves, between)
+            if last is None:
+                return between()
+            late = last.time > self._problem.deadline
+            if price.now == 0.0 and not late:
+                return between()
+            if not late:
+                self._keep(last)
+            if not between():
+                return False
+            found[late] = last
+            price.told(late)
+        if True in found:
+            mended = self._at_price(price.low, found[True], self._problem.deadline, MENDING * moves, between)
+            self._keep(mended)
+            found[True] = mended or found[True]
+        self._priced = [one.events for one in found.values()]
+        return between()
+
+    def _at_price(
+        self, price: float, start: Incumbent | None, deadline: float, moves: int, between: Callable[[], bool]
+    ) -> Incumbent | None:
+        """The best schedule where each second has a price, with its true figures; None where there is none."""
+        search = Search(priced(self._problem, price)._replace(deadline=deadline), self._seed, self._plain)
+        if start is not None:
+            search.adopt(start.events)
+        search.run(moves, between)
+        return search.incumbent and measured(self._problem, search.incumbent.events)
 
     def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep the best."""
@@ -246,12 +303,11 @@ class Search:
             return None
         return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
 
-    def _keep(self) -> None:
-        """Let the newest schedule be a parent, if it is among the best."""
-        newest = self._newest()
-        if newest is None or any(same(newest.energy, one.energy) for one in self._parents):
+    def _keep(self, found: Incumbent | None) -> None:
+        """Let a schedule be a parent, if it is among the best."""
+        if found is None or any(same(found.energy, one.energy) for one in self._parents):
             return
-        self._parents = sorted([*self._parents, newest], key=lambda one: one.energy)[:PARENTS]
+        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
 
     def _event_energy(self) -> float:
         """Energy above plain training of one event that plain training lacks, in the best schedule annealed."""
@@ -273,7 +329,7 @@ class Search:
             annealing.anneal(self._problem, self._work, self._trial, self._spare, self._state, chunk)
             moves -= chunk
             go_on = between()
-        self._keep()
+        self._keep(self._newest())
         return go_on
 
 
