@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
+from poet_planner.cli.plan import LEAST_SECONDS, MOST_SECONDS, default_seconds
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.graph_file import read_graph, write_graph
 from poet_planner.residency import smallest_ram_bytes
@@ -41,6 +42,12 @@ def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.json"
     write_graph(Graph("mirror", tuple(nodes), resident_bytes=64), path)
     return path
+
+
+def test_a_plan_after_slow_tracing_takes_less_time_but_enough() -> None:
+    assert default_seconds(0.0) == MOST_SECONDS
+    assert LEAST_SECONDS < default_seconds(5.0) < MOST_SECONDS
+    assert default_seconds(60.0) == LEAST_SECONDS
 
 
 def test_plan_is_written_verified_and_summed_up(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from poet_planner.problem import Problem
     from poet_planner.schedule import Schedule
     from poet_planner.summary import Summary
+
+# Unless told otherwise: until so long after the start, within these limits.
+SOON_SECONDS = 10.5
+MOST_SECONDS = 7.0
+LEAST_SECONDS = 5.0
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
@@ -86,7 +92,14 @@ def plan(
         Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
     ] = Formulation.BEST,
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise for, at most.")] = 7.0,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Seconds to optimise for, at most.",
+            show_default=f"{MOST_SECONDS:g}; down to {LEAST_SECONDS:g} where tracing took long",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("plan"),
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -94,6 +107,7 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
+    started_s = time.monotonic()
     from poet_planner.plain import plain_schedule
     from poet_planner.summary import summarise
 
@@ -112,11 +126,17 @@ def plan(
     if strategy is Strategy.PLAIN:
         schedule = _within(plain, budget_bytes, deadline_s)
     else:
-        schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit, seed, solver, formulation)
+        time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
+        schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, formulation)
     _check(problem.graph, schedule)
     why_no_headers = _write(problem.graph, schedule, out)
     summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
     _report(summary, why_no_headers, out, json)
+
+
+def default_seconds(spent_s: float) -> float:
+    """So that a small network's plan comes soon on a slow machine, too."""
+    return min(MOST_SECONDS, max(LEAST_SECONDS, SOON_SECONDS - spent_s))
 
 
 def _problem(
