@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from best_known import KEY, best_energy_j, read_best
+from best_known import KEY, best_energy_j, read_best, told_apart
 from instances import PROTOTYPES
 
 INSTANCE = ["suite", "graph", "ram", "deadline", "paging"]
@@ -45,11 +45,12 @@ def _with_best(results: pd.DataFrame) -> pd.DataFrame:
     """The results with the best energy known, their overheads in % of plain energy, and gaps."""
     best = read_best()
     answers = results[results["verified"].astype(bool) & (results["formulation"] == "best")]
-    best = pd.concat([best, answers.assign(deadline_s=answers["deadline_s"].fillna(np.inf))], ignore_index=True)
+    answers = told_apart(answers).assign(deadline_s=answers["deadline_s"].fillna(np.inf))
+    best = pd.concat([best, answers], ignore_index=True)
     rows = results.assign(deadline_s=results["deadline_s"].fillna(np.inf))
     unsound = ~rows["verified"].astype(bool)
     rows.loc[unsound, [column for column in rows.columns if column.startswith(("energy_", "bound_"))]] = np.nan
-    rows["best_j"] = [best_energy_j(best, *key) for key in rows[KEY].itertuples(index=False)]
+    rows["best_j"] = [best_energy_j(best, *key) for key in told_apart(rows)[KEY].itertuples(index=False)]
     for moment in ("2s_", "10s_", "60s_", ""):
         rows[f"overhead_{moment}percent"] = _percent_above(rows[f"energy_{moment}j"], rows["plain_energy_j"])
     rows["early_j"] = rows["energy_10s_j"].where(rows["seconds"] >= EARLY_S, rows["energy_j"])

@@ -157,17 +157,19 @@ def test_the_best_value_of_a_harder_instance_counts(tmp_path: Path) -> None:
     path.write_text("graph,ram_bytes,deadline_s,paging,energy_j,found\n")
     rows = pd.DataFrame(
         {
-            "graph": ["g", "g", "h"],
-            "ram_bytes": [100, 200, 100],
-            "deadline_s": [10.0, None, 10.0],
-            "paging": [False, True, True],
-            "energy_j": [5.0, 6.0, 1.0],
-            "verified": [True, True, False],
+            "suite": ["paper", "paper", "paper", "traced"],
+            "graph": ["g", "g", "h", "g"],
+            "ram_bytes": [100, 200, 100, 100],
+            "deadline_s": [10.0, None, 10.0, 10.0],
+            "paging": [False, True, True, False],
+            "energy_j": [5.0, 6.0, 1.0, 3.0],
+            "verified": [True, True, False, True],
         }
     )
-    assert add_to_best(rows, "a test", path) == 2
+    assert add_to_best(rows, "a test", path) == 3
     assert add_to_best(rows, "a test", path) == 0
     best = read_best(path)
     assert best_energy_j(best, "g", 200, float("inf"), True) == 5.0
     assert best_energy_j(best, "g", 99, float("inf"), True) != best_energy_j(best, "g", 100, 10.0, False)
+    assert best_energy_j(best, "traced g", 100, 10.0, False) == 3.0  # another graph of the same name
     assert pd.isna(best_energy_j(best, "h", 100, 10.0, True))  # what was not verified is not known
