@@ -44,8 +44,10 @@ def views(problem: Problem, first: Ints) -> list[View]:
     are taken together as ``first`` says in all but the last.
     """
     alone = np.arange(len(first))
-    together = bool((first != alone).any())
-    return _by_size(merged(problem, first), first) + [_view(problem, alone, True, alone)] * together
+    ladder = _by_size(merged(problem, first), first)
+    if (first != alone).any():
+        ladder.append(_view(problem, alone, True, alone))
+    return ladder
 
 
 def blind_view(problem: Problem) -> View:
