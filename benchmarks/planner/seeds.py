@@ -22,6 +22,7 @@ INSTANCES = (
     Instance("paper", "bert.m4", "20%", "2x", True),
     Instance("paper", "bert.m0", "20%", "2x", False),
     Instance("paper", "bert.m0", "40796161B", "2x", False),
+    Instance("paper", "bert.m0", "36372480B", "2x", False),
     Instance("paper", "resnet18.a72", "smallest", "1.2x", True),
     Instance("paper", "resnet18.m0", "smallest", "1.2x", True),
     Instance("paper", "resnet50.m0", "50%", "2x", True),

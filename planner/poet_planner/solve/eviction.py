@@ -15,7 +15,7 @@ from poet_planner.solve.problem import Ints, Problem
 
 # A value's score is its cost over (time until it is needed) ** PATIENCE * (size) ** GREED, times exp(NOISE * normal);
 # drawn anew for each pass between these.
-PATIENCE = (0.5, 3.0)
+PATIENCE = (0.5, 4.0)
 GREED = (0.0, 0.6)
 NOISE = (0.0, 0.5)
 NEVER = 2**62

@@ -39,10 +39,14 @@ START_COLD = 0.01
 STARTS_SHARE = 0.39
 # Coolings from the best and from where the last one ended.
 CYCLES = 4
-# One start is the best of so many passes of eviction, each of which takes as long as a move a node, roughly.
-MOST_PASSES = 32
+# Some starts are made by passes of eviction, each of which takes as long as a move a node, roughly: so many, unless
+# enough of them have found a way before. The best of them are kept.
+MOST_PASSES = 128
 LEAST_PASSES = 4
 PASSES_SHARE = 0.06
+ENOUGH_EVICTED = 32
+# Where coolings from plain training come to no schedule, those are starts instead, with so many moves a node each.
+START_MOVES = 100
 # With so many moves for each node, more starts and their children do better than long coolings.
 MANY_MOVES = 400
 MANY_STARTS = 2
@@ -137,7 +141,7 @@ class Search:
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
-        self._evicted: Incumbent | None = None
+        self._evicted: list[Incumbent] = []
         self._priced: list[Ints] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
@@ -146,10 +150,9 @@ class Search:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        annealed, evicted = self._annealed(), self._evicted
-        if evicted is None or evicted.time > self._problem.deadline:
-            return annealed
-        return evicted if annealed is None or evicted.energy < annealed.energy else annealed
+        annealed = self._annealed()
+        found = [one for one in self._evicted if one.time <= self._problem.deadline] + ([annealed] if annealed else [])
+        return min(found, key=lambda one: one.energy, default=None)
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
@@ -189,20 +192,34 @@ class Search:
             return self._cycles(1.0, 1)
         left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
         if moves < MANY_MOVES * len(self._plain):
-            starts, rest = self._starts(left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
+            starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
         else:
-            starts = self._starts(left * MANY_STARTS_SHARE, MANY_STARTS)
+            starts = self._starts(moves, left * MANY_STARTS_SHARE, MANY_STARTS)
             rest = self._children(left * (1 - MANY_STARTS_SHARE))
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
-    def _starts(self, share: float, rounds: int) -> Iterator[Cooling]:
-        """From plain training, and at last from the schedule made by eviction."""
+    def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
+        """From plain training, and at last from the best schedule made by eviction.
+
+        Where the first comes to no schedule, all others are from different ones made by eviction.
+        """
         hots = START_HOT * rounds
         for number, hot in enumerate(hots, start=1):
-            evicted = self._evicted if number == len(hots) else None
-            events = self._plain if evicted is None else evicted.events
+            if number == 2 and self._annealed() is None and self._evicted:
+                yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
+                return
+            events = self._evicted[0].events if number == len(hots) and self._evicted else self._plain
             annealing.start_from(self._problem, self._work, self._state, events, len(events))
             yield share / len(hots), hot, START_COLD
+
+    def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
+        """The best and others, good and bad: which one leads far is not to be seen."""
+        most = max(1, int(share * moves / (START_MOVES * len(self._plain))))
+        count = min(most, len(self._evicted))
+        for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
+            events = self._evicted[number].events
+            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            yield share / count, HOT, START_COLD
 
     def _priced_starts(self, share: float) -> Iterator[Cooling]:
         for events in self._priced:
@@ -214,7 +231,7 @@ class Search:
         if self._problem.deadline == np.inf:
             return True
         moves = int(PRICES_SHARE * moves / (PRICES + MENDING))
-        in_time = self._evicted is not None and self._evicted.time <= self._problem.deadline
+        in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
         price = Price(0.0 if in_time else FIRST_PRICE)
         found: dict[bool, Incumbent] = {}
         last = None
@@ -249,13 +266,17 @@ class Search:
         return search.incumbent and measured(self._problem, search.incumbent.events)
 
     def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
-        """Make schedules by eviction, as many as so many moves are worth, and keep the best."""
+        """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
         passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
+        enough = ENOUGH_EVICTED
         for made in by_eviction(self._problem, self._plain, self._choice, int(passes)):
-            if made is not None and (self._evicted is None or self._cost(made) < self._cost(self._evicted)):
-                self._evicted = made
+            enough -= made is not None
+            if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
+                self._evicted = sorted([*self._evicted, made], key=self._cost)
             if not between():
                 return False
+            if enough == 0:
+                break
         return True
 
     def _cost(self, one: Incumbent) -> float:
