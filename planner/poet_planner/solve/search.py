@@ -40,7 +40,7 @@ STARTS_SHARE = 0.39
 # Coolings from the best and from where the last one ended.
 CYCLES = 4
 # Some starts are made by passes of eviction, each of which takes as long as a move a node, roughly: so many, unless
-# enough of them have found a way before. The best of them are kept.
+# enough of them have found a way before.
 MOST_PASSES = 128
 LEAST_PASSES = 4
 PASSES_SHARE = 0.06
