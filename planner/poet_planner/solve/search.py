@@ -145,7 +145,7 @@ class Search:
         self._priced: list[Ints] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
-        annealing.start_from(problem, self._work, self._state, self._plain, len(self._plain))
+        self._begin(self._plain)
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -159,7 +159,7 @@ class Search:
         if len(events) > len(self._state.current):
             return False
         self._keep(self._newest())
-        adopted = bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+        adopted = self._begin(events)
         self._started |= adopted
         return adopted
 
@@ -209,7 +209,7 @@ class Search:
                 yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
                 return
             events = self._evicted[0].events if number == len(hots) and self._evicted else self._plain
-            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            self._begin(events)
             yield share / len(hots), hot, START_COLD
 
     def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
@@ -218,12 +218,12 @@ class Search:
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
-            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            self._begin(events)
             yield share / count, HOT, START_COLD
 
     def _priced_starts(self, share: float) -> Iterator[Cooling]:
         for events in self._priced:
-            annealing.start_from(self._problem, self._work, self._state, events, len(events))
+            self._begin(events)
             yield share / len(self._priced), WARM, COLD
 
     def _price(self, moves: int, between: Callable[[], bool]) -> bool:
@@ -265,6 +265,10 @@ class Search:
         search.run(moves, between)
         return search.incumbent and measured(self._problem, search.incumbent.events)
 
+    def _begin(self, events: Ints) -> bool:
+        """Set the state that the next cooling begins from; False, and nothing changes, if they are no schedule."""
+        return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+
     def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
         passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
@@ -287,7 +291,7 @@ class Search:
         for _ in range(CHILDREN):
             child = self._child()
             if child is not None:
-                annealing.start_from(self._problem, self._work, self._state, child, len(child))
+                self._begin(child)
             yield share / CHILDREN, HOT if child is None else WARM, COLD
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
