@@ -14,7 +14,7 @@ import numpy as np
 
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating
 from poet_planner.solve.ejection import eject
 from poet_planner.solve.problem import Ints, whole_words
 
@@ -141,7 +141,7 @@ def _greedy(start: Ints, end: Ints, size: Ints, budget: int) -> tuple[Ints, int]
     return best, int(lowest)
 
 
-@compiled
+@allocating
 def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-def]
     """Place blocks in ``order``, each at the lowest offset free over its life; returns the height."""
     count = order.size

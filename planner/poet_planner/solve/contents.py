@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.views import View, blind_view, views
 
@@ -352,7 +352,8 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
     p = view.problem
     contents = _words(p.node_time.size)
     paid = contents + _words(p.size.size)
-    into[:] = row
+    for word in range(row.size):
+        into[word] = row[word]
     for v in range(p.size.size):
         first = view.first[v]
         if p.size[v] == 0 and _has(row[contents:], v):
@@ -367,11 +368,11 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _known(view, bounds, row, key, best, enough):  # type: ignore[no-untyped-def]
+def _known(view, bounds, row, key, nodes, best, enough):  # type: ignore[no-untyped-def]
     """What a coarser view says is to be paid from a state on at least, where that is more than ``best``.
 
     Where it does not know the state itself: what it says of those with less to do, less in RAM and fewer page-outs
-    paid, the dearest first, until one says ``enough``.
+    paid, the dearest first, until one says ``enough``. ``key`` and ``nodes`` are scratch.
     """
     p = view.problem
     node_words = bounds.loud.size
@@ -380,7 +381,9 @@ def _known(view, bounds, row, key, best, enough):  # type: ignore[no-untyped-def
     state = bounds.slots[_slot(bounds.slots, bounds.rows, key)]
     if state >= 0:
         return max(best, bounds.to_go[state])
-    group = bounds.node_slots[_slot(bounds.node_slots, bounds.nodes, key[:node_words] & bounds.loud)]
+    for word in range(node_words):
+        nodes[word] = key[word] & bounds.loud[word]
+    group = bounds.node_slots[_slot(bounds.node_slots, bounds.nodes, nodes)]
     if group < 0:
         return best
     for state in range(bounds.first[group], bounds.first[group + 1]):
@@ -400,7 +403,7 @@ def _known(view, bounds, row, key, best, enough):  # type: ignore[no-untyped-def
     return best
 
 
-@compiled
+@allocating
 def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # type: ignore[no-untyped-def]
     """All that costs less than ``limit``, or up to the first goal. Returns what `Found` holds."""
     p = view.problem
@@ -421,6 +424,7 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
     edge_energy = np.empty(most_edges)
     edge_count = 0
     key = np.zeros(width, dtype=np.int64)
+    nodes = np.zeros(contents, dtype=np.int64)
     complete = True
     lowest = 0.0
     cheapest = limit
@@ -430,7 +434,7 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
     _settle(p, view.users, rows[0], contents)
     table[_slot(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = _known(coarser, known, rows[0], key, 0.0, limit)
+    to_go[0] = _known(coarser, known, rows[0], key, nodes, 0.0, limit)
     count = 1
     waiting = [(to_go[0], 0.0, np.int64(0))]
     while len(waiting) > 0 and complete and goal < 0:
@@ -476,7 +480,7 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
                 to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
             if to < 0:
                 enough = limit - energy[at] - cost
-                least = _known(coarser, known, rows[count], key, max(0.0, to_go[at] - cost), enough)
+                least = _known(coarser, known, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
                 if first_goal and energy[at] + cost + least >= limit:
                     continue
                 to = np.int64(count)
@@ -527,7 +531,8 @@ def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
     """Writes the state before a move; joules above plain training that this costs."""
     p = view.problem
     contents = _words(p.node_time.size)
-    into[:] = row
+    for word in range(row.size):
+        into[word] = row[word]
     cost = 0.0
     if kind == PAGE:
         paid = contents + _words(p.size.size)
@@ -546,7 +551,7 @@ def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
     return cost
 
 
-@compiled
+@allocating
 def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
     """What is to be paid from each state on at least: exactly, where no path from it leads beyond the limit."""
     edges, edge_energy = found.edges, found.edge_energy
@@ -583,7 +588,7 @@ def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
     return to_go
 
 
-@compiled
+@allocating
 def _slots(rows):  # type: ignore[no-untyped-def]
     """Hash table of different rows."""
     table = _empty_slots(rows.shape[0])
@@ -592,7 +597,7 @@ def _slots(rows):  # type: ignore[no-untyped-def]
     return table
 
 
-@compiled
+@allocating
 def _empty_slots(most):  # type: ignore[no-untyped-def]
     slots = 4
     while slots < 2 * most:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.problem import Floats, Ints, Problem
 
 VIOLATION = 1e-3
@@ -129,7 +129,7 @@ def _write(p, columns, s, t, tau, ways, v, weight, weights, touched, count):  # 
             weights[column] += weight
 
 
-@compiled
+@allocating
 def _separate(p, columns, s, covers):  # type: ignore[no-untyped-def]
     instants = columns.instants.size
     m = p.size.size
@@ -182,7 +182,7 @@ def _separate(p, columns, s, covers):  # type: ignore[no-untyped-def]
     return np.array(starts), np.array(numbers), np.array(coefficients)
 
 
-@compiled
+@allocating
 def _flush(weights, touched, count, starts, numbers, coefficients):  # type: ignore[no-untyped-def]
     for k in range(count):
         numbers.append(touched[k])
@@ -191,7 +191,7 @@ def _flush(weights, touched, count, starts, numbers, coefficients):  # type: ign
     starts.append(len(numbers))
 
 
-@compiled
+@allocating
 def _cover(p, columns, s, t, ways, restored, weights, touched, starts, numbers, coefficients):  # type: ignore[no-untyped-def]
     """The most violated cover cut of the RAM at instant t, if there is one.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.problem import Ints
 
 MEAN_WEIGHT = 1000
@@ -39,7 +39,7 @@ def eject(
     return bool(_eject(start, end, size, capacity, offsets, weight, moves, growth, random))
 
 
-@compiled
+@allocating
 def _eject(start, end, size, capacity, offsets, weight, moves, growth, random):  # type: ignore[no-untyped-def]
     count = size.size
     bottom = offsets.copy()

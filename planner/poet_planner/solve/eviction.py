@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.annealing import capacity
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.problem import Ints, Problem
 
 # A value's score is its cost over (time until it is needed) ** PATIENCE * (size) ** GREED, times exp(NOISE * normal);
@@ -38,7 +38,7 @@ def evicting(problem: Problem, order: Ints, random: np.random.Generator) -> Ints
     return None if length < 0 else events[:length]
 
 
-@compiled
+@allocating
 def _pass(p, order, position, worth, patience, events):  # type: ignore[no-untyped-def]
     """Writes ``events``; their number, or -1. ``position`` is each node's in ``order``."""
     n, m = p.node_time.size, p.size.size

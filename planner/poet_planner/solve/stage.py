@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.problem import Floats, Ints
 
 MOST_VALUES = 61
@@ -139,6 +139,13 @@ def _slot(table, ram, paid, phase, wanted):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _put(state, ram, paid, phase):  # type: ignore[no-untyped-def]
+    state[0] = ram
+    state[1] = paid
+    state[2] = phase
+
+
+@compiled
 def _moves(stage, prices, state, into, cost):  # type: ignore[no-untyped-def]
     """What may have come right before ``state`` (ram, paid, phase), and what it cost; returns how many there are."""
     now, paid, phase = state
@@ -146,18 +153,18 @@ def _moves(stage, prices, state, into, cost):  # type: ignore[no-untyped-def]
     if phase < BETWEEN:
         v = prices.wanted[phase]
         follow = phase + 1 if phase + 1 < prices.wanted.size else BETWEEN
-        into[count] = now, paid, follow
+        _put(into[count], now, paid, follow)
         cost[count] = prices.end[phase]
         count += 1
         more = now | (np.int64(1) << v)
         if _bytes(stage, more) + stage.last <= stage.budget:
-            into[count] = more, paid, follow
+            _put(into[count], more, paid, follow)
             cost[count] = 0.0
             count += 1
         return count
     beside = now & ~stage.base
     if _bytes(stage, beside) <= stage.spare:
-        into[count] = now, paid, BEGUN
+        _put(into[count], now, paid, BEGUN)
         cost[count] = 0.0
         for v in range(stage.size.size):
             if beside >> v & 1:
@@ -168,7 +175,7 @@ def _moves(stage, prices, state, into, cost):  # type: ignore[no-untyped-def]
         if made != 0:
             before = (now & ~made) | stage.inputs[j]
             if _bytes(stage, before | stage.own[j]) + stage.workspace[j] <= stage.budget:
-                into[count] = before, paid, BETWEEN
+                _put(into[count], before, paid, BETWEEN)
                 cost[count] = stage.node_energy[j]
                 count += 1
     for v in range(stage.size.size):
@@ -180,12 +187,12 @@ def _moves(stage, prices, state, into, cost):  # type: ignore[no-untyped-def]
                 owed |= bit
                 if not paid & bit:
                     cost[count] += prices.paging[v]
-            into[count] = now & ~bit, owed, BETWEEN
+            _put(into[count], now & ~bit, owed, BETWEEN)
             count += 1
     return count
 
 
-@compiled
+@allocating
 def _cheapest(stage, prices, most_states, enough):  # type: ignore[no-untyped-def]
     slots = 4096
     while slots < 2 * most_states:
@@ -199,10 +206,10 @@ def _cheapest(stage, prices, most_states, enough):  # type: ignore[no-untyped-de
     to_go = np.empty(most_states)
     done = np.zeros(most_states, dtype=np.bool_)
     room = stage.node_energy.size + stage.size.size + 2
-    into = [(np.int64(0), np.int64(0), np.int64(0))] * room
+    into = np.zeros((room, 3), dtype=np.int64)
     cost = np.zeros(room)
     first = 0 if prices.wanted.size > 0 else BETWEEN
-    into[0] = (stage.goal, np.int64(0), np.int64(first))
+    _put(into[0], stage.goal, np.int64(0), first)
     moves = 1
     count = 0
     at = np.int64(-1)
@@ -214,7 +221,7 @@ def _cheapest(stage, prices, most_states, enough):  # type: ignore[no-untyped-de
             slot = _slot(table, ram, paid, phase, into[move])
             found = table[slot]
             if found < 0:
-                remaining = 0.0 if into[move][2] == BEGUN else _to_go(stage, prices.begin, into[move][0])
+                remaining = 0.0 if into[move, 2] == BEGUN else _to_go(stage, prices.begin, into[move, 0])
                 if here + cost[move] + remaining >= enough:
                     continue
                 if count == most_states:
@@ -223,7 +230,7 @@ def _cheapest(stage, prices, most_states, enough):  # type: ignore[no-untyped-de
                 found = count
                 count += 1
                 table[slot] = found
-                ram[found], paid[found], phase[found] = into[move]
+                ram[found], paid[found], phase[found] = into[move, 0], into[move, 1], into[move, 2]
                 best[found] = np.inf
                 to_go[found] = remaining
             if here + cost[move] < best[found]:
