@@ -14,6 +14,7 @@ from poet_planner.graph import Graph, Node, Value
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_planner.verify import verify
+from poet_profiles.errors import NO_SCHEDULE, UserError
 
 MOMENTS_S = (2.0, 10.0, 60.0)
 
@@ -47,7 +48,8 @@ class Measurement:
         The machine's load average (of one minute) when the run began; beyond its cores, times are longer than they
         would be on a quiet machine.
     status : str
-        "optimal", "feasible"; "none" where the planner says that no schedule exists; "error".
+        "optimal", "feasible"; "none" where the planner says that no schedule exists, or that Algorithm 1 gives none in
+        the time; "error".
     note : str
         What the planner said about a missing schedule, or what the verifier found.
     """
@@ -109,6 +111,9 @@ def measure(instance: Instance, run: Run) -> Measurement:
         if instance.ram == "smallest" and refusal.smallest_ram_bytes > loaded.ram_bytes:
             return _within_what_does(instance, run, replace(loaded, ram_bytes=refusal.smallest_ram_bytes))
         return replace(_unanswered(instance, run, loaded), note=str(refusal))
+    except UserError as refusal:
+        status = "none" if refusal.exit_code == NO_SCHEDULE else "error"
+        return replace(_unanswered(instance, run, loaded), status=status, note=str(refusal))
     except Exception as fault:
         return replace(_unanswered(instance, run, loaded), status="error", note=f"{type(fault).__name__}: {fault}")
 
