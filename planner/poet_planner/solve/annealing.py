@@ -18,6 +18,7 @@ from poet_planner.solve.problem import Floats, Ints, Problem
 COMPUTE_TRIES = 24
 REPAIRS = 4
 UNPAGE_TRIES = 4
+EXCHANGE_TRIES = 8
 PRUNE_TRIES = 8
 
 
@@ -504,11 +505,35 @@ def _delete(w, events, length, most):  # type: ignore[no-untyped-def]
 @compiled
 def _flip(p, w, events, length):  # type: ignore[no-untyped-def]
     """Turn an extra compute into page-ins of its values, or a page-in into a compute."""
-    n = p.node_time.size
     extras = w.counters[EXTRAS]
     if extras == 0:
         return -1
-    place = w.extra[_below(w, extras)]
+    return _flipped(p, w, events, length, w.extra[_below(w, extras)])
+
+
+@compiled
+def _exchange(p, w, events, length, other):  # type: ignore[no-untyped-def]
+    """Two flips, one each way: where RAM and time are both short, either alone breaks a limit. ``other`` is scratch."""
+    n = p.node_time.size
+    extras = w.counters[EXTRAS]
+    if extras < 2:
+        return -1
+    one = _below(w, extras)
+    for _ in range(EXCHANGE_TRIES):
+        two = _below(w, extras)
+        if (events[w.extra[one]] < n) != (events[w.extra[two]] < n):
+            # The later one first: what is before it keeps its place.
+            new = _flipped(p, w, events, length, w.extra[min(one, two)])
+            for k in range(new):
+                other[k] = w.candidate[k]
+            return -1 if new < 0 else _flipped(p, w, other, new, w.extra[max(one, two)])
+    return -1
+
+
+@compiled
+def _flipped(p, w, events, length, place):  # type: ignore[no-untyped-def]
+    """Turn the extra event at ``place``: a compute into page-ins of its values, a page-in into a compute."""
+    n = p.node_time.size
     event = events[place]
     count = 0
     if event < n:
@@ -714,6 +739,8 @@ def anneal(p, w, trial, spare, state, moves):  # type: ignore[no-untyped-def]
                 new = _shift(p, w, state.current, length)
             elif draw < 0.67:
                 new = _unpage(p, w, state.current, length)
+            elif draw < 0.71:
+                new = _exchange(p, w, state.current, length, trial.candidate)
             elif draw < 0.75:
                 new = _flip(p, w, state.current, length)
             elif draw < 0.9:

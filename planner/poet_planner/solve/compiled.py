@@ -6,7 +6,25 @@ makes no array does without: the caller holds what it is given.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
 from numba import njit
 
 allocating = njit(cache=True, nogil=True, error_model="numpy")
 compiled = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
+
+
+def forget_older(folder: Path) -> None:
+    """Let what is in the cache of ``folder`` be compiled anew where any source file there is newer.
+
+    numba goes by a function's own file; what it calls may be from others, and is compiled into it.
+    """
+    newest_s = max(source.stat().st_mtime for source in folder.glob("*.py"))
+    for index in (folder / "__pycache__").glob("*.nbi"):
+        with suppress(OSError):
+            if index.stat().st_mtime < newest_s:
+                index.unlink()
+
+
+forget_older(Path(__file__).parent)
