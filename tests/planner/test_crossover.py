@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
-from poet_planner.solve.annealing import new_workspace
 from poet_planner.solve.crossover import cross
+from poet_planner.solve.evaluation import new_workspace
 from poet_planner.solve.problem import Ints, Problem, build_problem
 from poet_planner.solve.search import Incumbent, measured
 from random_graphs import random_graph

@@ -222,7 +222,7 @@ def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, ro
 
 
 def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:
-    """The relaxation's solution as events (see `annealing`), stage by stage; not always a schedule."""
+    """The relaxation's solution as events (see `evaluation`), stage by stage; not always a schedule."""
     columns = relaxation.columns
     chosen = np.append(x > 0.5, False)
     n = len(problem.node_time)

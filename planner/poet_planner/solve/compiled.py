@@ -21,10 +21,10 @@ def forget_older(folder: Path) -> None:
     numba goes by a function's own file; what it calls may be from others, and is compiled into it.
     """
     newest_s = max(source.stat().st_mtime for source in folder.glob("*.py"))
-    for index in (folder / "__pycache__").glob("*.nbi"):
+    for cached in (folder / "__pycache__").glob("*.nb[ic]"):
         with suppress(OSError):
-            if index.stat().st_mtime < newest_s:
-                index.unlink()
+            if cached.stat().st_mtime < newest_s:
+                cached.unlink()
 
 
 forget_older(Path(__file__).parent)

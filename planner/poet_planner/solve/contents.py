@@ -96,7 +96,7 @@ class Found(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """``bound_j``: joules that every schedule costs at least; ``events`` (see `annealing`): of a cheapest one, if any.
+    """``bound_j``: joules that every schedule costs at least; ``events`` (see `evaluation`): of a cheapest one, if any.
 
     Neither knows of a deadline.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.annealing import Workspace, evaluate
 from poet_planner.solve.compiled import compiled
+from poet_planner.solve.evaluation import Workspace, evaluate
 from poet_planner.solve.problem import Ints, Problem
 
 SAME = 1e-12
@@ -18,7 +18,7 @@ def same(energy, other):  # type: ignore[no-untyped-def]
 
 
 def cross(problem: Problem, one: Ints, other: Ints, per_byte: float, per_second: float, work: Workspace) -> Ints | None:
-    """Of all children of two schedules (events, see `annealing`) the cheapest; None if each is as cheap as a parent.
+    """Of all children of two schedules (events, see `evaluation`) the cheapest; None if each is as cheap as a parent.
 
     A child computes what nodes the two disagree on as the parents do together; what nothing needs is dropped. It may be
     over the limits: a byte over the budget costs ``per_byte``, a second over the deadline ``per_second``.

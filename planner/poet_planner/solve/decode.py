@@ -1,4 +1,4 @@
-"""From events (see `annealing`) to the contract's steps."""
+"""From events (see `evaluation`) to the contract's steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Decoded:
 
 
 def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
-    """Steps of ``events``, each of which must be needed (as `annealing.evaluate` leaves them).
+    """Steps of ``events``, each of which must be needed (as `evaluation.evaluate` leaves them).
 
     A value is paged out right after it is first computed, and freed after its last use; where transfers overlap
     compute, only when its own has ended or its RAM is needed. A value of no bytes stays, except that it gives way to a

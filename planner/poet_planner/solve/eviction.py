@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.annealing import capacity
 from poet_planner.solve.compiled import allocating, compiled
+from poet_planner.solve.evaluation import capacity
 from poet_planner.solve.problem import Ints, Problem
 
 # A value's score is its cost over (time until it is needed) ** PATIENCE * (size) ** GREED, times exp(NOISE * normal);
@@ -22,7 +22,7 @@ NEVER = 2**62
 
 
 def evicting(problem: Problem, order: Ints, random: np.random.Generator) -> Ints | None:
-    """Events (see `annealing`) of a schedule within the budget, whatever its time; None if the pass found no way.
+    """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass found no way.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _Label = tuple[float, float, _State, int, "_Label | None"]
 
 
 def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
-    """Events (see `annealing`) of a schedule of least energy; None if the graph is not tiny, or it takes too long.
+    """Events (see `evaluation`) of a schedule of least energy; None if the graph is not tiny, or it takes too long.
 
     A shortest path over what is computed, in RAM and on the card (three bit sets). First computes count nothing, since
     every schedule pays for them; of states that cost the same, those come first that have more behind them. With a

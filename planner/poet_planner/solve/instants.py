@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve import annealing
+from poet_planner.solve.evaluation import evaluate, new_workspace
 from poet_planner.solve.problem import Flags, Ints, Problem, inputs_of, node_need
 
 # Share of the largest need that a node must have for its first compute to be an instant from the start.
@@ -52,8 +52,8 @@ def overflowing(problem: Problem, path: Ints, events: Ints) -> Ints:
     everywhere: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
     everywhere[path] = True
     limited = problem._replace(instant=everywhere)
-    work = annealing.new_workspace(limited, np.ones(1, dtype=np.uint64))
-    result = annealing.evaluate(limited, events, len(events), work)
+    work = new_workspace(limited, np.ones(1, dtype=np.uint64))
+    result = evaluate(limited, events, len(events), work)
     excess = np.zeros(len(problem.node_time))
     for k in range(max(result.length, 0)):
         event = work.kept[k]

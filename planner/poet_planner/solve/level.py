@@ -84,7 +84,7 @@ class Level:
 
     @property
     def events(self) -> Ints:
-        """The best schedule of the relaxation that was found, as events (see `annealing`)."""
+        """The best schedule of the relaxation that was found, as events (see `evaluation`)."""
         return self._best().events if self._solution is None else self._solution
 
     @property

@@ -129,7 +129,7 @@ def plan_by_algorithm_1(
 
 
 def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
-    """What a solution computes and pages in, as events (see `annealing`) in the order of Algorithm 2."""
+    """What a solution computes and pages in, as events (see `evaluation`) in the order of Algorithm 2."""
     n = len(problem.node_time)
 
     def on(name: str, t: int, i: int) -> bool:

@@ -13,6 +13,7 @@ from poet_planner.solve import annealing
 from poet_planner.solve.annealing import (
     BEST,
     BEST_LENGTH,
+    COMPUTE_TRIES,
     COOLING,
     PER_BYTE,
     PER_SECOND,
@@ -22,6 +23,7 @@ from poet_planner.solve.annealing import (
     State,
 )
 from poet_planner.solve.crossover import cross, same
+from poet_planner.solve.evaluation import capacity, evaluate, new_workspace
 from poet_planner.solve.eviction import evicting
 from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
 from poet_planner.solve.problem import Ints, Problem, size
@@ -80,7 +82,7 @@ Cooling = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A schedule within the budget and the deadline, as events (see `annealing`): joules, seconds, bytes."""
+    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes."""
 
     events: Ints
     energy: float
@@ -90,8 +92,8 @@ class Incumbent:
 
 def measured(problem: Problem, events: Ints) -> Incumbent | None:
     """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
-    work = annealing.new_workspace(problem, np.ones(1, dtype=np.uint64))
-    result = annealing.evaluate(problem, events, len(events), work)
+    work = new_workspace(problem, np.ones(1, dtype=np.uint64))
+    result = evaluate(problem, events, len(events), work)
     if result.length < 0:
         return None
     peak = int(work.memory[: result.length].max(initial=0))
@@ -120,10 +122,10 @@ class Search:
         self._problem = problem
         self._seed = seed
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
-        self._work = annealing.new_workspace(problem, random)
-        self._trial = annealing.new_workspace(problem, random)
-        self._spare = annealing.new_workspace(problem, random)
-        events = annealing.capacity(problem)
+        self._work = new_workspace(problem, random, COMPUTE_TRIES)
+        self._trial = new_workspace(problem, random, COMPUTE_TRIES)
+        self._spare = new_workspace(problem, random, COMPUTE_TRIES)
+        events = capacity(problem)
         self._plain_energy = float(problem.node_energy.sum())
         scale = max(self._plain_energy, 1e-12)
         self._state = State(
