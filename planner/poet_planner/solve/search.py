@@ -50,7 +50,7 @@ ENOUGH_EVICTED = 32
 # Where coolings from plain training come to no schedule, those are starts instead, with so many moves a node each.
 START_MOVES = 100
 # With so many moves for each node, more starts and their children do better than long coolings.
-MANY_MOVES = 800
+MANY_MOVES = 600
 MANY_STARTS = 2
 MANY_STARTS_SHARE = 0.48
 CHILDREN = 16
@@ -452,4 +452,4 @@ class Searches:
 
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 1.1e8 / size(problem)
+    return 8e7 / size(problem)
