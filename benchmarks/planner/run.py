@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple
 from enum import StrEnum
 from pathlib import Path
@@ -47,9 +47,11 @@ def measure_suites(
     wanted = _missing(wanted, run, results)
     typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
     planned = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(measure)(each, run) for each in wanted)
-    rows = _append(planned, results, len(wanted))
-    if rows and formulation == "best":
-        typer.echo(f"{add_to_best(pd.DataFrame(rows), f'poet, {seconds:g} s')} best values new or better", err=True)
+    better = 0
+    for row in _append(planned, results, len(wanted)):
+        if formulation == "best":
+            better += add_to_best(pd.DataFrame([row]), f"poet, {seconds:g} s")
+    typer.echo(f"{better} best values new or better", err=True)
 
 
 @app.command("table")
@@ -81,21 +83,20 @@ def _missing(wanted: list[Instance], run: Run, results: Path) -> list[Instance]:
     return [instance for instance in wanted if astuple(instance) not in done]
 
 
-def _append(planned: Iterable[Measurement], results: Path, total: int) -> list[dict[str, object]]:
+def _append(planned: Iterable[Measurement], results: Path, total: int) -> Iterator[dict[str, object]]:
     """Write each row as it comes, and say it on standard error."""
     results.parent.mkdir(parents=True, exist_ok=True)
-    rows = []
     new = not results.exists()
     with results.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         if new:
             writer.writeheader()
         for number, measurement in enumerate(planned, 1):
-            rows.append(asdict(measurement))
-            writer.writerow(rows[-1])
+            row = asdict(measurement)
+            writer.writerow(row)
             file.flush()
             print(f"{number}/{total} {_told(measurement)}", file=sys.stderr)
-    return rows
+            yield row
 
 
 def _told(row: Measurement) -> str:
