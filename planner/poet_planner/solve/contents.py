@@ -256,6 +256,12 @@ def _put(row, bit, there):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _copy(row, into):  # type: ignore[no-untyped-def]
+    for word in range(row.size):
+        into[word] = row[word]
+
+
+@compiled
 def _slot(slots, rows, row):  # type: ignore[no-untyped-def]
     """Where in the hash table a state is, or belongs."""
     mixed = np.int64(0)
@@ -352,8 +358,7 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
     p = view.problem
     contents = _words(p.node_time.size)
     paid = contents + _words(p.size.size)
-    for word in range(row.size):
-        into[word] = row[word]
+    _copy(row, into)
     for v in range(p.size.size):
         first = view.first[v]
         if p.size[v] == 0 and _has(row[contents:], v):
@@ -531,8 +536,7 @@ def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
     """Writes the state before a move; joules above plain training that this costs."""
     p = view.problem
     contents = _words(p.node_time.size)
-    for word in range(row.size):
-        into[word] = row[word]
+    _copy(row, into)
     cost = 0.0
     if kind == PAGE:
         paid = contents + _words(p.size.size)

@@ -148,11 +148,7 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
             memory = live + p.workspace[event]
             for v in range(p.own[event], p.own[event + 1]):
                 if w.last_use[v] >= 0:
-                    w.life_value[lives] = v
-                    w.life_start[lives] = here
-                    w.life_end[lives] = w.last_use[v]
-                    lives += 1
-                    w.last_use[v] = -1
+                    lives = _begins(w, lives, v, here)
                     waiting -= 1
                     live -= p.size[v]
                 else:
@@ -179,11 +175,7 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
             here -= 1
             w.kept[here] = event
             memory = live
-            w.life_value[lives] = v
-            w.life_start[lives] = here
-            w.life_end[lives] = w.last_use[v]
-            lives += 1
-            w.last_use[v] = -1
+            lives = _begins(w, lives, v, here)
             waiting -= 1
             live -= p.size[v]
             w.source[j] = 1
@@ -220,6 +212,16 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     w.counters[EXTRAS] = extras
     w.counters[LIVES] = lives
     return Evaluation(kept, energy, time, overflow)
+
+
+@compiled
+def _begins(w, lives, v, place):  # type: ignore[no-untyped-def]
+    """Note that value v is in RAM from ``place`` to its last use; returns how many such lives there are then."""
+    w.life_value[lives] = v
+    w.life_start[lives] = place
+    w.life_end[lives] = w.last_use[v]
+    w.last_use[v] = -1
+    return lives + 1
 
 
 @compiled
