@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from poet_planner.graph import Graph, Node, Value
+from chains import chain
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.decode import decode
 from poet_planner.solve.eviction import evicting
@@ -28,16 +28,6 @@ def schedules(problem: Problem) -> list[Incumbent]:
     found = [measured(problem, events) for events in made if events is not None]
     assert None not in found
     return [one for one in found if one is not None]
-
-
-def chain(depth: int) -> Graph:
-    """A chain forwards and back, all costs and sizes 1 (word)."""
-    forward = [Node(f"a{k}", 1.0, 1.0, (Value(f"a{k}", 4),), (f"a{k - 1}",) if k else ()) for k in range(depth)]
-    backward = [
-        Node(f"g{k}", 1.0, 1.0, (Value(f"g{k}", 4),), (f"a{k}", f"g{k + 1}") if k < depth - 1 else (f"a{k}",))
-        for k in range(depth - 1, -1, -1)
-    ]
-    return Graph(f"chain of {depth}", (*forward, *backward))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -14,7 +14,7 @@ import numpy as np
 
 from poet_planner.solve.conflicts import Conflicts, Excuse
 from poet_planner.solve.cuts import Columns
-from poet_planner.solve.instants import producers
+from poet_planner.solve.instants import ancestors
 from poet_planner.solve.linear_model import LinearModel, Rows
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need, others
 
@@ -28,17 +28,6 @@ class Relaxation:
     model: LinearModel
     columns: Columns
     scale: float
-
-
-def ancestors(problem: Problem) -> Flags:
-    """(n, n): [a, j] is true where a must be computed before j."""
-    n = len(problem.node_time)
-    above = np.zeros((n, n), dtype=np.bool_)
-    for j in range(n):
-        for u in producers(problem, j):
-            above[:, j] |= above[:, u]
-            above[u, j] = True
-    return above
 
 
 def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts: Conflicts) -> Relaxation:

@@ -15,9 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from poet_planner.solve.bits import copy, empty_slots, has, put, slot_of, slots_of, words_of
+from poet_planner.solve.checkpoints import Checkpoints, checkpoints, least_to_pay, no_checkpoints, table_full
 from poet_planner.solve.compiled import allocating, compiled
+from poet_planner.solve.merging import made_apart
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
-from poet_planner.solve.views import View, blind_view, views
+from poet_planner.solve.views import View, blind_view, views, whole_view
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
 # or by such a share of that energy: the lower, the fewer states. All at once where no view had more than this share of
@@ -26,6 +29,9 @@ STEP = 0.34
 LEAST_STEP = 0.02
 EASY = 0.25
 EDGES_PER_STATE = 16
+# Of the table of what is to be paid between checkpoints.
+LEAST_ROWS = 500_000
+ROWS_PER_STATE = 2
 WAIT_S = 0.02
 FIRST, AGAIN, PAGE = 0, 1, 2
 
@@ -129,12 +135,13 @@ def search_contents(
     if bound_j >= known_j:
         return Contents(bound_j, None)
     ladder = views(problem, first)
-    coarsest = _explore(ladder[0], _nothing_known(problem), limit, most_states, True, go_on)
+    nowhere = no_checkpoints(problem)
+    coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, go_on)
     bound = max(bound_j - plain_j, coarsest.lowest)
     step = STEP
     while bound < limit:
         trial = min(limit, bound + max(step * (limit - bound), LEAST_STEP * limit))
-        within = _within(problem, ladder, trial, most_states, go_on)
+        within = _within(problem, ladder, nowhere, trial, most_states, go_on)
         bound = max(bound, within.bound)
         if within.events is not None:
             return Contents(plain_j + bound, within.events)
@@ -142,6 +149,27 @@ def search_contents(
             break
         step = 1.0 if bound >= trial and within.states <= EASY * most_states else STEP
     return Contents(plain_j + bound, None)
+
+
+def search_between_checkpoints(
+    problem: Problem, first: Ints, closely: Ints, known_j: float, most_states: int, go_on: Callable[[], bool]
+) -> Contents:
+    """The same in one view, led by what is to be paid where the RAM counts at checkpoints alone.
+
+    The events make what is taken together anew as soon as the first of it: RAM may not hold that, nor need they be in
+    time.
+
+    Parameters
+    ----------
+    first, closely : (m,) the values that are taken together at the checkpoints, and in the view: no others than those
+    known_j, most_states, go_on : as of `search_contents`
+    """
+    plain_j = float(problem.node_energy.sum())
+    view = whole_view(problem, closely)
+    known = checkpoints(problem, first, LEAST_ROWS + ROWS_PER_STATE * most_states)
+    found = _explore(view, _nothing_known(problem), known, known_j - plain_j, most_states, True, go_on)
+    events = made_apart(problem, closely, _events(problem, view, found)) if found.goal >= 0 else None
+    return Contents(plain_j + found.lowest, events)
 
 
 class _Within(NamedTuple):
@@ -152,17 +180,24 @@ class _Within(NamedTuple):
     states: int
 
 
-def _within(problem: Problem, ladder: list[View], limit: float, most_states: int, go_on: Callable[[], bool]) -> _Within:
+def _within(
+    problem: Problem,
+    ladder: list[View],
+    nowhere: Checkpoints,
+    limit: float,
+    most_states: int,
+    go_on: Callable[[], bool],
+) -> _Within:
     bound, states = 0.0, 0
     bounds = _nothing_known(problem)
     for view in ladder:
         finest = view is ladder[-1]
-        found = _explore(view, bounds, limit, most_states, finest, go_on)
+        found = _explore(view, bounds, nowhere, limit, most_states, finest, go_on)
         states = max(states, len(found.opened))
         if not found.complete or finest:
             events = _events(problem, view, found) if found.goal >= 0 else None
             return _Within(max(bound, found.lowest), events, states)
-        to_go = _to_go(found, limit, _words(len(problem.node_time)))
+        to_go = _to_go(found, limit, words_of(len(problem.node_time)))
         bound = max(bound, float(to_go[0]))
         if bound >= limit:
             break
@@ -173,6 +208,7 @@ def _within(problem: Problem, ladder: list[View], limit: float, most_states: int
 def _explore(
     view: View,
     bounds: tuple[View, Bounds],
+    known: Checkpoints,
     limit: float,
     most_states: int,
     first_goal: bool,
@@ -181,7 +217,7 @@ def _explore(
     """All states from which less than ``limit`` may be paid in all, or those up to the first goal."""
     stop = np.zeros(1, dtype=np.bool_)
     with ThreadPoolExecutor(1) as thread:
-        work = thread.submit(_explored, view, *bounds, limit, most_states, first_goal, stop)
+        work = thread.submit(_explored, view, *bounds, known, limit, most_states, first_goal, stop)
         try:
             while not wait_for([work], WAIT_S).done and go_on():
                 pass
@@ -192,21 +228,21 @@ def _explore(
 
 def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
     view = blind_view(problem)
-    words = _words(len(problem.node_time)) + 2 * _words(len(problem.size))
+    words = words_of(len(problem.node_time)) + 2 * words_of(len(problem.size))
     return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
 
 
 def _bounds(view: View, states: States) -> Bounds:
     problem = view.problem
-    loud = np.zeros(_words(len(problem.node_time)), dtype=np.int64)
+    loud = np.zeros(words_of(len(problem.node_time)), dtype=np.int64)
     for j in problem.producer[problem.size > 0]:
-        _put(loud, j, True)
+        put(loud, j, True)
     nodes = states.rows[:, : len(loud)] & loud
     order = np.lexsort((-states.to_go, *nodes.T))
     rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
     new = np.append(True, (nodes[1:] != nodes[:-1]).any(axis=1))[: len(nodes)]
     first = np.append(np.nonzero(new)[0], len(nodes))
-    return Bounds(rows, to_go, _slots(rows), loud, nodes[new], _slots(nodes[new]), first)
+    return Bounds(rows, to_go, slots_of(rows), loud, nodes[new], slots_of(nodes[new]), first)
 
 
 def _events(problem: Problem, view: View, found: Found) -> Ints:
@@ -217,17 +253,12 @@ def _events(problem: Problem, view: View, found: Found) -> Ints:
     while state != 0:
         before = int(found.before[state])
         what, kind = _decoded(int(found.via[state]))
-        gone = [j for j in range(n) if _has(found.states.rows[before], j) and not _has(found.states.rows[state], j)]
+        gone = [j for j in range(n) if has(found.states.rows[before], j) and not has(found.states.rows[state], j)]
         events += [j for j in gone if j != what or kind != FIRST]
         events.append(n + what if kind == PAGE else what)
         state = before
-    events += [j for j in range(n) if not _has(found.states.rows[0], j)]
+    events += [j for j in range(n) if not has(found.states.rows[0], j)]
     return np.array(events, dtype=np.int64)
-
-
-@compiled
-def _words(bits):  # type: ignore[no-untyped-def]
-    return (bits + 63) >> 6
 
 
 @compiled
@@ -239,47 +270,6 @@ def _code(what, kind):  # type: ignore[no-untyped-def]
 @compiled
 def _decoded(code):  # type: ignore[no-untyped-def]
     return code // 3, code % 3
-
-
-@compiled
-def _has(row, bit):  # type: ignore[no-untyped-def]
-    return row[bit >> 6] >> (bit & 63) & 1 != 0
-
-
-@compiled
-def _put(row, bit, there):  # type: ignore[no-untyped-def]
-    mask = np.int64(1) << (bit & 63)
-    if there:
-        row[bit >> 6] |= mask
-    else:
-        row[bit >> 6] &= ~mask
-
-
-@compiled
-def _copy(row, into):  # type: ignore[no-untyped-def]
-    for word in range(row.size):
-        into[word] = row[word]
-
-
-@compiled
-def _slot(slots, rows, row):  # type: ignore[no-untyped-def]
-    """Where in the hash table a state is, or belongs."""
-    mixed = np.int64(0)
-    for word in row:
-        mixed = (mixed ^ word) * 0x2545F4914F6CDD1D
-        mixed ^= mixed >> 29
-    slot = mixed & (slots.size - 1)
-    while slots[slot] >= 0:
-        other = rows[slots[slot]]
-        same = True
-        for k in range(row.size):
-            if other[k] != row[k]:
-                same = False
-                break
-        if same:
-            break
-        slot = (slot + 1) & (slots.size - 1)
-    return slot
 
 
 @compiled
@@ -296,7 +286,7 @@ def _held(p, row, contents):  # type: ignore[no-untyped-def]
     """Bytes of the values in RAM."""
     held = 0
     for v in range(p.size.size):
-        if _has(row[contents:], v):
+        if has(row[contents:], v):
             held += p.size[v]
     return held
 
@@ -312,10 +302,10 @@ def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
     """Bytes that have to be in RAM before node j is computed and need not be after it, and the other way round."""
     added, freed = 0, 0
     for k in range(p.input_start[j], p.input_start[j + 1]):
-        if not _has(row[contents:], p.input_value[k]):
+        if not has(row[contents:], p.input_value[k]):
             added += p.size[p.input_value[k]]
     for v in range(p.own[j], p.own[j + 1]):
-        if _has(row[contents:], v):
+        if has(row[contents:], v):
             freed += p.size[v]
     return added, freed
 
@@ -334,41 +324,41 @@ def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
     """Put first computes right before a state that would gain no RAM by being earlier."""
     held = _held(p, row, contents)
     for j in range(p.node_time.size - 1, -1, -1):
-        if _has(row, j) and _removable(users, row, j):
+        if has(row, j) and _removable(users, row, j):
             added, freed = _swapped(p, row, contents, j)
             if added <= freed and _fits(p, held + added - freed, j):
                 held += added - freed
                 _compute(p, row, contents, j)
-                _put(row, j, False)
+                put(row, j, False)
 
 
 @compiled
 def _compute(p, row, contents, j):  # type: ignore[no-untyped-def]
     """What has to be in RAM before node j is computed."""
     for v in range(p.own[j], p.own[j + 1]):
-        _put(row[contents:], v, False)
+        put(row[contents:], v, False)
     for k in range(p.input_start[j], p.input_start[j + 1]):
         if p.size[p.input_value[k]] > 0:
-            _put(row[contents:], p.input_value[k], True)
+            put(row[contents:], p.input_value[k], True)
 
 
 @compiled
 def _seen(view, row, into):  # type: ignore[no-untyped-def]
     """What a state looks like in ``view``."""
     p = view.problem
-    contents = _words(p.node_time.size)
-    paid = contents + _words(p.size.size)
-    _copy(row, into)
+    contents = words_of(p.node_time.size)
+    paid = contents + words_of(p.size.size)
+    copy(row, into)
     for v in range(p.size.size):
         first = view.first[v]
-        if p.size[v] == 0 and _has(row[contents:], v):
-            _put(into[contents:], v, False)
+        if p.size[v] == 0 and has(row[contents:], v):
+            put(into[contents:], v, False)
             if p.size[first] > 0:
-                _put(into[contents:], first, True)
-        if not view.paid[v] and _has(row[paid:], v):
-            _put(into[paid:], v, False)
+                put(into[contents:], first, True)
+        if not view.paid[v] and has(row[paid:], v):
+            put(into[paid:], v, False)
             if view.paid[first]:
-                _put(into[paid:], first, True)
+                put(into[paid:], first, True)
     _settle(p, view.users, into, contents)
 
 
@@ -379,16 +369,18 @@ def _known(view, bounds, row, key, nodes, best, enough):  # type: ignore[no-unty
     Where it does not know the state itself: what it says of those with less to do, less in RAM and fewer page-outs
     paid, the dearest first, until one says ``enough``. ``key`` and ``nodes`` are scratch.
     """
+    if bounds.to_go.size == 0:
+        return best
     p = view.problem
     node_words = bounds.loud.size
-    paid = node_words + _words(p.size.size)
+    paid = node_words + words_of(p.size.size)
     _seen(view, row, key)
-    state = bounds.slots[_slot(bounds.slots, bounds.rows, key)]
+    state = bounds.slots[slot_of(bounds.slots, bounds.rows, key)]
     if state >= 0:
         return max(best, bounds.to_go[state])
     for word in range(node_words):
         nodes[word] = key[word] & bounds.loud[word]
-    group = bounds.node_slots[_slot(bounds.node_slots, bounds.nodes, nodes)]
+    group = bounds.node_slots[slot_of(bounds.node_slots, bounds.nodes, nodes)]
     if group < 0:
         return best
     for state in range(bounds.first[group], bounds.first[group + 1]):
@@ -402,21 +394,21 @@ def _known(view, bounds, row, key, nodes, best, enough):  # type: ignore[no-unty
                 break
         if within:
             for v in range(p.size.size):
-                if _has(key[paid:], v) and not _has(bounds.rows[state, paid:], v):
+                if has(key[paid:], v) and not has(bounds.rows[state, paid:], v):
                     least -= p.out_energy[v]
             best = max(best, least)
     return best
 
 
 @allocating
-def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # type: ignore[no-untyped-def]
+def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop):  # type: ignore[no-untyped-def]
     """All that costs less than ``limit``, or up to the first goal. Returns what `Found` holds."""
     p = view.problem
     n, m = p.node_time.size, p.size.size
-    contents = _words(n)
-    paid = contents + _words(m)
-    width = paid + _words(m)
-    table = _empty_slots(most_states)
+    contents = words_of(n)
+    paid = contents + words_of(m)
+    width = paid + words_of(m)
+    table = empty_slots(most_states)
     rows = np.zeros((most_states, width), dtype=np.int64)
     energy = np.full(most_states, np.inf)
     closed = np.full(most_states, np.inf)
@@ -435,15 +427,15 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
     cheapest = limit
     goal = np.int64(-1)
     for j in range(n):
-        _put(rows[0], j, True)
+        put(rows[0], j, True)
     _settle(p, view.users, rows[0], contents)
-    table[_slot(table, rows, rows[0])] = 0
+    table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = _known(coarser, known, rows[0], key, nodes, 0.0, limit)
+    to_go[0] = max(_known(coarser, bounds, rows[0], key, nodes, 0.0, limit), least_to_pay(known, rows[0], limit))
     count = 1
     waiting = [(to_go[0], 0.0, np.int64(0))]
     while len(waiting) > 0 and complete and goal < 0:
-        if stop[0]:
+        if stop[0] or table_full(known):
             complete = False
             break
         least, _, at = heappop(waiting)
@@ -463,11 +455,11 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
             what, kind = (move % n, move // n) if move < 2 * n else (move - 2 * n, PAGE)
             row = rows[at]
             if kind == PAGE:
-                may = p.pageable[what] and _has(row[contents:], what)
+                may = p.pageable[what] and has(row[contents:], what)
             elif kind == FIRST:
-                may = _has(row, what) and _removable(view.users, row, what)
+                may = has(row, what) and _removable(view.users, row, what)
             else:
-                may = _has(row, what) and p.recomputable[what] and _wanted(p.own, row[contents:], what)
+                may = has(row, what) and p.recomputable[what] and _wanted(p.own, row[contents:], what)
             if may and kind != PAGE:
                 added, freed = _swapped(p, row, contents, what)
                 may = _fits(p, held + added - freed, what)
@@ -479,13 +471,15 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
             cost = _moved(view, rows[at], rows[count], what, kind)
             if cost >= limit:
                 continue
-            slot = _slot(table, rows, rows[count])
+            slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:
                 to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
             if to < 0:
                 enough = limit - energy[at] - cost
-                least = _known(coarser, known, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
+                least = _known(coarser, bounds, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
+                if least < enough:
+                    least = max(least, least_to_pay(known, rows[count], enough))
                 if first_goal and energy[at] + cost + least >= limit:
                     continue
                 to = np.int64(count)
@@ -511,12 +505,12 @@ def _explored(view, coarser, known, limit, most_states, first_goal, stop):  # ty
 @compiled
 def _better(p, table, rows, energy, row, spent):  # type: ignore[no-untyped-def]
     """A state with one value less in RAM that took no more energy: what follows ``row`` is no cheaper. Or -1."""
-    held = row[_words(p.node_time.size) :]
+    held = row[words_of(p.node_time.size) :]
     for v in range(p.size.size):
-        if p.size[v] > 0 and _has(held, v):
-            _put(held, v, False)
-            other = np.int64(table[_slot(table, rows, row)])
-            _put(held, v, True)
+        if p.size[v] > 0 and has(held, v):
+            put(held, v, False)
+            other = np.int64(table[slot_of(table, rows, row)])
+            put(held, v, True)
             if other >= 0 and energy[other] <= spent:
                 return other
     return np.int64(-1)
@@ -527,7 +521,7 @@ def _wanted(own, held, j):  # type: ignore[no-untyped-def]
     """Whether any value of node j has to be in RAM."""
     wanted = False
     for v in range(own[j], own[j + 1]):
-        wanted = wanted or _has(held, v)
+        wanted = wanted or has(held, v)
     return wanted
 
 
@@ -535,20 +529,20 @@ def _wanted(own, held, j):  # type: ignore[no-untyped-def]
 def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
     """Writes the state before a move; joules above plain training that this costs."""
     p = view.problem
-    contents = _words(p.node_time.size)
-    _copy(row, into)
+    contents = words_of(p.node_time.size)
+    copy(row, into)
     cost = 0.0
     if kind == PAGE:
-        paid = contents + _words(p.size.size)
+        paid = contents + words_of(p.size.size)
         cost = p.in_energy[what]
-        if view.paid[what] and not _has(into[paid:], what):
+        if view.paid[what] and not has(into[paid:], what):
             cost += p.out_energy[what]
-            _put(into[paid:], what, True)
-        _put(into[contents:], what, False)
+            put(into[paid:], what, True)
+        put(into[contents:], what, False)
     else:
         _compute(p, into, contents, what)
         if kind == FIRST:
-            _put(into, what, False)
+            put(into, what, False)
         else:
             cost = p.node_energy[what]
     _settle(p, view.users, into, contents)
@@ -590,20 +584,3 @@ def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
                 to_go[earlier] = least + edge_energy[arriving[k]]
                 heappush(waiting, (to_go[earlier], earlier))
     return to_go
-
-
-@allocating
-def _slots(rows):  # type: ignore[no-untyped-def]
-    """Hash table of different rows."""
-    table = _empty_slots(rows.shape[0])
-    for k in range(rows.shape[0]):
-        table[_slot(table, rows, rows[k])] = k
-    return table
-
-
-@allocating
-def _empty_slots(most):  # type: ignore[no-untyped-def]
-    slots = 4
-    while slots < 2 * most:
-        slots *= 2
-    return np.full(slots, -1, dtype=np.int64)

@@ -39,6 +39,17 @@ def producers(problem: Problem, node: int) -> Ints:
     return found
 
 
+def ancestors(problem: Problem) -> Flags:
+    """(n, n): [a, j] is true where a must be computed before j."""
+    n = len(problem.node_time)
+    above = np.zeros((n, n), dtype=np.bool_)
+    for j in range(n):
+        for u in producers(problem, j):
+            above[:, j] |= above[:, u]
+            above[u, j] = True
+    return above
+
+
 def first_instants(problem: Problem, path: Ints) -> Flags:
     """The nodes of ``path`` that need much RAM by themselves. (n,)"""
     need = node_need(problem)

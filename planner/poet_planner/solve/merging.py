@@ -10,11 +10,11 @@ import numpy as np
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem, inputs_of, node_need, ragged
 
 
-def taken_together(problem: Problem, cheap_j: float) -> Ints:
+def taken_together(problem: Problem, cheap_j: float, closely: bool = False) -> Ints:
     """The first made of the values that each value is taken together with. (m,)
 
     Those of a node of at most ``cheap_j`` joules join a value that it needs and that is no larger: where it needs
-    nothing else, or nothing but what that value, as cheap, is made of.
+    nothing else, or (but not ``closely``) nothing but what that value, as cheap, is made of.
     """
     first = np.arange(len(problem.size))
     cheap = problem.recomputable & (problem.node_energy <= cheap_j)
@@ -26,7 +26,7 @@ def taken_together(problem: Problem, cheap_j: float) -> Ints:
         joined = []
         for u in sorted(needed(j)):
             maker = int(problem.producer[u])
-            if needed(j) - {u} <= (needed(maker) if cheap[maker] else set()):
+            if needed(j) - {u} <= (needed(maker) if cheap[maker] and not closely else set()):
                 joined.append(u)
         for v in range(problem.own[j], problem.own[j + 1]):
             first[v] = next((u for u in joined if problem.size[u] <= problem.size[v]), v)
@@ -49,6 +49,29 @@ def merged(problem: Problem, first: Ints) -> Problem:
         input_value=input_value,
     )
     return smaller._replace(workspace=smaller.workspace + node_need(problem) - node_need(smaller))
+
+
+def made_apart(problem: Problem, first: Ints, events: Ints) -> Ints:
+    """``events`` with all that is taken together made anew right after the first of it is.
+
+    Parameters
+    ----------
+    events : of a schedule of the merged problem (see `evaluation`)
+    """
+    n = len(problem.node_time)
+    joined: dict[int, set[int]] = {}
+    for v in np.nonzero(first != np.arange(len(first)))[0]:
+        joined.setdefault(int(first[v]), set()).add(int(problem.producer[v]))
+    computed: set[int] = set()
+    apart: list[int] = []
+    for event in events.tolist():
+        apart.append(event)
+        again = event >= n or event in computed
+        computed.add(event)
+        made = [event - n] if event >= n else range(problem.own[event], problem.own[event + 1])
+        if again:
+            apart += [j for v in made for j in sorted(joined.get(v, ())) if j in computed]
+    return np.array(apart, dtype=np.int64)
 
 
 def _least(energy: Floats, pageable: Flags, first: Ints) -> Floats:

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 
 from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.contents import search_contents
+from poet_planner.solve.contents import search_between_checkpoints, search_contents
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
@@ -28,6 +28,9 @@ SMALL = 600
 CLOSE = 0.6
 FEW_SHARE = 0.1
 MANY_SHARE = 0.6
+# The same between checkpoints, for any graph.
+FEW_STATES_BETWEEN = 20_000
+MOST_STATES_BETWEEN = 1_000_000
 # Of the overhead: what a node may cost whose values are taken together with others in coarser views.
 CHEAP_SHARE = 0.005
 # Searching on between one level and the next.
@@ -133,33 +136,66 @@ class Proof:
         With all values apart, and with some taken together; then as that which raised the bound last.
         """
         apart = np.arange(len(self._problem.size))
-        overhead_j = self._known().energy - float(self._problem.node_energy.sum())
-        together = taken_together(self._problem, CHEAP_SHARE * overhead_j)
+        together = taken_together(self._problem, self._cheap_j())
         best = apart
         with self._searching_beside(ASIDE_FEW_S, seconds_left, hear):
             for first in [apart, together] if (together != apart).any() else [apart]:
                 before_j = self.bound_j
                 self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
                 best = first if self.bound_j > before_j else best
+            tight = not self._problem.pageable.any() and self._search_between_checkpoints(
+                together, FEW_STATES_BETWEEN, FEW_SHARE, seconds_left, hear
+            )
         better = size(self._problem) <= SMALL
         while better and hear(self.bound_j) and self.closed_share > CLOSE:
             known_j = self._known().energy
             with self._searching_beside(ASIDE_S, seconds_left, hear):
                 self._count_contents(best, MANY_STATES, MANY_SHARE, seconds_left, hear)
             better = self._known().energy < known_j
+        if tight and hear(self.bound_j):
+            with self._searching_beside(ASIDE_S, seconds_left, hear):
+                self._search_between_checkpoints(together, MOST_STATES_BETWEEN, MANY_SHARE, seconds_left, hear)
 
     def _count_contents(
         self, first: Ints, states: float, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
     ) -> None:
         most_states = min(MOST_STATES, int(states / size(self._problem)))
-        end_s = seconds_left() * (1 - share)
-
-        def go_on() -> bool:
-            return hear(self.bound_j) and seconds_left() > end_s
-
+        go_on = self._for_share(share, seconds_left, hear)
         found = search_contents(self._problem, first, self.bound_j, self._known().energy, most_states, go_on)
         self._adopted(found.events)
         self._raise(found.bound_j)
+
+    def _search_between_checkpoints(
+        self,
+        together: Ints,
+        most_states: int,
+        share: float,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+    ) -> bool:
+        """Raise the bound where hardly more fits than the hungriest nodes take; whether more effort is worth it.
+
+        The cheapest way with some values taken together is no schedule yet, but near one.
+        """
+        closely = taken_together(self._problem, self._cheap_j(), closely=True)
+        go_on = self._for_share(share, seconds_left, hear)
+        known_j, plain_j = self._known().energy, float(self._problem.node_energy.sum())
+        found = search_between_checkpoints(self._problem, together, closely, known_j, most_states, go_on)
+        self._raise(found.bound_j)
+        if found.events is not None:
+            self._follow(found.events)
+        return found.events is None and found.bound_j - plain_j > CLOSE * (known_j - plain_j)
+
+    def _cheap_j(self) -> float:
+        """Energy of a node whose values may be taken together with others."""
+        return CHEAP_SHARE * (self._known().energy - float(self._problem.node_energy.sum()))
+
+    def _for_share(
+        self, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+    ) -> Callable[[], bool]:
+        """Tells and goes on until so much of the time left is spent."""
+        end_s = seconds_left() * (1 - share)
+        return lambda: hear(self.bound_j) and seconds_left() > end_s
 
     def _adopted(self, events: Ints | None) -> Incumbent | None:
         """Let the search go on from ``events``, where they are a schedule that is in time."""

@@ -46,8 +46,14 @@ def views(problem: Problem, first: Ints) -> list[View]:
     alone = np.arange(len(first))
     ladder = _by_size(merged(problem, first), first)
     if (first != alone).any():
-        ladder.append(_view(problem, alone, True, alone))
+        ladder.append(whole_view(problem, alone))
     return ladder
+
+
+def whole_view(problem: Problem, first: Ints) -> View:
+    """All values are looked at, taken together as ``first`` says."""
+    smaller = merged(problem, first)
+    return _view(smaller, np.nonzero(smaller.size > 0)[0], True, first)
 
 
 def blind_view(problem: Problem) -> View:
