@@ -51,7 +51,8 @@ def measure_suites(
     for row in _append(planned, results, len(wanted)):
         if formulation == "best":
             better += add_to_best(pd.DataFrame([row]), f"poet, {seconds:g} s")
-    typer.echo(f"{better} best values new or better", err=True)
+    if formulation == "best":
+        typer.echo(f"{better} best values new or better", err=True)
 
 
 @app.command("table")

@@ -73,18 +73,20 @@ class Checkpoints(NamedTuple):
 def checkpoints(problem: Problem, first: Ints, most: int) -> Checkpoints:
     """The hungriest nodes of a longest path, and an empty table of ``most`` rows."""
     path, need = longest_path(problem), node_need(problem)
-    return _at(problem, first, path[need[path] >= HUNGRY_SHARE * need[path].max(initial=0)], most)
+    hungriest = path[need[path] >= HUNGRY_SHARE * need[path].max(initial=0)]
+    return _at(problem, first, hungriest, ancestors(problem), most)
 
 
 def no_checkpoints(problem: Problem) -> Checkpoints:
     """Nothing is to be paid from anywhere."""
-    return _at(problem, np.arange(len(problem.size)), np.zeros(0, dtype=np.int64), 0)
+    n = len(problem.node_time)
+    nowhere, unordered = np.zeros(0, dtype=np.int64), np.zeros((n, n), dtype=np.bool_)
+    return _at(problem, np.arange(len(problem.size)), nowhere, unordered, 0)
 
 
-def _at(problem: Problem, first: Ints, nodes: Ints, most: int) -> Checkpoints:
+def _at(problem: Problem, first: Ints, nodes: Ints, before: Flags, most: int) -> Checkpoints:
     smaller = merged(problem, first)
     n, m = len(problem.node_time), len(problem.size)
-    before = ancestors(problem)
     between = [np.nonzero(before[a] & before[:, b])[0][::-1].tolist() for a, b in pairwise(nodes)]
     between_start, listed = ragged(between)
     counted = smaller.size > 0
@@ -175,10 +177,9 @@ def _to_pay(c, at, enough):  # type: ignore[no-untyped-def]
         if entered:
             paid = _begun(c, depth)
             entered = paid < 0
-            depth += 1 if entered else -1
         else:
             entered, paid = _gone_on(c, depth, paid)
-            depth += 1 if entered else -1
+        depth += 1 if entered else -1
     return paid
 
 
