@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 from brute_force import least_energy
 from poet_planner.graph import Graph
 from poet_planner.plain import plain_schedule
@@ -21,3 +22,13 @@ def solved_problem(seed: int, graph: Graph | None = None) -> tuple[Problem, floa
     least = smallest_ram_bytes(graph)
     ram_bytes = random.Random(seed).randint(least, max(least, plain_schedule(graph).peak_bytes))
     return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
+
+
+def plain_j(problem: Problem) -> float:
+    """Energy of computing every node once."""
+    return float(problem.node_energy.sum())
+
+
+def cheap_j(problem: Problem, seed: int) -> float:
+    """Energy up to which none, half or all of the nodes are cheap, as the seed says."""
+    return -1.0 if seed % 3 == 0 else float(np.quantile(problem.node_energy, (seed % 3) / 2))

@@ -13,7 +13,7 @@ from poet_planner.solve.contents import Contents, search_between_checkpoints, se
 from poet_planner.solve.merging import made_apart, taken_together
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
-from solved_problems import solved_problem
+from solved_problems import cheap_j, plain_j, solved_problem
 
 PLENTY = 20_000
 FEW = (2, 20, 200)
@@ -23,15 +23,6 @@ FEW = (2, 20, 200)
 def hungry_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint or two, some, and the whole path."""
     monkeypatch.setattr(module, "HUNGRY_SHARE", request.param)
-
-
-def plain_j(problem: Problem) -> float:
-    return float(problem.node_energy.sum())
-
-
-def cheap_j(problem: Problem, seed: int) -> float:
-    """Values of no, half or all of the nodes may be taken together."""
-    return -1.0 if seed % 3 == 0 else float(np.quantile(problem.node_energy, (seed % 3) / 2))
 
 
 def found_below(problem: Problem, seed: int, known_j: float, most: int = PLENTY) -> Contents:

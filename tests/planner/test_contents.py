@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.solve.contents import Contents, search_contents
@@ -17,7 +16,7 @@ from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.search import measured
 from random_graphs import either_graph
-from solved_problems import solved_problem
+from solved_problems import cheap_j, plain_j, solved_problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
 
@@ -27,16 +26,12 @@ PLENTY = 20_000
 FEW = (2, 5, 20, 80)
 
 
-def plain_j(problem: Problem) -> float:
-    return float(problem.node_energy.sum())
-
-
 def found_below(
     problem: Problem, seed: int, known_j: float, most: int = PLENTY, go_on: Callable[[], bool] = lambda: True
 ) -> Contents:
     """With values of no, half or all of the nodes taken together in coarser views, as the seed says."""
-    cheap_j = -1.0 if seed % 3 == 0 else float(np.quantile(problem.node_energy, (seed % 3) / 2))
-    return search_contents(problem, taken_together(problem, cheap_j), plain_j(problem), known_j, most, go_on)
+    together = taken_together(problem, cheap_j(problem, seed))
+    return search_contents(problem, together, plain_j(problem), known_j, most, go_on)
 
 
 @pytest.mark.parametrize("tens", range(15))
