@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from brute_force import least_energy
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_planner.graph_file import read_graph
+from paper_graphs import paper_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.residency import smallest_ram_bytes
 from poet_planner.solve.pricing import Price, priced
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.search import Search, Searches, measured
 from random_graphs import either_graph
-
-PAPER_GRAPHS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner" / "paper-graphs"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,8 +77,7 @@ def test_schedules_are_in_time_and_none_is_below_the_least_energy(tens: int) -> 
 
 def test_many_exchanges_of_time_are_found_at_once() -> None:
     """`bert.a72` at 40 % and 1.2x: without prices, eight seeds ended at 0.973 % or above (docs/formulation.md)."""
-    graph = read_graph(PAPER_GRAPHS / "bert.a72.json")
-    plain = plain_schedule(graph)
+    graph, plain = paper_graph("bert.a72")
     problem = build_problem(graph, int(0.4 * plain.peak_bytes), 1.2 * plain.time_s)
     searches = Searches(problem, 0)
     searches.run(150_000)

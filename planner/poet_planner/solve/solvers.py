@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pyomo.environ as pyo
 
 HEAR_EVERY_S = 0.2
+LEAST_S = 0.01
 
 
 @dataclass
@@ -25,12 +27,11 @@ class Outcome:
     solutions: list[dict[str, float]] = field(default_factory=list)
     bound: float = -np.inf
     infeasible: bool = False
-    optimal: bool = False
 
 
 @dataclass(frozen=True)
-class Solver:
-    """A MILP solver in Pyomo's registry.
+class Solver(ABC):
+    """A MILP solver on one thread: the search has the others.
 
     Attributes
     ----------
@@ -41,18 +42,13 @@ class Solver:
     """
 
     name: str
-    pyomo_name: str
-    time_limit_option: str
-    gap_option: str
     note: str
     reports_progress: bool = False
 
     @property
+    @abstractmethod
     def available(self) -> bool:
         """Whether it is installed and licensed."""
-        from pyomo.environ import SolverFactory
-
-        return bool(SolverFactory(self.pyomo_name).available(exception_flag=False))
 
     def solve(
         self,
@@ -62,24 +58,109 @@ class Solver:
         cutoff: float = np.inf,
         hear: Callable[[float], bool] = lambda bound: True,
     ) -> Outcome:
-        """Minimise ``model``; nothing above ``cutoff`` is wanted, which not every solver can be told."""
+        """Minimise ``model``; nothing above ``cutoff`` is wanted, which not every solver can be told.
+
+        Raises
+        ------
+        UserError
+            If the solver fails: a licence that allows no model as large, too little memory.
+        """
+        try:
+            return self._solve(model, max(time_limit_s, LEAST_S), absolute_gap, cutoff, hear)
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
+
+    @abstractmethod
+    def _solve(
+        self,
+        model: pyo.ConcreteModel,
+        time_limit_s: float,
+        absolute_gap: float,
+        cutoff: float,
+        hear: Callable[[float], bool],
+    ) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class Direct(Solver):
+    """By way of Pyomo's interface to the solver's own Python package."""
+
+    pyomo_name: str = ""
+
+    @property
+    def available(self) -> bool:
+        return bool(self._interface().available())
+
+    def _interface(self) -> Any:
+        import pyomo.environ  # noqa: F401  It knows no solver before.
+        from pyomo.contrib.solver.common.factory import SolverFactory
+
+        return SolverFactory(self.pyomo_name)
+
+    def _solve(
+        self,
+        model: pyo.ConcreteModel,
+        time_limit_s: float,
+        absolute_gap: float,
+        cutoff: float,
+        hear: Callable[[float], bool],
+    ) -> Outcome:
+        from pyomo.contrib.solver.common.results import SolutionStatus, TerminationCondition
+
+        results = self._interface().solve(
+            model,
+            threads=1,
+            time_limit=time_limit_s,
+            rel_gap=0.0,
+            abs_gap=absolute_gap,
+            load_solutions=False,
+            raise_exception_on_nonoptimal_result=False,
+        )
+        outcome = Outcome(infeasible=results.termination_condition == TerminationCondition.provenInfeasible)
+        if results.objective_bound is not None:
+            outcome.bound = float(results.objective_bound)
+        if results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal):
+            values = results.solution_loader.get_vars()
+            outcome.solutions.append({variable.name: float(value) for variable, value in values.items()})
+        return outcome
+
+
+@dataclass(frozen=True)
+class Cbc(Solver):
+    """COIN-OR CBC by way of Pyomo and the command line."""
+
+    @property
+    def available(self) -> bool:
+        from pyomo.environ import SolverFactory
+
+        return bool(SolverFactory("cbc").available(exception_flag=False))
+
+    def _solve(
+        self,
+        model: pyo.ConcreteModel,
+        time_limit_s: float,
+        absolute_gap: float,
+        cutoff: float,
+        hear: Callable[[float], bool],
+    ) -> Outcome:
         import pyomo.environ as pyo
         from pyomo.opt import TerminationCondition
 
-        options = {self.time_limit_option: time_limit_s, self.gap_option: absolute_gap}
-        results = pyo.SolverFactory(self.pyomo_name).solve(model, options=options, load_solutions=False)
+        options = {"seconds": time_limit_s, "timeMode": "elapsed", "ratioGap": 0, "allowableGap": absolute_gap}
+        results = pyo.SolverFactory("cbc").solve(model, options=options, load_solutions=False)
         ended = results.solver.termination_condition
-        outcome = Outcome(
-            infeasible=ended in (TerminationCondition.infeasible, TerminationCondition.infeasibleOrUnbounded),
-            optimal=ended == TerminationCondition.optimal,
-        )
-        if results.problem.lower_bound is not None:
+        outcome = Outcome(infeasible=ended == TerminationCondition.infeasible)
+        if ended == TerminationCondition.optimal:
+            # Pyomo tells the objective for the bound or that of the LP: all below the gap is ruled out.
+            outcome.bound = float(results.problem.upper_bound) - absolute_gap
+        elif results.problem.lower_bound is not None:
             outcome.bound = float(results.problem.lower_bound)
         if len(results.solution) > 0:
             model.solutions.load_from(results)
-            outcome.solutions.append(
-                {variable.name: pyo.value(variable) for variable in model.component_data_objects(pyo.Var)}
-            )
+            variables = model.component_data_objects(pyo.Var)
+            # It knows nothing of variables that are in no row.
+            outcome.solutions.append({one.name: float(one.value) for one in variables if one.value is not None})
         return outcome
 
 
@@ -91,13 +172,13 @@ class Highs(Solver):
     def available(self) -> bool:
         return True
 
-    def solve(
+    def _solve(
         self,
         model: pyo.ConcreteModel,
         time_limit_s: float,
         absolute_gap: float,
-        cutoff: float = np.inf,
-        hear: Callable[[float], bool] = lambda bound: True,
+        cutoff: float,
+        hear: Callable[[float], bool],
     ) -> Outcome:
         import highspy
         from pyomo.repn.plugins.lp_writer import LPWriter
@@ -114,7 +195,7 @@ class Highs(Solver):
             for symbol in (highs.getColName(column)[1] for column in range(highs.getNumCol()))
         ]
         highs.setOptionValue("threads", 1)
-        highs.setOptionValue("time_limit", max(time_limit_s, 0.01))
+        highs.setOptionValue("time_limit", time_limit_s)
         highs.setOptionValue("mip_rel_gap", 0.0)
         highs.setOptionValue("mip_abs_gap", absolute_gap)
         highs.setOptionValue("objective_bound", cutoff)
@@ -127,9 +208,10 @@ class Highs(Solver):
         info = highs.getInfo()
         nothing_better = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kObjectiveBound)
         outcome.infeasible = status in nothing_better
-        outcome.optimal = status == highspy.HighsModelStatus.kOptimal
-        mixed = info.mip_node_count >= 0
-        outcome.bound = info.mip_dual_bound if mixed else info.objective_function_value if outcome.optimal else -np.inf
+        if info.mip_node_count >= 0:
+            outcome.bound = info.mip_dual_bound
+        elif status == highspy.HighsModelStatus.kOptimal:
+            outcome.bound = info.objective_function_value
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             listener.keep(highs.getSolution().col_value)
         return outcome
@@ -159,10 +241,10 @@ class _Listener:
 
 
 _SOLVERS: tuple[Solver, ...] = (
-    Highs("highs", "highs", "time_limit", "mip_abs_gap", "comes with poet", reports_progress=True),
-    Solver("gurobi", "gurobi", "TimeLimit", "MIPGapAbs", "needs Gurobi and its licence"),
-    Solver("cbc", "cbc", "seconds", "allowableGap", "needs COIN-OR CBC on the path"),
-    Solver("scip", "scip", "limits/time", "limits/absgap", "needs SCIP on the path"),
+    Highs("highs", "comes with poet", reports_progress=True),
+    Direct("gurobi", "needs the Python package gurobipy and a licence", pyomo_name="gurobi_direct"),
+    Cbc("cbc", "needs COIN-OR CBC's program `cbc` on the path"),
+    Direct("scip", "needs the Python package pyscipopt", pyomo_name="scip_direct"),
 )
 
 

@@ -1,0 +1,16 @@
+"""The paper's graphs, as the benchmarks ship them."""
+
+from pathlib import Path
+
+from poet_planner.graph import Graph
+from poet_planner.graph_file import read_graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Schedule
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "planner" / "paper-graphs"
+
+
+def paper_graph(name: str) -> tuple[Graph, Schedule]:
+    """The graph, and its plain training."""
+    graph = read_graph(FOLDER / f"{name}.json")
+    return graph, plain_schedule(graph)
