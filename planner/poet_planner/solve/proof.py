@@ -8,6 +8,7 @@ from itertools import count
 
 import numpy as np
 
+from poet_planner.solve.alternatives import cheapest_choice, with_alternatives
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.contents import search_between_checkpoints, search_contents
 from poet_planner.solve.exact import cheapest_events
@@ -41,6 +42,8 @@ ASIDE_S = 6.0
 ASIDE_FEW_S = 3.0
 # More than there ever are: an odd number, so that searches beside one proof differ in manner.
 MOST_PROOFS = 1001
+# Of the time left, for choosing anew what the best schedule brings back.
+CHOICE_SHARE = 0.06
 # Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
 NOT_WORTH = 0.9
 
@@ -139,6 +142,8 @@ class Proof:
         together = taken_together(self._problem, self._cheap_j())
         best = apart
         with self._searching_beside(ASIDE_FEW_S, seconds_left, hear):
+            if self._problem.pageable.any():
+                self._choose(seconds_left, hear)
             for first in [apart, together] if (together != apart).any() else [apart]:
                 before_j = self.bound_j
                 self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
@@ -155,6 +160,21 @@ class Proof:
         if tight and hear(self.bound_j):
             with self._searching_beside(ASIDE_S, seconds_left, hear):
                 self._search_between_checkpoints(together, MOST_STATES_BETWEEN, MANY_SHARE, seconds_left, hear)
+
+    def _choose(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Choose anew what the best schedule brings back, all at once.
+
+        A graph whose transfers cost much less than its computes may be proven as soon as the bound has them all: what
+        is best among transfers is only found before.
+        """
+        known = self._known()
+        sequence = with_alternatives(self._problem, known.events)
+        seconds = CHOICE_SHARE * seconds_left()
+
+        def go_on() -> bool:
+            return hear(self.bound_j)
+
+        self._adopted(cheapest_choice(self._problem, sequence, known.energy, self._solver, seconds, go_on))
 
     def _count_contents(
         self, first: Ints, states: float, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
