@@ -37,13 +37,14 @@ def with_alternatives(problem: Problem, events: Ints) -> Ints:
     sequence: list[int] = []
     for place, event in enumerate(events.tolist()):
         near = {event, *sequence[-NEAR:]}
-        returning = [v for v in _touched(problem, event) if place - touched.get(v, place) > FAR]
+        here = _touched(problem, event)
+        returning = [v for v in here if place - touched.get(v, place) > FAR]
         for v in sorted(returning, key=lambda v: int(problem.producer[v])):
             producer = int(problem.producer[v])
             ways = [n + v] * bool(problem.pageable[v]) + [producer] * bool(problem.recomputable[producer])
             sequence += [way for way in ways if way not in near]
         sequence.append(event)
-        touched.update(dict.fromkeys(_touched(problem, event), place))
+        touched.update(dict.fromkeys(here, place))
     return np.array(sequence, dtype=np.int64)
 
 
@@ -66,10 +67,12 @@ def cheapest_choice(
     None if none was found in so many seconds, or if they would not do. With DMA it may turn out to be late: only what
     computes take is known to the model.
     """
-    model = _stated(problem, sequence)
-    if seconds < seconds_to_state(model):
+    if seconds < seconds_to_state(_entries(problem, sequence)):
         return None
-    unit = SCALE / float(problem.node_energy.sum())
+    model = _stated(problem, sequence)
+    if seconds < seconds_to_state(len(model.columns)):
+        return None
+    unit = _unit(problem)
     cutoff = energy_j * (1 - LEAST_GAIN) * unit
     answer = solve_milp(model, solver, seconds, GAP * SCALE, cutoff, lambda _: go_on())
     if not answer.solutions:
@@ -84,6 +87,22 @@ def _touched(problem: Problem, event: int) -> list[int]:
     if event >= n:
         return [event - n]
     return [*inputs_of(problem, event).tolist(), *range(problem.own[event], problem.own[event + 1])]
+
+
+def _unit(problem: Problem) -> float:
+    """Of the model, in a joule: plain training costs `SCALE`."""
+    return SCALE / max(float(problem.node_energy.sum()), 1e-300)
+
+
+def _entries(problem: Problem, sequence: Ints) -> int:
+    """Of the rows of RAM, at least: stating those of thousands of nodes would take long by itself."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for place, event in enumerate(sequence.tolist()):
+        for v in _touched(problem, event):
+            first.setdefault(v, place)
+            last[v] = place
+    return sum(last[v] - first[v] for v in last)
 
 
 @dataclass
@@ -119,7 +138,7 @@ class _Value:
 def _stated(problem: Problem, sequence: Ints) -> LinearModel:
     """Columns: which events of the sequence happen, which values are paged out, which are held from where to where."""
     n = len(problem.node_time)
-    unit = SCALE / float(problem.node_energy.sum())
+    unit = _unit(problem)
     columns, rows = _Columns(), Rows()
     computed: set[int] = set()
     for event in sequence.tolist():

@@ -207,7 +207,7 @@ class Level:
             if branch.bound >= self._cutoff():
                 continue
             model = root.model(branch)
-            if not hear(self.bound_j) or seconds_left() < seconds_to_state(model):
+            if not hear(self.bound_j) or seconds_left() < seconds_to_state(len(model.columns)):
                 return points
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 

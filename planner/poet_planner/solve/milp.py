@@ -22,9 +22,9 @@ class Answer:
     infeasible: bool
 
 
-def seconds_to_state(model: LinearModel) -> float:
-    """About how long it takes until a solver has the model."""
-    return 1.0 + len(model.columns) / 5e4
+def seconds_to_state(entries: int) -> float:
+    """About how long it takes until a solver has a model of so many."""
+    return 1.0 + entries / 5e4
 
 
 def solve_milp(

@@ -170,10 +170,7 @@ class Proof:
         known = self._known()
         sequence = with_alternatives(self._problem, known.events)
         seconds = CHOICE_SHARE * seconds_left()
-
-        def go_on() -> bool:
-            return hear(self.bound_j)
-
+        go_on = self._for_share(CHOICE_SHARE, seconds_left, hear)
         self._adopted(cheapest_choice(self._problem, sequence, known.energy, self._solver, seconds, go_on))
 
     def _count_contents(

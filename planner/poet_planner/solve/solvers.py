@@ -30,6 +30,16 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How far a solver is to go; as the parameters of `Solver.solve`."""
+
+    time_s: float
+    absolute_gap: float
+    cutoff: float
+    hear: Callable[[float], bool]
+
+
+@dataclass(frozen=True)
 class Solver(ABC):
     """A MILP solver on one thread: the search has the others.
 
@@ -66,20 +76,13 @@ class Solver(ABC):
             If the solver fails: a licence that allows no model as large, too little memory.
         """
         try:
-            return self._solve(model, max(time_limit_s, LEAST_S), absolute_gap, cutoff, hear)
+            return self._solve(model, Limits(max(time_limit_s, LEAST_S), absolute_gap, cutoff, hear))
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
 
     @abstractmethod
-    def _solve(
-        self,
-        model: pyo.ConcreteModel,
-        time_limit_s: float,
-        absolute_gap: float,
-        cutoff: float,
-        hear: Callable[[float], bool],
-    ) -> Outcome: ...
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome: ...
 
 
 @dataclass(frozen=True)
@@ -98,22 +101,15 @@ class Direct(Solver):
 
         return SolverFactory(self.pyomo_name)
 
-    def _solve(
-        self,
-        model: pyo.ConcreteModel,
-        time_limit_s: float,
-        absolute_gap: float,
-        cutoff: float,
-        hear: Callable[[float], bool],
-    ) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
         from pyomo.contrib.solver.common.results import SolutionStatus, TerminationCondition
 
         results = self._interface().solve(
             model,
             threads=1,
-            time_limit=time_limit_s,
+            time_limit=limits.time_s,
             rel_gap=0.0,
-            abs_gap=absolute_gap,
+            abs_gap=limits.absolute_gap,
             load_solutions=False,
             raise_exception_on_nonoptimal_result=False,
         )
@@ -136,24 +132,17 @@ class Cbc(Solver):
 
         return bool(SolverFactory("cbc").available(exception_flag=False))
 
-    def _solve(
-        self,
-        model: pyo.ConcreteModel,
-        time_limit_s: float,
-        absolute_gap: float,
-        cutoff: float,
-        hear: Callable[[float], bool],
-    ) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
         import pyomo.environ as pyo
         from pyomo.opt import TerminationCondition
 
-        options = {"seconds": time_limit_s, "timeMode": "elapsed", "ratioGap": 0, "allowableGap": absolute_gap}
+        options = {"seconds": limits.time_s, "timeMode": "elapsed", "ratioGap": 0, "allowableGap": limits.absolute_gap}
         results = pyo.SolverFactory("cbc").solve(model, options=options, load_solutions=False)
         ended = results.solver.termination_condition
         outcome = Outcome(infeasible=ended == TerminationCondition.infeasible)
         if ended == TerminationCondition.optimal:
             # Pyomo tells the objective for the bound or that of the LP: all below the gap is ruled out.
-            outcome.bound = float(results.problem.upper_bound) - absolute_gap
+            outcome.bound = float(results.problem.upper_bound) - limits.absolute_gap
         elif results.problem.lower_bound is not None:
             outcome.bound = float(results.problem.lower_bound)
         if len(results.solution) > 0:
@@ -172,14 +161,7 @@ class Highs(Solver):
     def available(self) -> bool:
         return True
 
-    def _solve(
-        self,
-        model: pyo.ConcreteModel,
-        time_limit_s: float,
-        absolute_gap: float,
-        cutoff: float,
-        hear: Callable[[float], bool],
-    ) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
         import highspy
         from pyomo.repn.plugins.lp_writer import LPWriter
 
@@ -195,12 +177,12 @@ class Highs(Solver):
             for symbol in (highs.getColName(column)[1] for column in range(highs.getNumCol()))
         ]
         highs.setOptionValue("threads", 1)
-        highs.setOptionValue("time_limit", time_limit_s)
+        highs.setOptionValue("time_limit", limits.time_s)
         highs.setOptionValue("mip_rel_gap", 0.0)
-        highs.setOptionValue("mip_abs_gap", absolute_gap)
-        highs.setOptionValue("objective_bound", cutoff)
+        highs.setOptionValue("mip_abs_gap", limits.absolute_gap)
+        highs.setOptionValue("objective_bound", limits.cutoff)
         outcome = Outcome()
-        listener = _Listener(hear, names, outcome)
+        listener = _Listener(limits.hear, names, outcome)
         highs.cbMipInterrupt.subscribe(listener.interrupt)
         highs.cbMipImprovingSolution.subscribe(listener.improved)
         highs.run()
