@@ -11,7 +11,7 @@ from poet_planner.plain import plain_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Aside, Search, Searches
+from poet_planner.solve.search import Aside, Incumbent, Searches
 from poet_planner.solve.solvers import solver_named
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
@@ -23,12 +23,13 @@ ASIDE_S = 0.5
 
 
 def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    beside: list[Search] = []
+    beside: list[Incumbent] = []
 
     class Interrupted(Aside):
         def wait(self, go_on: Callable[[], bool]) -> None:
             super().wait(lambda: True)
-            beside.extend(self.searches)
+            assert self.best is not None
+            beside.append(self.best)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(proof, "Aside", Interrupted)
@@ -40,8 +41,9 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
     assert searches.incumbent is not None
     before_j = searches.incumbent.energy
 
+    interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0)
     with pytest.raises(KeyboardInterrupt):
-        Proof(problem, searches, solver_named("highs"), 1e-6, 0).run(lambda: 60.0, lambda: True)
+        interrupted.run(lambda: 60.0, lambda: True)
 
-    found_j = [search.incumbent.energy for search in beside if search.incumbent is not None]
-    assert searches.incumbent.energy == min(found_j) < before_j
+    assert interrupted.best is not None
+    assert interrupted.best.energy == min(found.energy for found in beside) < before_j

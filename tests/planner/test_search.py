@@ -54,9 +54,11 @@ def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone
     work.wait(lambda: True)
     alone = Search(problem, 0)
     alone.run(3000)
-    first, expected = work.searches[0].incumbent, alone.incumbent
+    assert work.first is not None and work.best is not None
+    first, expected = work.first.incumbent, alone.incumbent
     assert first is not None and expected is not None
     assert np.array_equal(first.events, expected.events)
+    assert work.best.energy <= first.energy
 
 
 def test_seeds_of_either_manner_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:

@@ -21,9 +21,13 @@ class Workspace(NamedTuple):
     Attributes
     ----------
     kept, memory : the events that are needed, and the bytes of RAM at each
+    live : the bytes of the values in RAM just before each
     extra : places of the events that plain training lacks, the last one first
     life_value, life_start, life_end : which value is in RAM, after which place and up to which; the last start first
-    paged : (m,) whether each value is paged in
+    paged : (m,) how often each value is paged in
+    touch_start, touch_place, touch_live : by value, the places of the events that make or use it, and whether it is in
+        RAM just after them; filled by `index`
+    first : (n,) the place of each node's first compute; filled by `index`
     candidate : the sequence to be evaluated next
     inserted : what a move puts in, the last one first
     counters : `EXTRAS`, `LIVES` and `STAMP`, the number of the marks in ``stamp``
@@ -33,6 +37,10 @@ class Workspace(NamedTuple):
     candidate: Ints
     kept: Ints
     memory: Ints
+    live: Ints
+    touch_start: Ints
+    touch_place: Ints
+    touch_live: Ints
     extra: Ints
     life_value: Ints
     life_start: Ints
@@ -54,6 +62,9 @@ class Workspace(NamedTuple):
     random: np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
+# RAM where it does not count.
+UNCOUNTED = -(1 << 50)
+
 # Entries of Workspace.counters
 EXTRAS, LIVES, STAMP = 0, 1, 2
 
@@ -74,6 +85,7 @@ def new_workspace(
     n, m = len(problem.node_time), len(problem.size)
     events = capacity(problem)
     width = int(np.diff(problem.own).max(initial=1))
+    touches = -(-(m + len(problem.input_value)) // max(n, 1)) + 1
 
     def ints(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
@@ -82,6 +94,10 @@ def new_workspace(
         candidate=ints(events),
         kept=ints(events),
         memory=ints(events),
+        live=ints(events + 1),
+        touch_start=ints(m + 2),
+        touch_place=ints(events * touches),
+        touch_live=ints(events * touches),
         extra=ints(events),
         life_value=ints(events * width),
         life_start=ints(events * width),
@@ -180,14 +196,15 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
             live -= p.size[v]
             w.source[j] = 1
             if w.paged[v] == 0:
-                w.paged[v] = 1
                 energy += p.out_energy[v]
                 time += p.out_time[v]
+            w.paged[v] += 1
             energy += p.in_energy[v]
             time += p.in_time[v]
             w.extra[extras] = here
             extras += 1
         w.memory[here] = memory
+        w.live[here] = live
         if memory > p.budget:
             overflow += memory - p.budget
     for j in range(n):
@@ -199,6 +216,8 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(kept):
         w.kept[k] = w.kept[here + k]
         w.memory[k] = w.memory[here + k]
+        w.live[k] = w.live[here + k]
+    w.live[kept] = 0
     for k in range(extras):
         w.extra[k] -= here
     for k in range(lives):
@@ -215,6 +234,57 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def index(p, w, length):  # type: ignore[no-untyped-def]
+    """Find the touches of each value and the first compute of each node in the evaluated sequence.
+
+    False if they are more than there is room for: many more than in plain training for each event.
+    """
+    n, m = p.node_time.size, p.size.size
+    start = w.touch_start
+    for v in range(m + 2):
+        start[v] = 0
+    for j in range(n):
+        w.first[j] = -1
+    for k in range(length):
+        event = w.kept[k]
+        if event >= n:
+            start[event - n + 2] += 1
+            continue
+        if w.first[event] < 0:
+            w.first[event] = k
+        for v in range(p.own[event], p.own[event + 1]):
+            start[v + 2] += 1
+        for k_in in range(p.input_start[event], p.input_start[event + 1]):
+            start[p.input_value[k_in] + 2] += 1
+    for v in range(m):
+        start[v + 2] += start[v + 1]
+    if start[m + 1] > w.touch_place.size:
+        return False
+    # What is in RAM after an event is what its next touch uses: a value's last touch so far is known to be followed.
+    for k in range(length):
+        event = w.kept[k]
+        if event >= n:
+            _touched(w, start, event - n, k, False)
+            continue
+        for k_in in range(p.input_start[event], p.input_start[event + 1]):
+            _touched(w, start, p.input_value[k_in], k, True)
+        for v in range(p.own[event], p.own[event + 1]):
+            _touched(w, start, v, k, False)
+    return True
+
+
+@compiled
+def _touched(w, start, v, place, used):  # type: ignore[no-untyped-def]
+    """Note a touch; ``start[v + 1]`` is where v's next one goes, and in the end where they end."""
+    at = start[v + 1]
+    w.touch_place[at] = place
+    w.touch_live[at] = 0
+    if used:
+        w.touch_live[at - 1] = 1
+    start[v + 1] = at + 1
+
+
+@compiled
 def _begins(w, lives, v, place):  # type: ignore[no-untyped-def]
     """Note that value v is in RAM from ``place`` to its last use; returns how many such lives there are then."""
     w.life_value[lives] = v
@@ -226,7 +296,7 @@ def _begins(w, lives, v, place):  # type: ignore[no-untyped-def]
 
 @compiled
 def _overflow_at_instants(p, w, length):  # type: ignore[no-untyped-def]
-    """Overflow of the evaluated sequence where RAM counts at the instants only; elsewhere its RAM is called 0."""
+    """Overflow of the evaluated sequence where RAM counts at the instants only; elsewhere it is called `UNCOUNTED`."""
     n = p.node_time.size
     for j in range(n):
         w.seen[j] = 0
@@ -236,7 +306,7 @@ def _overflow_at_instants(p, w, length):  # type: ignore[no-untyped-def]
         if event < n and w.seen[event] == 0 and p.instant[event]:
             overflow += max(0, w.memory[k] - p.budget)
         else:
-            w.memory[k] = 0
+            w.memory[k] = UNCOUNTED
         if event < n:
             w.seen[event] = 1
     return overflow

@@ -86,7 +86,7 @@ class _Run:
             if self._search.incumbent is None:
                 raise
             self._limit_s = self._seconds()
-        incumbent = self._search.incumbent
+        incumbent = self._search.incumbent if self._proof.complete else self._proof.best
         if incumbent is None:
             raise self._impossible()
         return self._finished(incumbent)
@@ -146,8 +146,8 @@ class _Run:
         return limit_s - placing_s - self._seconds()
 
     def _tell(self, note: str = "") -> bool:
-        incumbent = self._search.incumbent
         if self._options.progress:
+            incumbent = self._proof.best
             energy_j = None if incumbent is None else incumbent.energy
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
         return self._seconds_left() > 0

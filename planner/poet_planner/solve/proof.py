@@ -16,7 +16,7 @@ from poet_planner.solve.instants import first_instants, longest_path, overflowin
 from poet_planner.solve.level import Level
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Flags, Ints, Problem, size
-from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, measured, moves_per_second
+from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, cheapest, measured, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
@@ -65,7 +65,15 @@ class Proof:
         self._seed = seed
         self._path = longest_path(problem)
         self._proofs = 0
+        self._aside: Aside | None = None
+        self._found_beside: Incumbent | None = None
         self.bound_j = float(problem.node_energy.sum())
+
+    @property
+    def best(self) -> Incumbent | None:
+        """The best schedule so far, be it of a search beside that is not heard: which of them end, the clock says."""
+        beside = self._aside.best if self._aside else None
+        return cheapest(self._search.incumbent, self._found_beside, beside)
 
     @property
     def complete(self) -> bool:
@@ -246,29 +254,23 @@ class Proof:
     ) -> Generator[None, None, None]:
         """Searches beside what is proven meanwhile, each for so many seconds.
 
-        The first is heard when all of its moves are made, those after it only when time is up, and none where the proof
-        makes it pointless: so that a seed gives the same plan.
+        The first is heard when all of its moves are made, unless the proof makes it pointless, and those after it
+        never: so that a seed gives the same plan. `best` has them all.
         """
         aside = Aside(self._searches_beside(self._proofs), int(seconds * moves_per_second(self._problem)))
+        self._aside = aside
         self._proofs += 1
         try:
             yield
             if self.complete:
                 return
             aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
-        except KeyboardInterrupt:
-            aside.stop()
-            self._hear(aside.searches)
-            raise
         finally:
             aside.stop()
-        self._hear(aside.searches if seconds_left() <= 0 else aside.searches[:1])
-
-    def _hear(self, searches: list[Search]) -> None:
-        """Take over what is better than the best so far."""
-        for found in [search.incumbent for search in searches]:
-            if found is not None and found.energy < self._known().energy:
-                self._search.adopt(found.events)
+            self._found_beside = cheapest(self._found_beside, aside.best)
+        found = aside.first.incumbent if aside.first else None
+        if found is not None and found.energy < self._known().energy:
+            self._search.adopt(found.events)
 
     def _searches_beside(self, proof: int) -> Iterator[Search]:
         """One after the other without end; two of three begin with plain training, the third with the best schedule."""

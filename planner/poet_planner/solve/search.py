@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -13,6 +14,7 @@ from poet_planner.solve import annealing
 from poet_planner.solve.annealing import (
     BEST,
     BEST_LENGTH,
+    CHANGED_FIRST,
     COMPUTE_TRIES,
     COOLING,
     PER_BYTE,
@@ -27,6 +29,7 @@ from poet_planner.solve.evaluation import capacity, evaluate, new_workspace
 from poet_planner.solve.eviction import evicting
 from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
 from poet_planner.solve.problem import Ints, Problem, size
+from poet_planner.solve.trial import new_trial
 
 CHUNK_MOVES = 3000
 SEEDS = 2
@@ -64,18 +67,31 @@ PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
+MOVE_S = 4e-6
+MOVE_S_PER_SIZE = 4.7e-9
 
 
 @dataclass(frozen=True)
 class Manner:
-    """What an annealer does about overflow: how often it drops and restores a value there, how many more at once."""
+    """What an annealer does about overflow.
+
+    Attributes
+    ----------
+    share : float
+        How often it drops and restores a value there.
+    repairs : int
+        How many more at once.
+    changed_first : bool
+        Whether it is rather one that is there because of the move that is mended.
+    """
 
     share: float
     repairs: int
+    changed_first: bool
 
 
 # Some networks want the one, others the other.
-MANNERS = (Manner(0.7, 0), Manner(0.3, 3))
+MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=True))
 # Share of a run's moves, and temperatures from and to.
 Cooling = tuple[float, float, float]
 
@@ -98,6 +114,11 @@ def measured(problem: Problem, events: Ints) -> Incumbent | None:
         return None
     peak = int(work.memory[: result.length].max(initial=0))
     return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
+
+
+def cheapest(*found: Incumbent | None) -> Incumbent | None:
+    """The first of the least energy; None if there is none at all."""
+    return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
 
 
 def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
@@ -123,8 +144,9 @@ class Search:
         self._seed = seed
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = new_workspace(problem, random, COMPUTE_TRIES)
-        self._trial = new_workspace(problem, random, COMPUTE_TRIES)
-        self._spare = new_workspace(problem, random, COMPUTE_TRIES)
+        self._other = new_workspace(problem, random, COMPUTE_TRIES)
+        self._trial = new_trial(problem)
+        self._spare = new_trial(problem)
         events = capacity(problem)
         self._plain_energy = float(problem.node_energy.sum())
         scale = max(self._plain_energy, 1e-12)
@@ -132,7 +154,7 @@ class Search:
             current=np.zeros(events, dtype=np.int64),
             best=np.zeros(events, dtype=np.int64),
             figures=np.zeros(9),
-            lengths=np.zeros(6, dtype=np.int64),
+            lengths=np.zeros(7, dtype=np.int64),
         )
         figures = self._state.figures
         figures[BEST] = np.inf
@@ -141,6 +163,7 @@ class Search:
         manner = MANNERS[seed % len(MANNERS)]
         figures[SPLITTING] = manner.share
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
+        self._state.lengths[CHANGED_FIRST] = manner.changed_first
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
         self._evicted: list[Incumbent] = []
@@ -152,9 +175,8 @@ class Search:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        annealed = self._annealed()
-        found = [one for one in self._evicted if one.time <= self._problem.deadline] + ([annealed] if annealed else [])
-        return min(found, key=lambda one: one.energy, default=None)
+        evicted = [one for one in self._evicted if one.time <= self._problem.deadline]
+        return cheapest(*evicted, self._annealed())
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
@@ -321,8 +343,7 @@ class Search:
 
     def _annealed(self) -> Incumbent | None:
         """The best schedule of all coolings so far."""
-        found = [self._newest(), *self._parents[:1]]
-        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+        return cheapest(self._newest(), *self._parents[:1])
 
     def _newest(self) -> Incumbent | None:
         """The best schedule since the last start."""
@@ -353,7 +374,7 @@ class Search:
         go_on = True
         while moves > 0 and go_on:
             chunk = min(moves, CHUNK_MOVES)
-            annealing.anneal(self._problem, self._work, self._trial, self._spare, self._state, chunk)
+            annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
             moves -= chunk
             go_on = between()
         self._keep(self._newest())
@@ -365,12 +386,15 @@ class Aside:
 
     Attributes
     ----------
-    searches : list of Search
-        Those that have begun.
+    first : Search or None
+        The one that began.
+    best : Incumbent or None
+        The best schedule that any has found so far.
     """
 
     def __init__(self, searches: Iterable[Search], moves: int) -> None:
-        self.searches: list[Search] = []
+        self.first: Search | None = None
+        self.best: Incumbent | None = None
         self._first_ended = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
@@ -390,13 +414,18 @@ class Aside:
     def _work(self, searches: Iterable[Search], moves: int) -> None:
         try:
             for search in searches:
-                self.searches.append(search)
-                search.run(moves, lambda: not self._stop.is_set())
+                self.first = self.first or search
+                search.run(moves, partial(self._go_on, search))
+                self._go_on(search)
                 self._first_ended.set()
                 if self._stop.is_set():
                     return
         finally:
             self._first_ended.set()
+
+    def _go_on(self, search: Search) -> bool:
+        self.best = cheapest(self.best, search.incumbent)
+        return not self._stop.is_set()
 
 
 class Searches:
@@ -416,8 +445,7 @@ class Searches:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        found = [search.incumbent for search in self._searches]
-        return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+        return cheapest(*(search.incumbent for search in self._searches))
 
     def adopt(self, events: Ints) -> bool:
         """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
@@ -452,4 +480,4 @@ class Searches:
 
 def moves_per_second(problem: Problem) -> float:
     """A rough figure, from the size alone so that the same problem is always given the same effort."""
-    return 8e7 / size(problem)
+    return 1 / (MOVE_S + MOVE_S_PER_SIZE * size(problem))
