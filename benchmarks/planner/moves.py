@@ -1,0 +1,63 @@
+"""What a move of the search takes beside evaluating the whole schedule once: `python benchmarks/planner/moves.py`.
+
+Both in one run, on one core, one after the other. Every eighth move or so is accepted and evaluated whole; the others
+are followed as far as they change anything (`trial.py`).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from instances import Instance, load
+from numba import njit
+from poet_planner.solve.evaluation import evaluate, new_workspace
+from poet_planner.solve.problem import build_problem
+from poet_planner.solve.search import Search
+
+INSTANCES = (
+    Instance("paper", "linear.m4", "50%", "2x", True),
+    Instance("paper", "resnet18_cifar.m4", "30%", "2x", True),
+    Instance("paper", "bert.m4", "20%", "2x", True),
+    Instance("paper", "resnet50.a72", "60%", "1.2x", True),
+    Instance("layered", "500-wide", "60%", "none", True),
+    Instance("layered", "1000-wide", "60%", "none", True),
+    Instance("layered", "2000-wide", "60%", "none", True),
+)
+MOVES_PER_NODE = 100
+EVALUATIONS = 5000
+
+
+@njit
+def evaluate_often(problem, events, workspace, times):  # type: ignore[no-untyped-def]
+    """So many times the same."""
+    for _ in range(times):
+        evaluate(problem, events, events.size, workspace)
+
+
+def report(instance: Instance) -> None:
+    """Print one line."""
+    loaded = load(instance)
+    problem = build_problem(loaded.graph, loaded.ram_bytes, loaded.deadline_s, instance.paging)
+    Search(problem, 0).run(10)
+    search = Search(problem, 0)
+    moves = MOVES_PER_NODE * len(problem.node_time)
+    begun_s = time.perf_counter()
+    search.run(moves)
+    move_us = (time.perf_counter() - begun_s) / moves * 1e6
+    events = search.incumbent.events if search.incumbent else np.arange(len(problem.node_time), dtype=np.int64)
+    workspace = new_workspace(problem, np.ones(1, dtype=np.uint64))
+    evaluate_often(problem, events, workspace, 1)
+    begun_s = time.perf_counter()
+    evaluate_often(problem, events, workspace, EVALUATIONS)
+    whole_us = (time.perf_counter() - begun_s) / EVALUATIONS * 1e6
+    print(
+        f"{instance.graph:18} {instance.ram:>4} {len(events):5} events: a move {move_us:6.2f} us, "
+        f"an evaluation of all {whole_us:6.2f} us, ratio {move_us / whole_us:.2f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    for each in INSTANCES:
+        report(each)
