@@ -367,7 +367,7 @@ def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
         if not removed and t.sign[v] == 0:
             return t.memory[place] + t.counters[BYTES]
         _count_page(p, w, t, v, -1, key)
-        _change(w, t, p, v, t.sign[v] + 1, key)
+        _change(p, w, t, v, t.sign[v] + 1, key)
         return DROPPED
     counted = t.memory[place] > UNCOUNTED // 2
     memory = w.live[place + 1] + t.counters[BYTES] + p.workspace[event]
@@ -385,9 +385,9 @@ def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
         after = _live(w, u, place + 1) + t.sign[u]
         if after == 0:
             memory += p.size[u]
-        _change(w, t, p, u, 0 if stays else after - 1, key)
+        _change(p, w, t, u, 0 if stays else after - 1, key)
     for v in range(p.own[event], p.own[event + 1]):
-        _change(w, t, p, v, 0 if stays else _live(w, v, place + 1) + t.sign[v], key)
+        _change(p, w, t, v, 0 if stays else _live(w, v, place + 1) + t.sign[v], key)
     if not stays:
         _count_compute(p, w, t, event, -1, key)
         return DROPPED
@@ -406,7 +406,7 @@ def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
         if was + t.sign[v] == 0:
             return DROPPED
         _count_page(p, w, t, v, 1, key)
-        _change(w, t, p, v, -was, key)
+        _change(p, w, t, v, -was, key)
         return UNCOUNTED if p.instant.size > 0 else memory
     memory += p.workspace[event]
     needed = False
@@ -423,9 +423,9 @@ def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
         was = _live(w, u, place)
         if was + t.sign[u] == 0:
             memory += p.size[u]
-        _change(w, t, p, u, 1 - was, key)
+        _change(p, w, t, u, 1 - was, key)
     for v in range(p.own[event], p.own[event + 1]):
-        _change(w, t, p, v, -_live(w, v, place), key)
+        _change(p, w, t, v, -_live(w, v, place), key)
     _count_compute(p, w, t, event, 1, key)
     if p.instant.size > 0 and not (p.instant[event] and _earlier(p, w, t, event, key, e) == 0):
         return UNCOUNTED
@@ -433,7 +433,7 @@ def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _change(w, t, p, v, sign, key):  # type: ignore[no-untyped-def]
+def _change(p, w, t, v, sign, key):  # type: ignore[no-untyped-def]
     """To the left of ``key``, v is changed so."""
     now = t.sign[v]
     if now == 0 and sign == 0:
