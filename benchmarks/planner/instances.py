@@ -14,6 +14,8 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import read_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.residency import smallest_ram_bytes
+from poet_planner.solve.problem import Problem as SearchProblem
+from poet_planner.solve.problem import build_problem
 
 PAPER_GRAPHS = Path(__file__).parent / "paper-graphs"
 PROTOTYPES = Path(__file__).parent / "prototypes.csv"
@@ -85,6 +87,12 @@ def load(instance: Instance) -> Loaded:
         ram_bytes = int(instance.ram[:-1])
     deadline_s = None if instance.deadline == "none" else plain.time_s * float(instance.deadline[:-1])
     return Loaded(graph, ram_bytes, deadline_s)
+
+
+def load_problem(instance: Instance) -> SearchProblem:
+    """The instance as the search sees it."""
+    loaded = load(instance)
+    return build_problem(loaded.graph, loaded.ram_bytes, loaded.deadline_s, instance.paging)
 
 
 @cache

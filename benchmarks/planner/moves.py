@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from instances import Instance, load
+from instances import Instance, load_problem
 from numba import njit
 from poet_planner.solve.evaluation import evaluate, new_workspace
-from poet_planner.solve.problem import build_problem
 from poet_planner.solve.search import Search
 
 INSTANCES = (
@@ -37,8 +36,7 @@ def evaluate_often(problem, events, workspace, times):  # type: ignore[no-untype
 
 def report(instance: Instance) -> None:
     """Print one line."""
-    loaded = load(instance)
-    problem = build_problem(loaded.graph, loaded.ram_bytes, loaded.deadline_s, instance.paging)
+    problem = load_problem(instance)
     Search(problem, 0).run(10)
     search = Search(problem, 0)
     moves = MOVES_PER_NODE * len(problem.node_time)

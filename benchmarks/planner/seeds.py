@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 from itertools import product
 
-from instances import Instance, load
+from instances import Instance, load_problem
 from joblib import Parallel, delayed
 from poet_planner.solve.optimise import first_search_s
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.problem import Problem
 from poet_planner.solve.search import Search, moves_per_second
 
 INSTANCES = (
@@ -48,8 +48,7 @@ def first_run(problem: Problem, seed: int, effort: float) -> float:
 
 def report(instance: Instance, seeds: int, effort: float, jobs: int) -> None:
     """Print one line."""
-    loaded = load(instance)
-    problem = build_problem(loaded.graph, loaded.ram_bytes, loaded.deadline_s, instance.paging)
+    problem = load_problem(instance)
     found = Parallel(n_jobs=jobs, prefer="threads")(
         delayed(first_run)(problem, seed, effort) for seed in range(2 * ((seeds + 1) // 2))
     )

@@ -67,6 +67,7 @@ PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
+# A move, and for each node, value and edge: roughly, on one core.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
 

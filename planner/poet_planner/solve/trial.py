@@ -23,6 +23,8 @@ PER_PLACE = 64
 LAST = PER_PLACE - 1
 MOST_EDITS = 256
 MOST_CHANGES = 1024
+# Behind all keys.
+NO_KEY = 1 << 60
 # An edit that takes the event at its place away.
 LEFT_OUT = -1
 # The RAM at an event that nothing would need.
@@ -507,38 +509,33 @@ def _only(p, w, t, j, key, e):  # type: ignore[no-untyped-def]
         return False
     if p.own[j] == p.own[j + 1]:
         return True
-    v = p.own[j]
-    later = t.computes[j]
-    for at in range(w.touch_start[v], w.touch_start[v + 1]):
-        if w.touch_place[at] * PER_PLACE + LAST > key and w.kept[w.touch_place[at]] == j:
-            later += 1
-    if later == 0:
+    if t.computes[j] + _times(w, p.own[j], j, key, NO_KEY) == 0:
         return True
     n = p.node_time.size
     pages = 0
     for v in range(p.own[j], p.own[j + 1]):
-        pages += t.pages[v]
-        for at in range(w.touch_start[v], w.touch_start[v + 1]):
-            if w.touch_place[at] * PER_PLACE + LAST > key and w.kept[w.touch_place[at]] == n + v:
-                pages += 1
+        pages += t.pages[v] + _times(w, v, n + v, key, NO_KEY)
     return pages > 0
 
 
 @compiled
 def _earlier(p, w, t, j, key, e):  # type: ignore[no-untyped-def]
     """How many computes of node j there would be before ``key``; the edits from ``e`` down are before it."""
-    count = 0
-    if p.own[j] == p.own[j + 1]:
-        count += w.first[j] * PER_PLACE + LAST < key
-    else:
-        v = p.own[j]
-        for at in range(w.touch_start[v], w.touch_start[v + 1]):
-            if w.touch_place[at] * PER_PLACE + LAST >= key:
-                break
-            count += w.kept[w.touch_place[at]] == j
+    made = p.own[j + 1] > p.own[j]
+    count = _times(w, p.own[j], j, -1, key) if made else int(w.first[j] * PER_PLACE + LAST < key)
     for k in range(e + 1):
         if t.edit_event[k] == j:
             count += 1
         elif t.edit_event[k] == LEFT_OUT and w.kept[t.edit_place[k]] == j:
             count -= 1
+    return count
+
+
+@compiled
+def _times(w, v, event, after, before):  # type: ignore[no-untyped-def]
+    """How often an event that touches v was there between two keys."""
+    count = 0
+    for at in range(w.touch_start[v], w.touch_start[v + 1]):
+        place = w.touch_place[at]
+        count += w.kept[place] == event and after < place * PER_PLACE + LAST < before
     return count
