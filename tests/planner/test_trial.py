@@ -18,7 +18,7 @@ from poet_planner.solve.annealing import (
     anneal,
     start_from,
 )
-from poet_planner.solve.evaluation import Evaluation, Workspace, evaluate, index, new_workspace
+from poet_planner.solve.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index, new_workspace
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.trial import (
     CHANGES,
@@ -35,6 +35,7 @@ from poet_planner.solve.trial import (
     new_trial,
     next_use,
     put_in,
+    room_for,
     take_back,
     unedited,
 )
@@ -144,6 +145,26 @@ def test_figures_ram_and_lifetimes_are_those_of_a_whole_evaluation(seed: int) ->
                 use = next(whole.touch_place[at] for at in touches if whole.touch_place[at] >= place)
                 assert next_use(problem, w, t, key - 1, v) == there[use][2]
     assert compared > 0
+
+
+def test_room_for_a_page_in_is_where_keeping_the_value_takes_no_byte_too_many() -> None:
+    answers = set()
+    for seed in range(40):
+        rng = random.Random(seed)
+        graph = random_graph(seed, MOST_NODES)
+        problem = build_problem(graph, int(rng.uniform(0.8, 1.1) * plain_schedule(graph).peak_bytes), None)
+        w, result = evaluated(problem, rng)
+        whole = new_workspace(problem, np.ones(1, dtype=np.uint64))
+        t = new_trial(problem)
+        for place in w.extra[: w.counters[EXTRAS]].tolist():
+            if w.kept[place] < len(problem.node_time) or w.memory[place] > problem.budget:
+                continue
+            unedited(w, t, result.length)
+            room = room_for(problem, w, t, place)
+            kept = np.delete(w.kept[: result.length], place)
+            assert room == (evaluate(problem, kept, len(kept), whole).overflow <= result.overflow)
+            answers.add(room)
+    assert answers == {False, True}
 
 
 @pytest.mark.parametrize("dma", [False, True])

@@ -15,7 +15,6 @@ from poet_planner.solve.annealing import (
     BEST,
     BEST_LENGTH,
     CHANGED_FIRST,
-    COMPUTE_TRIES,
     COOLING,
     PER_BYTE,
     PER_SECOND,
@@ -27,6 +26,7 @@ from poet_planner.solve.annealing import (
 from poet_planner.solve.crossover import cross, same
 from poet_planner.solve.evaluation import capacity, evaluate, new_workspace
 from poet_planner.solve.eviction import evicting
+from poet_planner.solve.moves import COMPUTE_TRIES
 from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
 from poet_planner.solve.problem import Ints, Problem, size
 from poet_planner.solve.trial import new_trial
@@ -59,10 +59,12 @@ MANY_STARTS_SHARE = 0.48
 CHILDREN = 16
 PARENTS = 6
 # Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
-# from the last schedule that was late, once it is mended (as many moves as so many prices), and the last in time.
+# from the last schedule that was late and the last in time. Both are mended first, with as many moves as so many
+# prices, to fill the deadline: at a price so much lower that what saves most energy for its time is worth its while.
 PRICES = 8
-PRICES_SHARE = 0.36
-MENDING = 2
+PRICES_SHARE = 0.5
+MENDING = 3
+MENDING_PRICE = 0.7
 PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
@@ -83,7 +85,7 @@ class Manner:
     repairs : int
         How many more at once.
     changed_first : bool
-        Whether it is rather one that is there because of the move that is mended.
+        Whether it is always rather one that is there because of the move that is mended; else every second time.
     """
 
     share: float
@@ -160,7 +162,8 @@ class Search:
         figures = self._state.figures
         figures[BEST] = np.inf
         figures[PER_BYTE] = scale / max(1, problem.budget)
-        figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+        if problem.deadline < np.inf:
+            figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
         manner = MANNERS[seed % len(MANNERS)]
         figures[SPLITTING] = manner.share
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
@@ -255,7 +258,7 @@ class Search:
         """Where the deadline binds, anneal with prices of time instead, from one to the next."""
         if self._problem.deadline == np.inf:
             return True
-        moves = int(PRICES_SHARE * moves / (PRICES + MENDING))
+        moves = int(PRICES_SHARE * moves / (PRICES + 2 * MENDING))
         in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
         price = Price(0.0 if in_time else FIRST_PRICE)
         found: dict[bool, Incumbent] = {}
@@ -273,10 +276,11 @@ class Search:
                 return False
             found[late] = last
             price.told(late)
-        if True in found:
-            mended = self._at_price(price.low, found[True], self._problem.deadline, MENDING * moves, between)
+        lower = MENDING_PRICE * price.low
+        for late, one in found.items():
+            mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, between)
             self._keep(mended)
-            found[True] = mended or found[True]
+            found[late] = mended or one
         self._priced = [one.events for one in found.values()]
         return between()
 

@@ -251,6 +251,42 @@ def next_use(p, w, t, key, v):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def room_for(p, w, t, place):  # type: ignore[no-untyped-def]
+    """Whether RAM seems to have room for what the event at ``place`` brings back, kept from its last use on instead.
+
+    As far as the events that were there tell; what a compute's inputs take until then is taken for free.
+    """
+    if t.memory[place] == DROPPED:
+        return False
+    n = p.node_time.size
+    event = w.kept[place]
+    if event >= n:
+        return _room(p, w, t, event - n, place, 0)
+    freed = np.int64(0)
+    for k in range(p.input_start[event], p.input_start[event + 1]):
+        if _live(w, p.input_value[k], place + 1) == 0:
+            freed += p.size[p.input_value[k]]
+    for v in range(p.own[event], p.own[event + 1]):
+        if _live(w, v, place + 1) > 0 and not _room(p, w, t, v, place, freed):
+            return False
+    return True
+
+
+@compiled
+def _room(p, w, t, v, place, freed):  # type: ignore[no-untyped-def]
+    at = _last_touch(w, v, place)
+    if at < w.touch_start[v]:
+        return False
+    most = p.budget - p.size[v] + freed
+    k = place - 1
+    while k > w.touch_place[at]:
+        if t.memory[k] > most:
+            return False
+        k -= 1
+    return True
+
+
+@compiled
 def _last_touch(w, v, place):  # type: ignore[no-untyped-def]
     """The last of v's touches that is before ``place``; one before its first if there is none."""
     low = w.touch_start[v]
