@@ -61,6 +61,15 @@ def evaluated(problem: Problem, rng: random.Random) -> tuple[Workspace, Evaluati
     return w, result
 
 
+def evaluated_at(
+    seed: int, rng: random.Random, least: float, most: float
+) -> tuple[Problem, Workspace, Evaluation, Workspace]:
+    """A random graph's training at such a share of plain training's peak, and a workspace for comparisons."""
+    graph = random_graph(seed, MOST_NODES)
+    problem = build_problem(graph, int(rng.uniform(least, most) * plain_schedule(graph).peak_bytes), None)
+    return problem, *evaluated(problem, rng), new_workspace(problem, np.ones(1, dtype=np.uint64))
+
+
 def edit_at_random(problem: Problem, w: Workspace, length: int, t: Trial, rng: random.Random) -> None:
     """Events left out, put in (computes behind the first of their node), moved; something put in and taken back."""
     n = len(problem.node_time)
@@ -110,10 +119,7 @@ def lacks_a_compute(problem: Problem, events: list[int]) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_figures_ram_and_lifetimes_are_those_of_a_whole_evaluation(seed: int) -> None:
     rng = random.Random(seed)
-    graph = random_graph(seed, MOST_NODES)
-    problem = build_problem(graph, int(rng.uniform(0.5, 1.0) * plain_schedule(graph).peak_bytes), None)
-    w, result = evaluated(problem, rng)
-    whole = new_workspace(problem, np.ones(1, dtype=np.uint64))
+    problem, w, result, whole = evaluated_at(seed, rng, 0.5, 1.0)
     t = new_trial(problem)
     compared = 0
     for _ in range(TRIALS):
@@ -150,11 +156,7 @@ def test_figures_ram_and_lifetimes_are_those_of_a_whole_evaluation(seed: int) ->
 def test_room_for_a_page_in_is_where_keeping_the_value_takes_no_byte_too_many() -> None:
     answers = set()
     for seed in range(40):
-        rng = random.Random(seed)
-        graph = random_graph(seed, MOST_NODES)
-        problem = build_problem(graph, int(rng.uniform(0.8, 1.1) * plain_schedule(graph).peak_bytes), None)
-        w, result = evaluated(problem, rng)
-        whole = new_workspace(problem, np.ones(1, dtype=np.uint64))
+        problem, w, result, whole = evaluated_at(seed, random.Random(seed), 0.8, 1.1)
         t = new_trial(problem)
         for place in w.extra[: w.counters[EXTRAS]].tolist():
             if w.kept[place] < len(problem.node_time) or w.memory[place] > problem.budget:
