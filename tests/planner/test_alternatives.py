@@ -11,8 +11,9 @@ from paper_graphs import paper_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.alternatives import cheapest_choice, with_alternatives
 from poet_planner.solve.evaluation import evaluate, new_workspace
+from poet_planner.solve.incumbent import measured
 from poet_planner.solve.problem import Ints, Problem, build_problem
-from poet_planner.solve.search import Search, measured
+from poet_planner.solve.search import Search
 from poet_planner.solve.solvers import solver_named
 from random_graphs import random_graph
 

@@ -9,8 +9,8 @@ import pytest
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.crossover import cross
 from poet_planner.solve.evaluation import new_workspace
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.problem import Ints, Problem, build_problem
-from poet_planner.solve.search import Incumbent, measured
 from random_graphs import random_graph
 
 MOST_NODES = 12

@@ -11,10 +11,10 @@ from poet_planner.plain import plain_schedule
 from poet_planner.solve.decode import decode
 from poet_planner.solve.eviction import evicting
 from poet_planner.solve.exact import cheapest_events
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Incumbent, measured
 from random_graphs import either_graph
 
 PASSES = 20

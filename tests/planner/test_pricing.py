@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from paper_graphs import paper_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.residency import smallest_ram_bytes
+from poet_planner.solve.incumbent import measured
 from poet_planner.solve.pricing import Price, priced
 from poet_planner.solve.problem import build_problem
-from poet_planner.solve.search import Search, Searches, measured
+from poet_planner.solve.search import Search, Searches
 from random_graphs import either_graph
 
 

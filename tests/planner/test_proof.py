@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from poet_planner.plain import plain_schedule
 from poet_planner.solve import proof
+from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Aside, Incumbent, Searches
+from poet_planner.solve.search import Aside, Searches
 from poet_planner.solve.solvers import solver_named
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))

@@ -7,8 +7,9 @@ from itertools import count
 import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Aside, Incumbent, Search, Searches, measured
+from poet_planner.solve.search import Aside, Search, Searches
 from random_graphs import training_like_graph
 
 

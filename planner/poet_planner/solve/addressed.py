@@ -1,4 +1,8 @@
-"""Addresses for the best schedule, or for one planned again with RAM set aside where its blocks found no place."""
+"""Addresses for the best schedule; else for one about as good; else for one planned again, with RAM set aside.
+
+Whether a schedule's blocks find a place depends on small things, the order of its events among them: of a dozen that
+cost about the same, one may well have addresses where the best has none.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action
 from poet_planner.solve.arena import Placement, alive_bytes, place
 from poet_planner.solve.decode import Decoded, decode
+from poet_planner.solve.incumbent import Incumbent, measured, ranked
 from poet_planner.solve.instants import producers
 from poet_planner.solve.problem import WORD, Ints, Problem, node_need
-from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
+from poet_planner.solve.search import Searches, moves_per_second
 
 ADDRESSES_S = 3.0
 MOST_ATTEMPTS = 12
@@ -22,6 +28,13 @@ MOST_ATTEMPTS = 12
 AGAIN_SHARE = 0.05
 # A schedule whose overhead is only so much larger than the best's does.
 NEAR = 1e-3
+# Others are tried whose overhead is only so much larger than the best's, each for so long, in threads side by side;
+# where the best has none, for so much of the time left before it is planned again.
+AS_GOOD = 0.01
+OTHER_S = 0.3
+THREADS = 2
+OTHERS_SHARE = 0.3
+OTHERS_EARLY_SHARE = 0.05
 # Of what found no place, the share to be left free in addition.
 ASIDE_SHARE = 0.25
 
@@ -77,14 +90,25 @@ class Addresses:
         self._newest: Addressed | None = None
         self._found: Addressed | None = None
 
-    def lack(self, incumbent: Incumbent) -> bool:
-        """Whether no addresses were found for a schedule."""
-        return not self._fits(self._tried(incumbent, self._problem, 1))
+    def lack(self, found: list[Incumbent]) -> bool:
+        """Whether no addresses were found for a schedule that is about as good as the first.
 
-    def give(self, best: Incumbent) -> Addressed:
-        """The best schedule with addresses, or what comes nearest.
+        ``found``: the cheapest first.
+        """
+        if self._fits(self._tried(found[0], self._problem, 1)):
+            return False
+        self._try_others(found, OTHERS_EARLY_SHARE)
+        return not self._found_near(found[0], AS_GOOD)
+
+    def give(self, found: list[Incumbent]) -> Addressed:
+        """The first schedule with addresses, or what comes nearest.
 
         A `KeyboardInterrupt` ends the work early.
+
+        Parameters
+        ----------
+        found : list of Incumbent
+            The cheapest first.
 
         Raises
         ------
@@ -93,18 +117,33 @@ class Addresses:
         KeyboardInterrupt
             If it comes before any got addresses.
         """
-        newest = self._newest
-        if newest is None or not np.array_equal(newest.incumbent.events, best.events):
-            newest = self._tried(best, self._problem, 0)
+        best = self._newest
+        if best is None or not np.array_equal(best.incumbent.events, found[0].events):
+            best = self._tried(found[0], self._problem, 0)
         try:
-            if not self._fits(newest):
-                self._plan_again(newest)
+            if not self._fits(best):
+                self._try_others(found, OTHERS_SHARE)
+                self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
                 raise
         if self._found is None:
-            raise NoAddressesError(place(self._graph, newest.decoded.steps, self._problem.budget, 0.0).arena_bytes)
+            raise NoAddressesError(place(self._graph, best.decoded.steps, self._problem.budget, 0.0).arena_bytes)
         return self._found
+
+    def _try_others(self, found: list[Incumbent], share: float) -> Addressed | None:
+        """One about as good as the first, with addresses; None if there is none in such a share of the time left."""
+        end_s = (1 - share) * self._seconds_left()
+        others = [one for one in found[1:] if self._near(one, found[0], AS_GOOD) and self._better(one)]
+        for at in range(0, len(others), THREADS):
+            some = others[at : at + THREADS]
+            tries = (delayed(self._placed)(one, self._problem, OTHER_S) for one in some)
+            fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
+            if (first := next(fitting, None)) is not None:
+                return first
+            if self._seconds_left() < end_s:
+                break
+        return None
 
     def _plan_again(self, best: Addressed) -> None:
         """Set RAM aside where blocks found no place, and less of it again once all have found one."""
@@ -115,7 +154,7 @@ class Addresses:
         late = 0
         for attempt in range(1, MOST_ATTEMPTS):
             late += self._seconds_left() < self._least_s
-            if self._found is not None and (late > 0 or self._near(self._found, best)):
+            if self._found_near(best.incumbent, NEAR) or (self._found is not None and late > 0):
                 break
             before = aside
             if self._fits(newest):
@@ -131,11 +170,13 @@ class Addresses:
             if not np.array_equal(aside, before):
                 search.adopt_all(newest.incumbent.events)
             search.run(self._moves, self._within(search))
-            again = None if search.incumbent is None else measured(problem, search.incumbent.events)
-            if again is None:
+            again = ranked(measured(problem, one.events) for one in search.found)
+            if not again:
                 aside = _half(aside)
                 continue
-            newest = self._tried(again, planned, attempt)
+            newest = self._tried(again[0], planned, attempt)
+            if not self._fits(newest):
+                newest = self._try_others(again, OTHERS_EARLY_SHARE) or newest
 
     def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
         """Bytes to be left free when each node is computed. (n,)
@@ -163,21 +204,35 @@ class Addresses:
     def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
         """Steps as ``planned`` wants them, and addresses, if there are any."""
         search_s = min(ADDRESSES_S, self._seconds_left() / 2) / (attempt + 1)
+        self._newest = self._keep(self._placed(incumbent, planned, search_s))
+        return self._newest
+
+    def _placed(self, incumbent: Incumbent, planned: Problem, search_s: float) -> Addressed:
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
         placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False)
-        self._newest = newest = Addressed(incumbent, decoded, placement)
-        if self._fits(newest) and (self._found is None or incumbent.energy < self._found.incumbent.energy):
-            self._found = newest
-        return newest
+        return Addressed(incumbent, decoded, placement)
+
+    def _keep(self, one: Addressed) -> Addressed:
+        """Let it be the answer, if it fits and is better than what was before."""
+        if self._fits(one) and self._better(one.incumbent):
+            self._found = one
+        return one
+
+    def _better(self, one: Incumbent) -> bool:
+        """Whether it costs less than the best that has got addresses."""
+        return self._found is None or one.energy < self._found.incumbent.energy
 
     def _fits(self, one: Addressed) -> bool:
         return one.placement.arena_bytes <= self._problem.budget
 
-    def _near(self, one: Addressed, best: Addressed) -> bool:
-        """Whether one's energy above plain training is hardly larger than the best's."""
-        overhead_j = best.incumbent.energy - float(self._problem.node_energy.sum())
-        return one.incumbent.energy <= best.incumbent.energy + NEAR * overhead_j
+    def _found_near(self, best: Incumbent, share: float) -> bool:
+        """Whether one got addresses that is about as good as the best."""
+        return self._found is not None and self._near(self._found.incumbent, best, share)
+
+    def _near(self, one: Incumbent, best: Incumbent, share: float) -> bool:
+        """Whether its energy above plain training is larger than the best's by no more than such a share of that."""
+        return one.energy <= best.energy + share * (best.energy - float(self._problem.node_energy.sum()))
 
     def _within(self, search: Searches) -> Callable[[], bool]:
         """Whether a search may go on: for some of the time left, or until it has found anything."""

@@ -9,11 +9,12 @@ import numpy as np
 from poet_planner.solve.bound import events_of, relaxation
 from poet_planner.solve.branching import explore
 from poet_planner.solve.conflicts import Conflicts
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.milp import Answer, seconds_to_state, solve_milp
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.root import Branch, Root
-from poet_planner.solve.search import Incumbent, Searches, measured, moves_per_second
+from poet_planner.solve.search import Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 # Effort in seconds of searching, and as shares of the time left.

@@ -10,12 +10,13 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.addressed import Addresses, NoAddressesError
+from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.infeasible import conceivable, no_schedule
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Incumbent, Searches, moves_per_second
+from poet_planner.solve.search import Searches, moves_per_second
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
@@ -79,17 +80,17 @@ class _Run:
             raise self._impossible()
         if self._options.formulation == "paper":
             solver = solver_named(self._options.solver)
-            return self._finished(plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell))
+            return self._finished([plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell)])
         try:
             self._improve()
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
             self._limit_s = self._seconds()
-        incumbent = self._search.incumbent if self._proof.complete else self._proof.best
-        if incumbent is None:
+        found = self._proof.found
+        if not found:
             raise self._impossible()
-        return self._finished(incumbent)
+        return self._finished(found)
 
     def _impossible(self) -> NoScheduleError:
         return no_schedule(self._graph, self._problem, self._options.seed, 0.5 * self._options.time_limit_s)
@@ -122,9 +123,9 @@ class _Run:
 
     def _look_for_addresses(self) -> None:
         """So that time can be left for planning again."""
-        incumbent = self._search.incumbent
-        if incumbent is not None and not self._proof.complete:
-            self._addresses_lack = self._addresses.lack(incumbent)
+        found = self._search.found
+        if found and not self._proof.complete:
+            self._addresses_lack = self._addresses.lack(found)
 
     def _moves(self, seconds: float) -> int:
         return int(seconds * moves_per_second(self._problem))
@@ -152,13 +153,13 @@ class _Run:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
         return self._seconds_left() > 0
 
-    def _finished(self, best: Incumbent) -> Schedule:
-        """The answer, with addresses."""
+    def _finished(self, found: list[Incumbent]) -> Schedule:
+        """The answer, with addresses: the best that was found, if it gets any."""
         try:
-            found = self._addresses.give(best)
+            addressed = self._addresses.give(found)
         except NoAddressesError as lack:
-            raise self._no_addresses(lack.arena_bytes + self._graph.resident_bytes, best.time) from lack
-        incumbent, decoded, placement = found.incumbent, found.decoded, found.placement
+            raise self._no_addresses(lack.arena_bytes + self._graph.resident_bytes, found[0].time) from lack
+        incumbent, decoded, placement = addressed.incumbent, addressed.decoded, addressed.placement
         bound_j = min(self._proof.bound_j, incumbent.energy)
         gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
         return Schedule(

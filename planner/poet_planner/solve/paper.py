@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.instants import producers
 from poet_planner.solve.problem import WORD, Ints, Problem
-from poet_planner.solve.search import Incumbent, measured
 from poet_planner.solve.solvers import Solver
 
 if TYPE_CHECKING:

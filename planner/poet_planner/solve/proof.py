@@ -12,11 +12,12 @@ from poet_planner.solve.alternatives import cheapest_choice, with_alternatives
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.contents import search_between_checkpoints, search_contents
 from poet_planner.solve.exact import cheapest_events
+from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
 from poet_planner.solve.instants import first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Flags, Ints, Problem, size
-from poet_planner.solve.search import SEEDS, Aside, Incumbent, Search, Searches, cheapest, measured, moves_per_second
+from poet_planner.solve.search import SEEDS, Aside, Search, Searches, moves_per_second
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3
@@ -66,14 +67,19 @@ class Proof:
         self._path = longest_path(problem)
         self._proofs = 0
         self._aside: Aside | None = None
-        self._found_beside: Incumbent | None = None
+        self._beside: list[Incumbent] = []
         self.bound_j = float(problem.node_energy.sum())
 
     @property
     def best(self) -> Incumbent | None:
         """The best schedule so far, be it of a search beside that is not heard: which of them end, the clock says."""
         beside = self._aside.best if self._aside else None
-        return cheapest(self._search.incumbent, self._found_beside, beside)
+        return cheapest(self._search.incumbent, *self._beside[:1], beside)
+
+    @property
+    def found(self) -> list[Incumbent]:
+        """Schedules that were found, the cheapest first; after a proof those only that do not depend on the clock."""
+        return self._search.found if self.complete else ranked([*self._search.found, *self._beside])
 
     @property
     def complete(self) -> bool:
@@ -266,8 +272,7 @@ class Proof:
                 return
             aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
         finally:
-            aside.stop()
-            self._found_beside = cheapest(self._found_beside, aside.best)
+            self._beside = ranked([*self._beside, *aside.stop()])
         found = aside.first.incumbent if aside.first else None
         if found is not None and found.energy < self._known().energy:
             self._search.adopt(found.events)

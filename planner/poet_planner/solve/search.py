@@ -24,8 +24,9 @@ from poet_planner.solve.annealing import (
     State,
 )
 from poet_planner.solve.crossover import cross, same
-from poet_planner.solve.evaluation import capacity, evaluate, new_workspace
+from poet_planner.solve.evaluation import capacity, new_workspace
 from poet_planner.solve.eviction import evicting
+from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
 from poet_planner.solve.moves import COMPUTE_TRIES
 from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
 from poet_planner.solve.problem import Ints, Problem, size
@@ -99,31 +100,6 @@ MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=Tru
 Cooling = tuple[float, float, float]
 
 
-@dataclass(frozen=True)
-class Incumbent:
-    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes."""
-
-    events: Ints
-    energy: float
-    time: float
-    peak: int
-
-
-def measured(problem: Problem, events: Ints) -> Incumbent | None:
-    """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
-    work = new_workspace(problem, np.ones(1, dtype=np.uint64))
-    result = evaluate(problem, events, len(events), work)
-    if result.length < 0:
-        return None
-    peak = int(work.memory[: result.length].max(initial=0))
-    return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
-
-
-def cheapest(*found: Incumbent | None) -> Incumbent | None:
-    """The first of the least energy; None if there is none at all."""
-    return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
-
-
 def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
     """What each pass of eviction makes, in time or not; None where it found no way."""
     for _ in range(passes):
@@ -170,6 +146,7 @@ class Search:
         self._state.lengths[CHANGED_FIRST] = manner.changed_first
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
+        self._kept: list[Incumbent] = []
         self._evicted: list[Incumbent] = []
         self._priced: list[Ints] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
@@ -181,6 +158,11 @@ class Search:
         """The best schedule so far."""
         evicted = [one for one in self._evicted if one.time <= self._problem.deadline]
         return cheapest(*evicted, self._annealed())
+
+    @property
+    def found(self) -> list[Incumbent]:
+        """The best schedule so far, and others that coolings ended with: the cheapest first."""
+        return ranked([self.incumbent, *self._kept])
 
     def adopt(self, events: Ints) -> bool:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
@@ -357,7 +339,8 @@ class Search:
         return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
 
     def _keep(self, found: Incumbent | None) -> None:
-        """Let a schedule be a parent, if it is among the best."""
+        """Keep a schedule, and let it be a parent if it is among the best."""
+        self._kept = ranked([*self._kept, found])
         if found is None or any(same(found.energy, one.energy) for one in self._parents):
             return
         self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
@@ -400,6 +383,7 @@ class Aside:
     def __init__(self, searches: Iterable[Search], moves: int) -> None:
         self.first: Search | None = None
         self.best: Incumbent | None = None
+        self._found: list[Incumbent] = []
         self._first_ended = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
@@ -411,10 +395,11 @@ class Aside:
             pass
         self.stop()
 
-    def stop(self) -> None:
-        """End it, whatever has been found."""
+    def stop(self) -> list[Incumbent]:
+        """End it; returns what all have found, the cheapest first."""
         self._stop.set()
         self._thread.join()
+        return self._found
 
     def _work(self, searches: Iterable[Search], moves: int) -> None:
         try:
@@ -422,6 +407,7 @@ class Aside:
                 self.first = self.first or search
                 search.run(moves, partial(self._go_on, search))
                 self._go_on(search)
+                self._found = ranked([*self._found, *search.found])
                 self._first_ended.set()
                 if self._stop.is_set():
                     return
@@ -451,6 +437,11 @@ class Searches:
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
         return cheapest(*(search.incumbent for search in self._searches))
+
+    @property
+    def found(self) -> list[Incumbent]:
+        """The best schedule so far, and others: the cheapest first."""
+        return ranked(one for search in self._searches for one in search.found)
 
     def adopt(self, events: Ints) -> bool:
         """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
