@@ -14,7 +14,7 @@ from poet_planner.solve import addressed
 from poet_planner.solve.addressed import Addressed, Addresses
 from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Searches
+from poet_planner.solve.search import Search, Searches
 from poet_planner.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
@@ -22,8 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "pla
 from layered import layered_graph
 
 MOVES = 6000
-# Layered graphs of which the best schedule after so many moves finds no place.
-WITHOUT_PLACE = (3, 11, 13)
+# Layered graphs of which the best schedule after so many moves finds no place, in no order that costs as much.
+WITHOUT_PLACE = (3, 5, 12)
+# And those where it does in one of a dozen other orders.
+IN_ANOTHER_ORDER = (13, 20)
 # Long enough for a few plans, never reached.
 LIMIT_S = 60.0
 
@@ -97,6 +99,37 @@ def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.Monke
     assert notes == []
     assert found.incumbent == dearer
     assert verify(graph, answer(graph, problem, found)).faults == ()
+
+
+@pytest.mark.parametrize("seed", IN_ANOTHER_ORDER)
+def test_the_best_finds_its_place_in_another_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, problem, (best, *_) = searched(seed)
+    notes: list[str] = []
+    giving = addresses(graph, problem, [LIMIT_S], notes)
+    with monkeypatch.context() as without:
+        without.setattr(addressed, "ORDERS", 0)
+        assert giving.lack([best])
+    assert not giving.lack([best])
+
+    found = giving.give([best])
+
+    assert notes == []
+    assert found.incumbent.energy <= best.energy * (1 + 1e-9)
+    assert verify(graph, answer(graph, problem, found)).faults == ()
+
+
+def test_wandering_leads_to_other_orders_that_cost_no_more() -> None:
+    _, problem, (best, *_) = searched(IN_ANOTHER_ORDER[0])
+    search = Search(problem, 0)
+    search.adopt(best.events)
+    orders = {best.events.tobytes()}
+    for _ in range(10):
+        found = search.wander(200)
+        assert found is not None
+        assert found.energy <= best.energy * (1 + 1e-11)
+        assert found.peak <= problem.budget
+        orders.add(found.events.tobytes())
+    assert len(orders) == 11
 
 
 def test_without_time_what_had_addresses_before_is_the_answer() -> None:

@@ -134,6 +134,17 @@ def test_pieces_of_a_full_rectangle_fit_into_it(seed: int) -> None:
     assert height_without_overlaps(graph, placement.steps) == placement.arena_bytes == WORD * 80
 
 
+def test_a_small_piece_gives_way_where_two_large_ones_eject_each_other() -> None:
+    """From the least energy of random graph 1334 of `benchmarks/planner/exhaustive.py`: 25 words, all of them taken."""
+    pieces = [
+        *(Piece(0, 1, 2), Piece(0, 2, 14), Piece(3, 4, 2), Piece(1, 4, 11), Piece(5, 6, 13), Piece(7, 8, 10)),
+        *(Piece(5, 9, 4), Piece(3, 10, 8), Piece(11, 12, 15), Piece(13, 14, 12)),
+    ]
+    graph, steps = schedule(pieces)
+    placement = place(graph, steps, WORD * 25)
+    assert height_without_overlaps(graph, placement.steps) == placement.arena_bytes == WORD * 25
+
+
 def test_too_small_a_budget_gets_the_least_height_found() -> None:
     pieces = [Piece(0, 3, 2), Piece(1, 4, 3), Piece(5, 6, 4)]
     graph, steps = schedule(pieces)

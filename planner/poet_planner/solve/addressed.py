@@ -1,14 +1,15 @@
 """Addresses for the best schedule; else for one about as good; else for one planned again, with RAM set aside.
 
-Whether a schedule's blocks find a place depends on small things, the order of its events among them: of a dozen that
-cost about the same, one may well have addresses where the best has none.
+Whether a schedule's blocks find a place depends on small things. Of a dozen schedules that cost about the same one may
+well have addresses where the best has none; and so may the best itself in another order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
+from itertools import islice
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -16,11 +17,12 @@ from joblib import Parallel, delayed
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action
 from poet_planner.solve.arena import Placement, alive_bytes, place
+from poet_planner.solve.crossover import same
 from poet_planner.solve.decode import Decoded, decode
 from poet_planner.solve.incumbent import Incumbent, measured, ranked
 from poet_planner.solve.instants import producers
 from poet_planner.solve.problem import WORD, Ints, Problem, node_need
-from poet_planner.solve.search import Searches, moves_per_second
+from poet_planner.solve.search import Search, Searches, moves_per_second
 
 ADDRESSES_S = 3.0
 MOST_ATTEMPTS = 12
@@ -28,9 +30,12 @@ MOST_ATTEMPTS = 12
 AGAIN_SHARE = 0.05
 # A schedule whose overhead is only so much larger than the best's does.
 NEAR = 1e-3
-# Others are tried whose overhead is only so much larger than the best's, each for so long, in threads side by side;
-# where the best has none, for so much of the time left before it is planned again.
+# Others are tried whose overhead is only so much larger than the best's, and then so many orders of the best, so many
+# shifts a node apart: each for so long, in threads side by side; and before it is planned again, for so much of the
+# time left.
 AS_GOOD = 0.01
+ORDERS = 64
+SHIFTS = 16
 OTHER_S = 0.3
 THREADS = 2
 OTHERS_SHARE = 0.3
@@ -134,9 +139,8 @@ class Addresses:
     def _try_others(self, found: list[Incumbent], share: float) -> Addressed | None:
         """One about as good as the first, with addresses; None if there is none in such a share of the time left."""
         end_s = (1 - share) * self._seconds_left()
-        others = [one for one in found[1:] if self._near(one, found[0], AS_GOOD) and self._better(one)]
-        for at in range(0, len(others), THREADS):
-            some = others[at : at + THREADS]
+        others = self._others(found)
+        while some := list(islice(others, THREADS)):
             tries = (delayed(self._placed)(one, self._problem, OTHER_S) for one in some)
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
@@ -144,6 +148,14 @@ class Addresses:
             if self._seconds_left() < end_s:
                 break
         return None
+
+    def _others(self, found: list[Incumbent]) -> Iterator[Incumbent]:
+        """Those about as good as the first, and the first in other orders, if they are better than what is there."""
+        yield from (one for one in found[1:] if self._near(one, found[0], AS_GOOD) and self._better(one))
+        search = Search(self._problem, self._seed)
+        if search.adopt(found[0].events):
+            orders = (search.wander(SHIFTS * len(found[0].events)) for _ in range(ORDERS))
+            yield from (one for one in orders if one is not None and self._better(one))
 
     def _plan_again(self, best: Addressed) -> None:
         """Set RAM aside where blocks found no place, and less of it again once all have found one."""
@@ -232,7 +244,8 @@ class Addresses:
 
     def _near(self, one: Incumbent, best: Incumbent, share: float) -> bool:
         """Whether its energy above plain training is larger than the best's by no more than such a share of that."""
-        return one.energy <= best.energy + share * (best.energy - float(self._problem.node_energy.sum()))
+        more = share * (best.energy - float(self._problem.node_energy.sum()))
+        return one.energy <= best.energy + more or same(one.energy, best.energy)
 
     def _within(self, search: Searches) -> Callable[[], bool]:
         """Whether a search may go on: for some of the time left, or until it has found anything."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.compiled import compiled
+from poet_planner.solve.crossover import same
 from poet_planner.solve.evaluation import EXTRAS, evaluate, index
-from poet_planner.solve.moves import MAKES_ROOM, below, random, random_move, split_overflow
+from poet_planner.solve.moves import MAKES_ROOM, below, random, random_move, shift, split_overflow
 from poet_planner.solve.problem import Floats, Ints
 from poet_planner.solve.trial import (
     EDITS,
@@ -135,6 +136,33 @@ def anneal(p, w, other, t, spare, state, moves):  # type: ignore[no-untyped-def]
         if result.length >= 0 and _cost(p, f, result) <= wanted and index(p, other, result.length):
             _accept(p, other, state, result)
             w, other = other, w
+
+
+@compiled
+def wander(p, w, other, t, state, moves):  # type: ignore[no-untyped-def]
+    """Shift events about ``moves`` times, as far as nothing breaks a limit or costs more than now."""
+    f = state.figures
+    evaluate(p, state.current, state.lengths[CURRENT_LENGTH], w)
+    if not index(p, w, state.lengths[CURRENT_LENGTH]):
+        return
+    for _ in range(moves):
+        length = state.lengths[CURRENT_LENGTH]
+        unedited(w, t, length)
+        if not shift(p, w, t, length):
+            continue
+        result = estimate(p, w, length, f[ENERGY], f[TIME], f[OVERFLOW], t)
+        if not _no_worse(p, f, result):
+            continue
+        result = evaluate(p, w.candidate, edited(w, t, length, w.candidate), other)
+        if _no_worse(p, f, result) and index(p, other, result.length):
+            _accept(p, other, state, result)
+            w, other = other, w
+
+
+@compiled
+def _no_worse(p, f, result):  # type: ignore[no-untyped-def]
+    within = result.length >= 0 and result.overflow <= 0.0 and _late(p, result.time) <= 0.0
+    return within and (result.energy <= f[ENERGY] or same(result.energy, f[ENERGY]))
 
 
 @compiled

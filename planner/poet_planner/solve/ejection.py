@@ -1,8 +1,8 @@
 """A placement within a fixed capacity by ejection search.
 
-Some blocks lie, none upon another, and some wait. A waiting block goes where the blocks in its way weigh least; those
-are ejected and wait in turn. A block that could not lie without ejecting grows heavier, so that the search learns
-which blocks are hard to place (Nagata and Bräysy's ejection pool for vehicle routing, on offsets).
+Some blocks lie, none upon another, and some wait. A waiting block goes where the blocks in its way weigh least, more or
+less; those are ejected and wait in turn. A block that could not lie without ejecting grows heavier, so that the search
+learns which blocks are hard to place (Nagata and Bräysy's ejection pool for vehicle routing, on offsets).
 
 Weights are integers: the sweep adds and subtracts them, and what a heavy block leaves behind must be exact.
 """
@@ -16,6 +16,8 @@ from poet_planner.solve.problem import Ints
 
 MEAN_WEIGHT = 1000
 HEAVIEST = 2**44
+# What is in the way is felt to weigh up to such a part more, at random.
+FELT_MORE = 8
 FORGOTTEN_BITS = 12
 
 
@@ -116,7 +118,9 @@ def _alive_with(block, start, end, by_bottom, by_top, lying, below, above):  # t
 
 @compiled
 def _lightest(block, size, capacity, bottom, top, below, above, met, weight, random):  # type: ignore[no-untyped-def]
-    """The offset at which the blocks in the way weigh least, drawn among equals.
+    """The offset at which the blocks in the way weigh least, up to an eighth; drawn among equals.
+
+    Else two large blocks may eject each other for ever where it takes a small one out of the way to let both lie.
 
     Only 0 and where the block touches another from above or from below need be tried. Hanging from the capacity is
     left out: what it leaves below is seldom a sum of sizes.
@@ -136,10 +140,11 @@ def _lightest(block, size, capacity, bottom, top, below, above, met, weight, ran
         while gone < met and top[above[gone]] <= at:
             in_way -= weight[above[gone]]
             gone += 1
-        if in_way < least:
-            least = in_way
+        felt = in_way + _draw(random, 1 + in_way // FELT_MORE)
+        if felt < least:
+            least = felt
             equals = 0
-        if in_way == least:
+        if felt == least:
             equals += 1
             if _draw(random, equals) == 0:
                 chosen = at

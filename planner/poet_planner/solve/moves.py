@@ -310,7 +310,7 @@ def _unpage(p, w, per_second, t):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _shift(p, w, t, length):  # type: ignore[no-untyped-def]
+def shift(p, w, t, length):  # type: ignore[no-untyped-def]
     """Move an event, or a block of up to six, by a log-uniform distance as far as precedence allows."""
     n = p.node_time.size
     size = 1 if random(w) < 0.5 else 1 + below(w, 6)
@@ -361,7 +361,7 @@ def random_move(p, w, per_second, t, length, draw):  # type: ignore[no-untyped-d
     if draw < 0.3:
         return _delete(w, t, 1)
     if draw < 0.65:
-        return _shift(p, w, t, length)
+        return shift(p, w, t, length)
     if draw < 0.67:
         return _unpage(p, w, per_second, t)
     if draw < 0.71:

@@ -16,6 +16,7 @@ from poet_planner.solve.annealing import (
     BEST_LENGTH,
     CHANGED_FIRST,
     COOLING,
+    CURRENT_LENGTH,
     PER_BYTE,
     PER_SECOND,
     SPLIT_REPAIRS,
@@ -195,6 +196,11 @@ class Search:
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal from the current state at low temperature."""
         self._cool(moves, WARM, COLD, between)
+
+    def wander(self, moves: int) -> Incumbent | None:
+        """The current state in another order that costs no more, which is the current state then."""
+        annealing.wander(self._problem, self._work, self._other, self._trial, self._state, moves)
+        return measured(self._problem, self._state.current[: self._state.lengths[CURRENT_LENGTH]])
 
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
