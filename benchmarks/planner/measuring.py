@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
 from unittest.mock import patch
 
 from instances import Instance, Loaded, load
@@ -52,6 +55,8 @@ class Measurement:
         the time; "error".
     note : str
         What the planner said about a missing schedule, or what the verifier found.
+    commit : str
+        What was measured; "+" behind it where files had been changed since.
     """
 
     suite: str
@@ -80,6 +85,7 @@ class Measurement:
     cpu_s: float = 0.0
     load: float = 0.0
     note: str = ""
+    commit: str = ""
 
 
 COLUMNS = [column.name for column in fields(Measurement)]
@@ -144,7 +150,19 @@ def _unanswered(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
         status="none",
         verified=False,
         load=os.getloadavg()[0],
+        commit=_commit(),
     )
+
+
+@cache
+def _commit() -> str:
+    """Of the checkout that this file lies in; empty where it is none."""
+    here = Path(__file__).parent
+    try:
+        command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:

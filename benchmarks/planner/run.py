@@ -37,6 +37,7 @@ def measure_suites(
     subset: Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")] = 0,
     only: Annotated[str, typer.Option(help="Only instances whose line holds this text.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Those with a row too: the last row counts.")] = False,
     results: Results = HERE / "results.csv",
 ) -> None:
     """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
@@ -44,7 +45,7 @@ def measure_suites(
     wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
     if subset:
         wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)
-    wanted = _missing(wanted, run, results)
+    wanted = wanted if again else _missing(wanted, run, results)
     typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
     planned = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(measure)(each, run) for each in wanted)
     better = 0

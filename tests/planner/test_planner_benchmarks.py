@@ -22,6 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 from best_known import add_to_best, best_energy_j, read_best  # noqa: E402
 from exhaustive import Small, compare, least_energy_j, small_instance  # noqa: E402
+from figures import report  # noqa: E402
 from instances import SUITES, load, suite  # noqa: E402
 from layered import layered_graph  # noqa: E402
 
@@ -173,3 +174,18 @@ def test_the_best_value_of_a_harder_instance_counts(tmp_path: Path) -> None:
     assert best_energy_j(best, "g", 99, float("inf"), True) != best_energy_j(best, "g", 100, 10.0, False)
     assert best_energy_j(best, "traced g", 100, 10.0, False) == 3.0  # another graph of the same name
     assert pd.isna(best_energy_j(best, "h", 100, 10.0, True))  # what was not verified is not known
+
+
+def test_of_several_rows_of_an_instance_the_report_counts_the_last() -> None:
+    row = {
+        **{"suite": "paper", "graph": "linear.m0", "ram": "90%", "deadline": "2x", "paging": True},
+        **{"formulation": "best", "solver": "highs", "seconds": 60.0, "clock": "wall", "seed": 0, "load": 1.0},
+        **{"ram_bytes": 10, "deadline_s": 2.0, "plain_energy_j": 1.0, "status": "feasible", "verified": True},
+        **{"first_feasible_s": 0.1, "energy_2s_j": 1.1, "energy_10s_j": 1.1, "energy_60s_j": 1.1, "energy_j": 1.1},
+        **{"bound_j": 1.0, "wall_s": 60.0, "cpu_s": 60.0, "note": "", "commit": "older"},
+    }
+    later = {**row, "bound_j": 1.1, "status": "optimal", "commit": "newer"}
+    text = report(pd.DataFrame([row, later]))
+    assert "from 1 rows" in text
+    assert "newer" in text and "older" not in text
+    assert "gap > " not in text
