@@ -9,9 +9,11 @@ from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.bound import relaxation
 from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.instants import longest_path
+from poet_planner.solve.instants import first_instants, longest_path
+from poet_planner.solve.milp import solve_milp
 from poet_planner.solve.problem import build_problem
 from poet_planner.solve.root import Root
+from poet_planner.solve.solvers import solver_named
 from random_graphs import either_graph, training_like_graph
 
 PAGE = PageCost(1.0, 50.0, 1.0, 50.0)
@@ -35,6 +37,36 @@ def test_paging_is_forced_where_neither_value_can_be_computed_beside_the_other()
     least = least_energy(graph, 12, None)
     assert least == pytest.approx(5 + 100)
     assert 100 <= _root_bound(problem, longest_path(problem), conflicts) <= least
+
+
+def test_what_is_made_paged_out_and_paged_in_within_one_stage_is_an_excuse() -> None:
+    """u can be made in no stage but that of e1, which is the first instant, and comes back before it: v is kept."""
+    dear, page = 50.0, PageCost(0.1, 1.0, 0.1, 1.0)
+    made = (
+        Node("q", 1.0, dear, (Value("q", 8),)),
+        Node("v", 1.0, dear, (Value("v", 4),), ("q",)),
+        Node("p", 1.0, dear, (Value("p", 8),)),
+        Node("u", 1.0, dear, (Value("u", 4, page),), ("p",)),
+    )
+    longer = tuple(Node(f"d{k}", 1.0, 1.0, (Value(f"d{k}", 0),), (f"d{k - 1}",) if k else ()) for k in range(6))
+    ends = (
+        Node("e1", 1.0, 1.0, (Value("e1", 4),), ("u", "d5")),
+        Node("e2", 1.0, 1.0, (Value("e2", 4),), ("e1", "v")),
+    )
+    graph = Graph("excuse", (*made, *longer, *ends))
+    problem = build_problem(graph, 14, None)
+    path = longest_path(problem)
+    instants = path[first_instants(problem, path)[path]]
+    assert [graph.nodes[j].id for j in instants] == ["e1", "e2"]
+    conflicts = Conflicts(problem)
+    assert conflicts.pairs[1, 3]
+    relaxed = relaxation(problem, instants, np.inf, conflicts)
+
+    answer = solve_milp(relaxed.model, solver_named("highs"), 10.0, 1e-6, np.inf)
+
+    least = least_energy(graph, 14, None)
+    assert least == pytest.approx(sum(one.energy_j for one in graph.nodes) + 2.0)
+    assert float(problem.node_energy.sum()) + answer.bound / relaxed.scale <= least * (1 + 1e-9)
 
 
 def test_without_storage_nothing_can_be_forced() -> None:

@@ -59,7 +59,7 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
     useful = np.array([held[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
     can_compute &= useful | (stage <= latest)
     exists = stage >= earliest[problem.producer]
-    can_page = exists & pageable & (stage > earliest[problem.producer])
+    can_page = exists & pageable
     spare_bytes = problem.budget - node_need(problem)[instants]
     beside = np.array([others(problem, int(node)) for node in instants]).reshape(last, m)
     # An LP does not see that a value larger than what is left cannot be there.
