@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from brute_force import least_energy
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.solve.contents import Contents, search_contents
 from poet_planner.solve.incumbent import measured
@@ -48,6 +49,17 @@ def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
         assert best is not None and best.peak <= problem.budget, seed
         assert best.energy == pytest.approx(least, rel=1e-9), seed
         assert found.bound_j == pytest.approx(least, rel=1e-9), seed
+
+
+def test_what_comes_from_the_card_takes_no_ram_before() -> None:
+    """n5 first, its value to the card, its input out of RAM: n4 has room then. As late as may be, n5 leaves it none."""
+    graph = either_graph(285)
+    problem = build_problem(graph, 64, None)
+    least = least_energy(graph, 64, None)
+    found = found_below(problem, 0, 2 * least)
+    assert found.bound_j == pytest.approx(least, rel=1e-9)
+    assert found.events is not None
+    assert len(problem.node_time) + 5 in {event - 1 for event in found.events}  # v5.0 is paged in
 
 
 @pytest.mark.parametrize("tens", range(5))

@@ -134,6 +134,8 @@ def search_contents(
     limit = known_j - plain_j
     if bound_j >= known_j:
         return Contents(bound_j, None)
+    worth = problem.in_energy + problem.out_energy < limit
+    problem = problem._replace(pageable=problem.pageable & worth)
     ladder = views(problem, first)
     nowhere = no_checkpoints(problem)
     coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, go_on)
@@ -311,6 +313,16 @@ def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _paged_in(p, row, contents, j):  # type: ignore[no-untyped-def]
+    """Bytes of values of node j in RAM that may have come from the card: further back RAM is free of them."""
+    size = 0
+    for v in range(p.own[j], p.own[j + 1]):
+        if has(row[contents:], v) and p.pageable[v]:
+            size += p.size[v]
+    return size
+
+
+@compiled
 def _fits(p, held, j):  # type: ignore[no-untyped-def]
     """Whether node j can be computed with so many bytes in RAM, its inputs with them."""
     made = 0
@@ -326,7 +338,7 @@ def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
     for j in range(p.node_time.size - 1, -1, -1):
         if has(row, j) and _removable(users, row, j):
             added, freed = _swapped(p, row, contents, j)
-            if added <= freed and _fits(p, held + added - freed, j):
+            if added <= freed - _paged_in(p, row, contents, j) and _fits(p, held + added - freed, j):
                 held += added - freed
                 _compute(p, row, contents, j)
                 put(row, j, False)
