@@ -124,7 +124,7 @@ def test_alternatives_leave_the_schedule_and_are_events_of_the_contract() -> Non
 
 
 def test_a_few_large_transfers_in_place_of_many_small_ones() -> None:
-    """`resnet18_cifar.a72` at 50 %: eight seeds of annealing end at 0.11128 % or above (docs/formulation.md)."""
+    """`resnet18_cifar.a72` at 50 %, where annealing alone leaves one transfer more than are needed."""
     graph, plain = paper_graph("resnet18_cifar.a72")
     problem = build_problem(graph, plain.peak_bytes // 2, 1.5 * plain.time_s)
     search = Search(problem, 0)

@@ -77,7 +77,7 @@ def test_schedules_are_in_time_and_none_is_below_the_least_energy(tens: int) -> 
 
 
 def test_many_exchanges_of_time_are_found_at_once() -> None:
-    """`bert.a72` at 40 % and 1.2x: without prices, eight seeds ended at 0.973 % or above (docs/formulation.md)."""
+    """`bert.a72` at 40 % and 1.2x, where no seed that was tried came below 0.97 % without prices."""
     graph, plain = paper_graph("bert.a72")
     problem = build_problem(graph, int(0.4 * plain.peak_bytes), 1.2 * plain.time_s)
     searches = Searches(problem, 0)
