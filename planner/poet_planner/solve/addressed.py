@@ -31,15 +31,16 @@ AGAIN_SHARE = 0.05
 # A schedule whose overhead is only so much larger than the best's does.
 NEAR = 1e-3
 # Others are tried whose overhead is only so much larger than the best's, and then so many orders of the best, so many
-# shifts a node apart: each for so long, in threads side by side; and before it is planned again, for so much of the
-# time left.
+# shifts a node apart: each for so long, in threads side by side; before it is planned again, for such shares of the
+# time left, which is why there may be many of the former and few of the latter.
 AS_GOOD = 0.01
 ORDERS = 64
 SHIFTS = 16
 OTHER_S = 0.3
 THREADS = 2
-OTHERS_SHARE = 0.3
-OTHERS_EARLY_SHARE = 0.05
+OTHERS_SHARE = 0.6
+ORDERS_SHARE = 0.2
+EARLY_SHARE = 0.05
 # Of what found no place, the share to be left free in addition.
 ASIDE_SHARE = 0.25
 
@@ -102,7 +103,7 @@ class Addresses:
         """
         if self._fits(self._tried(found[0], self._problem, 1)):
             return False
-        self._try_others(found, OTHERS_EARLY_SHARE)
+        self._try_others(found, EARLY_SHARE, EARLY_SHARE)
         return not self._found_near(found[0], AS_GOOD)
 
     def give(self, found: list[Incumbent]) -> Addressed:
@@ -127,7 +128,7 @@ class Addresses:
             best = self._tried(found[0], self._problem, 0)
         try:
             if not self._fits(best):
-                self._try_others(found, OTHERS_SHARE)
+                self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
                 self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
@@ -136,11 +137,16 @@ class Addresses:
             raise NoAddressesError(place(self._graph, best.decoded.steps, self._problem.budget, 0.0).arena_bytes)
         return self._found
 
-    def _try_others(self, found: list[Incumbent], share: float) -> Addressed | None:
-        """One about as good as the first, with addresses; None if there is none in such a share of the time left."""
+    def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
+        """One about as good as the first, or that in another order, with addresses; None if there is none in time."""
+        near = (one for one in found[1:] if self._near(one, found[0], AS_GOOD))
+        return self._first_fitting(near, others_share) or self._first_fitting(self._orders(found[0]), orders_share)
+
+    def _first_fitting(self, schedules: Iterator[Incumbent], share: float) -> Addressed | None:
+        """The first with addresses that is better than what is there, within such a share of the time left."""
         end_s = (1 - share) * self._seconds_left()
-        others = self._others(found)
-        while some := list(islice(others, THREADS)):
+        better = filter(self._better, schedules)
+        while some := list(islice(better, THREADS)):
             tries = (delayed(self._placed)(one, self._problem, OTHER_S) for one in some)
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
@@ -149,13 +155,12 @@ class Addresses:
                 break
         return None
 
-    def _others(self, found: list[Incumbent]) -> Iterator[Incumbent]:
-        """Those about as good as the first, and the first in other orders, if they are better than what is there."""
-        yield from (one for one in found[1:] if self._near(one, found[0], AS_GOOD) and self._better(one))
+    def _orders(self, best: Incumbent) -> Iterator[Incumbent]:
+        """The same in other orders, each going on from the one before."""
         search = Search(self._problem, self._seed)
-        if search.adopt(found[0].events):
-            orders = (search.wander(SHIFTS * len(found[0].events)) for _ in range(ORDERS))
-            yield from (one for one in orders if one is not None and self._better(one))
+        if search.adopt(best.events):
+            orders = (search.wander(SHIFTS * len(best.events)) for _ in range(ORDERS))
+            yield from (one for one in orders if one is not None)
 
     def _plan_again(self, best: Addressed) -> None:
         """Set RAM aside where blocks found no place, and less of it again once all have found one."""
@@ -188,7 +193,7 @@ class Addresses:
                 continue
             newest = self._tried(again[0], planned, attempt)
             if not self._fits(newest):
-                newest = self._try_others(again, OTHERS_EARLY_SHARE) or newest
+                newest = self._try_others(again, EARLY_SHARE, EARLY_SHARE) or newest
 
     def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
         """Bytes to be left free when each node is computed. (n,)
