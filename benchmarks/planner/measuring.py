@@ -56,7 +56,7 @@ class Measurement:
     note : str
         What the planner said about a missing schedule, or what the verifier found.
     commit : str
-        What was measured; "+" behind it where files had been changed since.
+        What was measured; "+" behind it where the planner's files had been changed since.
     """
 
     suite: str
@@ -156,11 +156,15 @@ def _unanswered(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
 
 @cache
 def _commit() -> str:
-    """Of the checkout that this file lies in; empty where it is none."""
+    """Of the checkout that this file lies in, "+" behind it if the planner differs; empty where it is none."""
     here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
-        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+        changed = git("status", "--porcelain", "--", "../../planner")
+        return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return ""
 
