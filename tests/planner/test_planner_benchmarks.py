@@ -102,6 +102,9 @@ def test_least_energy_by_hand() -> None:
     assert least_energy_j(Small(hungry, 20, None)) == 18  # a goes to the card and comes back
     assert least_energy_j(Small(hungry, 20, 5.0)) == 23  # no time for the card: a is computed again
     assert least_energy_j(Small(hungry, 20, 4.0)) is None
+    for small in (Small(chain(None), 16, None), Small(wide, 20, None), Small(hungry, 20, None)):
+        assert least_energy_j(small, addresses=True) == least_energy_j(small)  # there is a place for all
+    assert least_energy_j(Small(hungry, 20, 4.0), addresses=True) is None
 
 
 def test_transfers_hide_behind_compute_with_dma() -> None:
