@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -93,6 +93,7 @@ class Addresses:
         self._least_s = AGAIN_SHARE * time_limit_s
         self._seconds_left = seconds_left
         self._tell = tell
+        self._tries = count()
         self._newest: Addressed | None = None
         self._found: Addressed | None = None
 
@@ -147,7 +148,7 @@ class Addresses:
         end_s = (1 - share) * self._seconds_left()
         better = filter(self._better, schedules)
         while some := list(islice(better, THREADS)):
-            tries = (delayed(self._placed)(one, self._problem, OTHER_S) for one in some)
+            tries = [delayed(self._placed)(one, self._problem, OTHER_S, next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
                 return first
@@ -221,13 +222,14 @@ class Addresses:
     def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
         """Steps as ``planned`` wants them, and addresses, if there are any."""
         search_s = min(ADDRESSES_S, self._seconds_left() / 2) / (attempt + 1)
-        self._newest = self._keep(self._placed(incumbent, planned, search_s))
+        self._newest = self._keep(self._placed(incumbent, planned, search_s, next(self._tries)))
         return self._newest
 
-    def _placed(self, incumbent: Incumbent, planned: Problem, search_s: float) -> Addressed:
+    def _placed(self, incumbent: Incumbent, planned: Problem, search_s: float, seed: int) -> Addressed:
+        """With another ``seed`` each time, nothing is tried twice."""
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
-        placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False)
+        placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False, seed=seed)
         return Addressed(incumbent, decoded, placement)
 
     def _keep(self, one: Addressed) -> Addressed:
