@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "pla
 from exhaustive import least_energy_j, small_instance
 
 PLENTY = 20_000
-FEW = (2, 5, 20, 80)
+FEW = (1, 2, 5, 20, 80)
 
 
 def found_below(
