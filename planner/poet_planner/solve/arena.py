@@ -180,7 +180,7 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
 
 
 def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tuple[Ints, int]:
-    """Offsets within the least capacity at which one round of search succeeds.
+    """Offsets within the least capacity at which a few rounds of search succeed.
 
     Parameters
     ----------
@@ -204,9 +204,10 @@ def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, sear
     end_s = time.monotonic() + search_s
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
-        offsets = _largest_lowest(start, end, size, DISTURBED if number > 0 else 0.0, ROUNDS * seed + number)
+        way = ROUNDS * seed + number
+        offsets = _largest_lowest(start, end, size, DISTURBED if number > 0 else 0.0, way)
         growth = GROWTHS[number % len(GROWTHS)]
-        if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, ROUNDS * seed + number):
+        if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, way):
             return offsets
         without = int(size[offsets < 0].sum())
         if without < fewest:
