@@ -299,6 +299,40 @@ def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
     assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)
 
 
+STOP_TRANSMISSION, SEND_STATUS = 12, 13
+
+
+@pytest.mark.parametrize("count", [40, BLOCK, 5 * BLOCK, 5 * BLOCK + 40])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_command_damaged_behind_a_transfer_harms_no_block(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, count: int, times: int
+) -> None:
+    bench = open_bench()
+    bench.init()
+    blocks = -(-count // BLOCK)
+    bench.write(40, pattern(7 * BLOCK, 1))
+    poll = bench.bus.poll
+    left = {STOP_TRANSMISSION: times, SEND_STATUS: times}
+
+    def noisy(sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
+        if len(sent) == 6 and left.get(sent[0] & 0x3F, 0) > 0:
+            left[sent[0] & 0x3F] -= 1
+            sent = sent[:5] + bytes([sent[5] ^ 4])
+        return poll(sent, begin, hz)
+
+    monkeypatch.setattr(bench.bus, "poll", noisy)
+    written = bench.write(40, pattern(count))
+    assert written == (OK if times < 3 else CORRUPT)
+    assert left[SEND_STATUS] == 0
+    assert (
+        bench.on_card(40, 7 * BLOCK)
+        == pattern(count).ljust(blocks * BLOCK, b"\0") + pattern(7 * BLOCK, 1)[blocks * BLOCK :]
+    )
+    status, data = bench.read(40, count)
+    assert (status == OK) == (times < 3 or blocks == 1)
+    assert data == pattern(count)
+
+
 def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Callable[..., Bench], dma: bool) -> None:
     bench = open_bench()
     bench.init()

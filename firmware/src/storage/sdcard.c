@@ -138,6 +138,18 @@ static uint8_t command(const poet_sdcard *card, uint8_t index, uint32_t argument
     return response;
 }
 
+/* A card that gets a command damaged does not carry it out: one that should end a read goes on with the data, which may
+ * then look like any response. */
+static uint8_t command_until_heard(const poet_sdcard *card, uint8_t index)
+{
+    uint8_t response = command(card, index, 0u);
+
+    for (int attempt = 1; attempt < ATTEMPTS && response != 0u && response != R1_NONE; attempt++) {
+        response = command(card, index, 0u);
+    }
+    return response;
+}
+
 static uint8_t application_command(const poet_sdcard *card, uint8_t index, uint32_t argument)
 {
     const uint8_t response = command(card, APP_CMD, 0u);
@@ -162,7 +174,7 @@ static int status_of(uint8_t r1)
 /* What the card says about the transfer just made. */
 static int transfer_status(const poet_sdcard *card)
 {
-    const uint8_t r1 = command(card, SEND_STATUS, 0u);
+    const uint8_t r1 = command_until_heard(card, SEND_STATUS);
     const uint8_t r2 = receive_byte(card);
     const int status = status_of(r1);
 
@@ -238,7 +250,7 @@ static void finish(poet_sdcard *card, int status)
     deselect_card(card);
     card->status = status;
     card->attempts++;
-    card->stage = status == POET_E_CORRUPT && card->attempts < ATTEMPTS ? AGAIN : NOTHING;
+    card->stage = status == POET_E_CORRUPT && card->attempts < ATTEMPTS && left(card) > 0u ? AGAIN : NOTHING;
 }
 
 /* Reading. */
@@ -246,7 +258,7 @@ static void finish(poet_sdcard *card, int status)
 static void end_read(poet_sdcard *card, int status)
 {
     if (multiple(card)) {
-        const uint8_t r1 = command(card, STOP_TRANSMISSION, 0u);
+        const uint8_t r1 = command_until_heard(card, STOP_TRANSMISSION);
         status = status == POET_OK ? status_of(r1) : status;
     }
     finish(card, status);
