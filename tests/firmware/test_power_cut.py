@@ -239,6 +239,48 @@ def test_a_damaged_newest_commit_gives_way_to_the_one_before(core: c.CDLL) -> No
     assert weights(device) == first
 
 
+class WornCard(Card):
+    """Cannot read some blocks any more, until they are written anew."""
+
+    def __init__(self) -> None:
+        super().__init__(PAGE_AREA + 16)
+        self.unreadable: set[int] = set()
+
+    def _read(self, context: int, block: int, data: int, count: int) -> int:
+        blocks = range(block, block - -count // BLOCK)
+        return E_IO if self.unreadable.intersection(blocks) else super()._read(context, block, data, count)
+
+    def _write(self, context: int, block: int, data: int, count: int) -> int:
+        self.unreadable.difference_update(range(block, block - -count // BLOCK))
+        return super()._write(context, block, data, count)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_an_unreadable_newest_commit_gives_way_to_the_one_before(core: c.CDLL, place: int) -> None:
+    card = WornCard()
+    device = start(core, card)
+    initialise(device)
+    first = weights(device)
+    put(device, 2, bytes(BYTES))
+    device.ok("commit 1")
+    card.unreadable = {SLOTS[1] + place}
+    assert device.ok("restore")["step"] == "0"
+    assert weights(device) == first
+    card.unreadable |= {SLOTS[0] + place}
+    assert device.ask("restore").startswith("err -5")
+
+
+def test_a_slot_whose_header_cannot_be_read_is_written_anew(core: c.CDLL) -> None:
+    card = WornCard()
+    device = start(core, card)
+    initialise(device)
+    device.ok("commit 1")
+    card.unreadable = {SLOTS[0]}
+    device.ok("commit 2")
+    assert not card.unreadable
+    assert device.ok("restore")["step"] == "2"
+
+
 class UnsteadyCard(Card):
     """Gives back the wrong bits in the first `wrong_reads` reads of each block, and stores one wrong if `careless`."""
 

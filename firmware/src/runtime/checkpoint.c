@@ -57,18 +57,17 @@ static uint32_t slot_block(uint32_t slot)
     return POET_SLOT_FIRST_BLOCK + slot * POET_SLOT_BLOCKS;
 }
 
-/* A slot that was never written, or whose header was torn, is not `found`; that is no error. */
-static int read_header(const poet_block_device *device, uint32_t slot, slot_header *header, bool *found)
+/* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be read;
+ * `status` says what the device said of it at last. */
+static bool read_header(const poet_block_device *device, uint32_t slot, slot_header *header, int *status)
 {
     uint8_t bytes[HEADER_BYTES];
-    *found = false;
-    for (uint32_t reads = 0; !*found && reads < READS; reads++) {
-        int status = device->read(device->context, slot_block(slot), bytes, sizeof bytes);
-        if (status != POET_OK)
-            return status;
-        *found = decode(bytes, header);
+    for (uint32_t reads = 0; reads < READS; reads++) {
+        *status = device->read(device->context, slot_block(slot), bytes, sizeof bytes);
+        if (*status == POET_OK && decode(bytes, header))
+            return true;
     }
-    return POET_OK;
+    return false;
 }
 
 /* ---- the tensors ---- */
@@ -169,17 +168,15 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
     slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step};
     uint32_t slot = 0;
     int status = measure(model, residents, &next);
-    for (uint32_t i = 0; status == POET_OK && i < POET_SLOT_COUNT; i++) {
+    if (status != POET_OK)
+        return status;
+    for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         slot_header header;
-        bool found;
-        status = read_header(device, i, &header, &found);
-        if (found && header.sequence >= next.sequence) {
+        if (read_header(device, i, &header, &status) && header.sequence >= next.sequence) {
             next.sequence = header.sequence + 1u;
             slot = POET_SLOT_COUNT - 1u - i;
         }
     }
-    if (status != POET_OK)
-        return status;
 
     uint32_t block = slot_block(slot);
     status = write_tensors(device, model, residents, block + 1u);
@@ -217,24 +214,27 @@ int poet_checkpoint_restore(const poet_block_device *device, const poet_model *m
     bool usable[POET_SLOT_COUNT];
     slot_header fitting;
     int status = measure(model, residents, &fitting);
-    for (uint32_t i = 0; status == POET_OK && i < POET_SLOT_COUNT; i++) {
-        status = read_header(device, i, &headers[i], &usable[i]);
-        usable[i] = usable[i] && headers[i].graph_hash == model->graph_hash && headers[i].bytes == fitting.bytes;
-    }
     if (status != POET_OK)
         return status;
 
-    uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
     status = POET_E_ABSENT;
+    for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
+        int read;
+        usable[i] = read_header(device, i, &headers[i], &read) && headers[i].graph_hash == model->graph_hash &&
+                    headers[i].bytes == fitting.bytes;
+        if (read != POET_OK)
+            status = read;
+    }
+    uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         uint32_t slot = i == 0 ? newest : 1u - newest;
         if (!usable[slot])
             continue;
         status = restore_slot(device, model, residents, slot, &headers[slot]);
-        if (status != POET_E_CORRUPT) {
+        if (status == POET_OK) {
             *step = headers[slot].step;
             *bytes = headers[slot].bytes;
-            return status;
+            return POET_OK;
         }
     }
     return status;
