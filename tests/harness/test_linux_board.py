@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from poet_harness.benchmark.configurations import Configuration, page
+from poet_harness.benchmark.idle import IDLE_WINDOWS
 from poet_harness.benchmark.measure import Effort
 from poet_harness.benchmark.profiler import Profiler
 from poet_harness.cli import app
 from poet_harness.connection.process import ProcessStream
 from poet_harness.connection.target import connect
 from poet_harness.firmware import build
+from poet_harness.meters.clocked import ClockedMeter
+from poet_harness.meters.lpm01a import Lpm01aMeter
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
@@ -82,6 +85,15 @@ def test_a_clock_that_falls_in_the_middle_of_a_run_is_noticed(program: Path, tmp
         item.params: hertz for item, hertz in zip(WANTED, (1.5e9, 1e9, 1e9), strict=True)
     }
     assert rows.loc[WANTED[2].params, "temperature_c"] == 82.5
+
+
+def test_the_longest_idle_window_fits_the_boards_counter(program: Path) -> None:
+    stream = ProcessStream([str(program)])
+    device = Device(Link(stream, "program"))
+    longest_s = IDLE_WINDOWS * max(meter.shortest_window_s for meter in (ClockedMeter, Lpm01aMeter))
+    assert longest_s * device.hello.ticks_hz < 2**32
+    assert 0.1 <= device.idle(0.1).work_s < 0.5
+    stream.close()
 
 
 def test_profiled_as_a_process_on_the_board_itself(

@@ -27,7 +27,8 @@
 #define NEW_CARD_BYTES ((off_t)256 << 20)
 
 const char poet_board_name[] = "host";
-const uint32_t poet_board_ticks_hz = 1000000000u;
+/* Microseconds: a count of 32 bits then lasts an hour, and no operator or schedule step takes as long. */
+const uint32_t poet_board_ticks_hz = 1000000u;
 
 static const char usage[] = "expected [--card FILE] [--ram BYTES] [--window FILE] [--sysfs DIR], not";
 static char arguments[4096]; /* every argument, each with its zero byte */
@@ -101,12 +102,12 @@ uint32_t poet_board_ticks(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint32_t)((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    return (uint32_t)((uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u);
 }
 
 void poet_board_idle(uint32_t ticks)
 {
-    struct timespec left = {(time_t)(ticks / 1000000000u), (long)(ticks % 1000000000u)};
+    struct timespec left = {(time_t)(ticks / 1000000u), (long)(ticks % 1000000u) * 1000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;
 }
