@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,47 @@ def test_a_device_that_is_silent_ends_with_code_4() -> None:
     with serve(SimulatedDevice(), swallow) as url, pytest.raises(UserError, match="no answer") as caught:
         connect(url)
     assert caught.value.exit_code == NO_DEVICE
+
+
+class SleepyDevice(SimulatedDevice):
+    """Really takes the time that it says it sleeps, and notes when it woke."""
+
+    def _idle(self, ticks: str) -> str:
+        time.sleep(int(ticks) / TICKS_HZ)
+        self.woke_s = time.monotonic()
+        return super()._idle(ticks)
+
+
+class LosesLines:
+    """Damages the first line with each of some words."""
+
+    def __init__(self, *words: bytes) -> None:
+        self.words = list(words)
+
+    def __call__(self, line: bytes) -> bytes:
+        for word in self.words:
+            if word in line:
+                self.words.remove(word)
+                return line.replace(word, b"##")
+        return line
+
+
+@pytest.mark.parametrize("lost", [(), (b" ok ticks",), (b" ack",), (b" ack", b" ok ticks")])
+def test_the_begin_of_the_work_is_known_or_known_not_to_be(lost: tuple[bytes, ...]) -> None:
+    """A clocked meter cuts its window there."""
+    simulated, slept_s = SleepyDevice(), 0.2
+    line = LosesLines()
+    with serve(simulated, to_host=line) as url:
+        device = connect(url)
+        line.words = list(lost)
+        timing = device.idle(slept_s)
+        assert not line.words
+        assert timing.work_s == pytest.approx(slept_s)
+        if b" ack" in lost:
+            assert math.isnan(timing.host_start_s)
+        else:
+            assert timing.host_start_s == pytest.approx(simulated.woke_s - slept_s, abs=0.05)
+        device.link.close()
 
 
 def test_a_kept_answer_of_an_earlier_session_is_not_taken_for_a_greeting() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -67,6 +68,8 @@ class ClockedMeter(Meter):
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         starts_s = [mark.host_start_s + self._delay_s for mark in marks]
+        if any(math.isnan(start_s) for start_s in starts_s):
+            raise MeterError("an acknowledgement of the board was lost, so nobody knows when the window began")
         spans = [(start_s, start_s + mark.device_s) for start_s, mark in zip(starts_s, marks, strict=True)]
         self._await_reading(max(end_s for _, end_s in spans))
         self._halt()
@@ -84,11 +87,12 @@ class ClockedMeter(Meter):
         spans = []
         for _ in range(PATTERN):
             start_s, slept_s = idle(LEAD_S)
-            spans.append((start_s, start_s + slept_s))
+            if not math.isnan(start_s):
+                spans.append((start_s, start_s + slept_s))
             time.sleep(LEAD_S)
         time.sleep(LEAD_S)
         self._halt()
-        alignment = align(self._recording(), spans, self._period_s / 2)
+        alignment = align(self._recording(), spans, self._period_s / 2) if spans else None
         if alignment is None:
             self.identity += ", not aligned (sleeping board draws the same)"
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
 LONG_LINE_ATTEMPTS = 4
 STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
+# Of work by the device's clock, that the host's clock must have seen go by: their crystals agree better than that.
+SEEN_SHARE = 0.99
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Hello:
 class Timing:
     """Device time of one window: ``work_s`` for ``repeats`` calls, and the host's clock around it.
 
+    ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown.
     ``cpu_hz`` and ``temperature_c`` are what the board's own sensors showed at the window's end; None without sensors.
     """
 
@@ -49,7 +53,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One training step: peak and arena in bytes, the loss's bits, page transfers, and the host's clock around it."""
+    """One training step: peak and arena in bytes, the loss's bits, page transfers, and the host's clock around it.
+
+    ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown.
+    """
 
     work_s: float
     peak_bytes: int
@@ -133,14 +140,15 @@ class Device:
         """Run one training step; with ``trace``, one window around each compute and page step."""
         answer = self._ask(f"step {round(learning_rate * 1e9)} {int(trace)}", expected_s)
         values = answer.values
+        work_s = int(values["ticks"]) / self.hello.ticks_hz
         return StepReport(
-            work_s=int(values["ticks"]) / self.hello.ticks_hz,
+            work_s=work_s,
             peak_bytes=int(values["peak"]),
             arena_bytes=int(values["arena"]),
             page_ins=int(values["page_ins"]),
             page_outs=int(values["page_outs"]),
             loss_bits=int(values["loss"], 16),
-            host_start_s=answer.acknowledged_s,
+            host_start_s=_begun_s(answer, work_s),
             host_end_s=answer.answered_s,
         )
 
@@ -196,17 +204,23 @@ class Device:
 
     def _timing(self, answer: Answer, repeats: int) -> Timing:
         values = answer.values
+        work_s = int(values["ticks"]) / self.hello.ticks_hz
         return Timing(
-            work_s=int(values["ticks"]) / self.hello.ticks_hz,
+            work_s=work_s,
             repeats=int(values.get("repeats", repeats)),
             bytes=int(values.get("bytes", 0)),
             workspace_bytes=int(values.get("workspace", 0)),
             checksum=values.get("checksum", ""),
-            host_start_s=answer.acknowledged_s,
+            host_start_s=_begun_s(answer, work_s),
             host_end_s=answer.answered_s,
             cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
             temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
         )
+
+
+def _begun_s(answer: Answer, work_s: float) -> float:
+    """When the work began by the host's clock: with the acknowledgement, unless too little time went by after it."""
+    return answer.acknowledged_s if answer.answered_s - answer.acknowledged_s >= SEEN_SHARE * work_s else math.nan
 
 
 def _scaled(text: str | None, unit: float) -> float | None:

@@ -42,8 +42,8 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class DeviceError(Exception):
-    """The device answered a request with ``err``.
+class DeviceError(UserError):
+    """The device answered a request with ``err``. Exit code 4.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class DeviceError(Exception):
     """
 
     def __init__(self, number: int, text: str) -> None:
-        super().__init__(f"{text} (error {number})")
+        super().__init__(f"the board answers: {text} (error {number})", NO_DEVICE)
         self.number = number
         self.text = text
 
@@ -63,13 +63,19 @@ class SilentDeviceError(UserError):
     """Nothing answers at the port."""
 
 
-class DeviceResetError(Exception):
-    """The device has started anew since the last ``hello``; what it held in RAM is lost."""
+class DeviceResetError(UserError):
+    """The device has started anew since the last ``hello``; what it held in RAM is lost. Exit code 4."""
+
+    def __init__(self) -> None:
+        super().__init__("the board was reset; check its supply", NO_DEVICE)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered."""
+    """Values of an ``ok``, and the host's clock when the request was first acknowledged and when it was answered.
+
+    Where no acknowledgement came, the former is when the request was sent last.
+    """
 
     values: dict[str, str]
     acknowledged_s: float
@@ -160,8 +166,10 @@ class Link:
             self._heard = False
             while (frame := self._receive(sequence, deadline_s)) is not None:
                 if frame.text == "ack":
-                    acknowledged_s = time.monotonic()
-                    deadline_s = acknowledged_s + work_s * backoff
+                    heard_s = time.monotonic()
+                    # That of a repeated request comes behind the work.
+                    acknowledged_s = acknowledged_s or heard_s
+                    deadline_s = heard_s + work_s * backoff
                     continue
                 return Answer(_values(frame.text), acknowledged_s or sent_s, time.monotonic())
             silent = 0 if self._heard else silent + 1
