@@ -5,6 +5,7 @@ from __future__ import annotations
 BAD_INPUT = 2
 NO_SCHEDULE = 3
 NO_DEVICE = 4
+INTERRUPTED = 130
 
 
 class UserError(Exception):
@@ -15,7 +16,7 @@ class UserError(Exception):
     message : str
         One line.
     exit_code : int
-        2 bad input, 3 no schedule exists, 4 the device did not answer.
+        2 bad input, 3 no schedule exists, 4 the device did not answer, 130 interrupted.
     """
 
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:

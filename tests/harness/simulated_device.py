@@ -65,6 +65,8 @@ def clean(data: bytes) -> bytes:
 class SimulatedDevice:
     """State of the device. ``resets_after`` are counts of carried-out requests after which it loses its memory.
 
+    The card fails in training step ``fails_at`` since the last reset, counted from 1.
+
     ``sensors`` gives clock in kHz and temperature in thousandths of a degree at the end of each benchmark.
     """
 
@@ -81,6 +83,7 @@ class SimulatedDevice:
     slowness: float = 1.0
     sensors: Callable[[], tuple[int, int]] | None = None
     committed: tuple[int, bytes] | None = None
+    fails_at: int = 0
 
     def __post_init__(self) -> None:
         self.greeted = False
@@ -167,6 +170,8 @@ class SimulatedDevice:
         values = struct.unpack(f"<{len(self.residents[0]) // 4}f", self.residents[0])
         self.residents[0][:] = struct.pack(f"<{len(values)}f", *(value + int(rate_nano) / 1e9 for value in values))
         self.steps += 1
+        if self.steps == self.fails_at:
+            return "err -9 no card"
         batch = struct.unpack(f"<{len(self.residents[-1]) // 4}f", self.residents[-1])
         self.residents[1][:] = struct.pack("<f", sum(batch))
         loss = struct.pack(">f", 1.0 / self.steps).hex()

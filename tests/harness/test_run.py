@@ -179,8 +179,59 @@ def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:
     assert [step.number for step in observed] == [3, 4]
     assert observed[0].actions
     assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [5.5, 6.5]
-    with pytest.raises(UserError, match="no committed weights"):
+    with pytest.raises(UserError, match="no commit of this model"):
         train(board(), plan_folder, resume=True)
+
+
+def test_a_reset_before_the_first_commit_does_not_bring_back_an_earlier_runs_weights(plan_folder: Path) -> None:
+    clean = train(board(), plan_folder)
+    device = board(resets_after=[7])
+    device.committed = (3, np.array([50.0, 60.0], dtype="<f4").tobytes())
+    rough = train(device, plan_folder, commit_every=STEPS)
+    assert [step.loss for step in rough] == [step.loss for step in clean]
+    assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [1.0 + 0.25 * STEPS, 2.0 + 0.25 * STEPS]
+
+
+def test_a_reset_while_weights_are_restored_counts_as_one(plan_folder: Path) -> None:
+    device = board(resets_after=[1, 3])
+    device.committed = (3, np.array([5.0, 6.0], dtype="<f4").tobytes())
+    observed = train(device, plan_folder, resume=True)
+    assert device.boot == 3
+    assert [step.number for step in observed] == [3, 4]
+    with pytest.raises(UserError, match="reset 4 times"):
+        train(board(resets_after=[1, 3, 5, 7], committed=device.committed), plan_folder, resume=True)
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    given = ["run", "--plan", str(folder), "--data", str(folder / "data.npz"), "--steps", str(STEPS)]
+    return [*given, "--board", "nrf52840", "--meter", "nominal", *more]
+
+
+def test_resuming_what_is_done_leaves_the_files_alone(plan_folder: Path) -> None:
+    out = plan_folder / "observed.csv"
+    device = board()
+    with serve(device) as url:
+        CliRunner().invoke(app, arguments(plan_folder, "--port", url, "--out", str(out), "--commit-every", str(STEPS)))
+        before = out.read_bytes()
+        again = CliRunner().invoke(app, arguments(plan_folder, "--port", url, "--out", str(out), "--resume"))
+    assert "exists already" in str(again.exception)
+    assert out.read_bytes() == before
+    with pytest.raises(UserError, match=f"{STEPS} steps are committed already"):
+        train(board(committed=device.committed), plan_folder, resume=True)
+
+
+def test_what_was_observed_is_kept_when_training_fails(plan_folder: Path) -> None:
+    out, saved = plan_folder / "observed.csv", plan_folder / "saved.npz"
+    device = board()
+    device.fails_at = 3
+    with serve(device) as url:
+        options = ["--port", url, "--out", str(out), "--save", str(saved)]
+        result = CliRunner().invoke(app, arguments(plan_folder, *options))
+    assert "training failed" in str(result.exception)
+    assert "--format-card" in str(result.exception)
+    table = pd.read_csv(out)
+    assert list(table["training_step"][table["do"] == "step"]) == [0, 1]
+    assert np.load(saved)["loss"].shape == (2,)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ class Trainer:
         Why the energy of a step or an action is not known, one reason each.
     idle_power_w : float
         Of the sleeping board, measured before the first step.
+    observed : list of ObservedStep
+        The steps so far, in order, whatever ended the training.
 
     Raises
     ------
@@ -80,7 +82,13 @@ class Trainer:
         self._plan = plan
         self.unmetered: list[str] = []
         self.idle_power_w = math.nan
+        self._observed: dict[int, ObservedStep] = {}
+        self._has_commit = False
         check_flashed(device, plan)
+
+    @property
+    def observed(self) -> list[ObservedStep]:
+        return [self._observed[number] for number in sorted(self._observed)]
 
     def train(
         self,
@@ -92,8 +100,8 @@ class Trainer:
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action.
 
-        A board that is reset in the middle goes on from the weights it last committed, or else starts again from the
-        initial ones; either gives the same bits.
+        A board that is reset in the middle goes on from the weights that this run last committed (or began with), or
+        else starts again from the initial ones; either gives the same bits.
 
         Parameters
         ----------
@@ -107,58 +115,49 @@ class Trainer:
         Raises
         ------
         UserError
-            If the board refuses a step or keeps resetting, or the meter is gone.
+            If the board refuses a step or keeps resetting, if there is nothing to resume from or nothing left to do, or
+            if the meter is gone.
         """
-        observed: dict[int, ObservedStep] = {}
-        try:
-            begin = self._committed() if resume else None
-            if resume and begin is None:
-                raise UserError(f"{self._device.link.name}: no committed weights of this model on the card")
-            traced = begin or 0
-            for _ in range(MOST_RESETS + 1):
-                try:
-                    for step in self._steps(data, learning_rate, commit_every, begin, traced):
-                        observed[step.number] = step
-                        done(step)
-                    return [observed[number] for number in sorted(observed)]
-                except DeviceResetError:
-                    begin = self._committed() if commit_every or resume else None
-        except DeviceError as error:
-            raise self._refused(error) from None
+        self._has_commit = resume
+        for _ in range(MOST_RESETS + 1):
+            try:
+                for step in self._steps(data, learning_rate, commit_every):
+                    self._observed[step.number] = step
+                    done(step)
+                return self.observed
+            except DeviceResetError:
+                continue
+            except DeviceError as error:
+                raise self._refused(error) from None
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
 
-    def _steps(
-        self, data: TrainingData, learning_rate: float, commit_every: int, begin: int | None, traced: int
-    ) -> Iterator[ObservedStep]:
-        """Steps from ``begin`` on, with the weights on the board; from the initial ones if it is None."""
+    def _steps(self, data: TrainingData, learning_rate: float, commit_every: int) -> Iterator[ObservedStep]:
+        """Steps from the last commit on, or from the initial weights if there is none."""
+        begin = self._device.restore() if self._has_commit else 0
+        if begin >= len(data.batches) and not self._observed:
+            raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
-        resident = data.constants if begin is not None else {**data.constants, **data.weights}
+        resident = data.constants if self._has_commit else {**data.constants, **data.weights}
         for index, content in resident.items():
             self._device.put(index, content)
-        for number in range(begin or 0, len(data.batches)):
+        traced = min(self._observed, default=begin)
+        for number in range(begin, len(data.batches)):
             for index, content in data.batches[number].items():
                 self._device.put(index, content)
             yield self._step(number, learning_rate, trace=number == traced)
             if commit_every and (number + 1) % commit_every == 0:
                 self._device.commit(number + 1)
-
-    def _committed(self) -> int | None:
-        """Restore what the card holds, and return the number of steps behind it; None if it holds nothing."""
-        try:
-            return self._device.restore()
-        except DeviceError as error:
-            if error.number == E_ABSENT:
-                return None
-            raise
+                self._has_commit = True
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self._device.link.name
         if error.number == E_MEMORY:
             need, have = self._plan.peak_bytes, self._device.hello.ram_bytes
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
-        return UserError(f"{where}: the training step failed: {error}", NO_DEVICE)
+        cure = "; poet-harness profile --format-card labels a card" if error.number == E_ABSENT else ""
+        return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
         self._meter.begin()

@@ -42,19 +42,21 @@ def command(
 ) -> None:
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
 
-    The first step is traced: every operator and every page transfer is timed and metered for itself.
+    The first step is traced: every operator and every page transfer is timed and metered for itself. What was observed
+    is written to --out and --save however the training ends.
     """
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
-    from poet_profiles.whole_file import write_whole
 
     from ..connection.target import connect, takes_image
     from ..training.batches import read_training_data
-    from ..training.comparison import as_csv, compare
     from ..training.plan import read_plan
     from ..training.trainer import Trainer
     from .console import wide_console
 
+    for path in (out, save):
+        if resume and path is not None and path.exists():
+            raise UserError(f"{path}: exists already, with the steps before those to come; name another file")
     description = load_board(board)
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps)
@@ -69,12 +71,12 @@ def command(
         trainer = Trainer(target.device, target.meter, schedule)
         if target.fresh_card:
             target.device.format()
-        observed = _with_progress(trainer, batches, learning_rate, commit_every, resume)
-        source, stack_bytes = target.meter.source, target.device.stack()
-    if out is not None:
-        write_whole(out, as_csv(compare(schedule, observed, trainer.idle_power_w, source)))
-    if save is not None:
-        write_whole(save, _arrays(observed))
+        source = target.meter.source
+        try:
+            _with_progress(trainer, batches, learning_rate, commit_every, resume)
+        finally:
+            _write(out, save, schedule, trainer, source)
+        observed, stack_bytes = trainer.observed, target.device.stack()
     console = wide_console()
     if description.kind == "host":
         # The plan's costs are another board's: there is nothing to hold them against here.
@@ -100,9 +102,8 @@ def _warn_of_stale_costs(plan: plans.Plan, firmware: str) -> None:
         )
 
 
-def _with_progress(
-    trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool
-) -> list[ObservedStep]:
+def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool) -> None:
+    from poet_profiles.errors import INTERRUPTED, UserError
     from rich.console import Console
     from rich.progress import Progress
 
@@ -112,7 +113,23 @@ def _with_progress(
         def done(step: ObservedStep) -> None:
             progress.update(task, advance=1, description=f"loss {step.loss:.4f}")
 
-        return trainer.train(data, learning_rate, commit_every, resume, done)
+        try:
+            trainer.train(data, learning_rate, commit_every, resume, done)
+        except KeyboardInterrupt:
+            progress.stop()
+            words = "--resume goes on from what --commit-every kept" if commit_every else "nothing is kept on the card"
+            raise UserError(f"interrupted after {len(trainer.observed)} steps; {words}", INTERRUPTED) from None
+
+
+def _write(out: Path | None, save: Path | None, plan: plans.Plan, trainer: Trainer, source: str) -> None:
+    from poet_profiles.whole_file import write_whole
+
+    from ..training.comparison import as_csv, compare
+
+    if out is not None and trainer.observed:
+        write_whole(out, as_csv(compare(plan, trainer.observed, trainer.idle_power_w, source)))
+    if save is not None and trainer.observed:
+        write_whole(save, _arrays(trainer.observed))
 
 
 def _arrays(steps: Sequence[ObservedStep]) -> bytes:
