@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SOURCES = ("measured", "emulated", "published")
 
-Configuration = tuple[str, str]
-"""Operator and canonical key of its parameters."""
+Key = tuple[str, str, str, str, str]
+"""What no two rows share: board, operator, canonical key of its parameters, dtype and source."""
 
 
 @dataclass(frozen=True)
@@ -105,25 +105,25 @@ class ProfileWriter:
     An existing file is continued: a last line that a crash tore is cut off first, and further columns are kept.
 
         with ProfileWriter(path) as profile:
-            if ("relu", "size=1024") not in profile.done:
+            if ("nrf52840", "relu", "size=1024", "f32", "measured") not in profile.done:
                 profile.append(row)
 
     Attributes
     ----------
-    done : set of (str, str)
-        Configurations that the file already has, as operator and parameters.
+    done : set of (str, str, str, str, str)
+        What the file already has: board, operator, parameters, dtype and source of each row.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.done: set[Configuration] = set()
+        self.done: set[Key] = set()
         header: list[str] = list(COLUMNS)
         _cut_torn_line(self.path)
         if self.path.exists() and self.path.stat().st_size:
             frame = read_profile(self.path)
             if len(frame):
                 header = list(frame.columns)
-            self.done = set(zip(frame["op"], frame["params"], strict=True))
+            self.done = set(frame[list(_KEY)].itertuples(index=False, name=None))
         self._file: TextIO = self.path.open("a", encoding="utf-8", newline="")
         self._rows = csv.DictWriter(self._file, header, restval="", lineterminator="\n")
         if not self._file.tell():
@@ -136,7 +136,7 @@ class ProfileWriter:
         sensed = [column for column in _SENSED if values[column] is not None]
         self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
         self._flush()
-        self.done.add((row.op, row.params))
+        self.done.add((row.board, row.op, row.params, row.dtype, row.source))
 
     def close(self) -> None:
         self._file.close()

@@ -22,7 +22,7 @@ from poet_harness.meters.nominal import NominalMeter
 from poet_harness.protocol.device import Device, Timing
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
 from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
@@ -97,6 +97,32 @@ def test_resume_measures_only_what_is_missing(tmp_path: Path) -> None:
         profile(url, path, SOME)
     pd.testing.assert_frame_equal(without_dates(path), whole)
     assert not any(request.startswith("bench 7 1 8") for request in resumed.carried_out)
+
+
+def test_rows_of_another_board_or_source_are_not_taken_for_done(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "p.csv", SOME[:2]
+    with serve(SimulatedDevice()) as url:
+        profile(url, path, wanted)
+    own = path.read_text()
+    for other in (own.replace("nrf52840,", "mkr1000,"), own.replace(",emulated,", ",measured,")):
+        path.write_text(other)
+        with serve(SimulatedDevice()) as url:
+            profile(url, path, wanted)
+        rows = read_profile(path)
+        assert len(rows) == 2 * (len(wanted) + 1)
+        assert list(rows["op"]) == 2 * ["idle", *(item.op for item in wanted)]
+
+
+def test_no_card_to_be_labelled_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedDevice, "_format", lambda _: "err -9 no card, or no label on it")
+    options = ["--board", "nrf52840", "--meter", "nominal", "--format-card", "--out", str(tmp_path / "p.csv")]
+    configs = tmp_path / "c.csv"
+    configs.write_text("op,params\npage_in,bytes=512 pattern=sequential\n")
+    with serve(SimulatedDevice()) as url:
+        result = CliRunner().invoke(app, ["profile", "--port", url, "--configs", str(configs), *options])
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception) == "the board answers: no card, or no label on it (error -9)"
+    assert result.exception.exit_code == NO_DEVICE
 
 
 def test_a_board_that_slows_down_is_noticed(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_torn_last_line_is_repaired_and_the_rest_kept(tmp_path: Path, cut: int
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
     with ProfileWriter(path) as profile:
-        assert profile.done == {("relu", "size=8")}
+        assert profile.done == {(ROW.board, "relu", "size=8", "f32", ROW.source)}
         profile.append(dataclasses.replace(ROW, op="add"))
     assert path.read_bytes() == whole
 

@@ -26,6 +26,7 @@ from .slices import page_slice, ram_bytes, slices
 T = TypeVar("T")
 
 E_MEMORY, E_ABSENT = -2, -9
+DTYPE = "f32"
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
 REST_S = 1.0
@@ -105,12 +106,13 @@ class Profiler:
         self._watch = DriftWatch()
         idle = self._through_resets(partial(measure_idle, self._device, self._meter, self._effort))
         self._idle_power_w = idle.energy_j / idle.time_s
-        if ("idle", "") not in profile.done:
-            self._append(profile, Configuration("idle", ""), replace(idle, energy_j=0.0), 1.0)
+        asleep = Configuration("idle", "")
+        if not self._is_done(asleep, profile):
+            self._append(profile, asleep, replace(idle, energy_j=0.0), 1.0)
         first: tuple[Configuration, Measurement] | None = None
         for item in configurations:
             began(item)
-            if (item.op, item.params) in profile.done:
+            if self._is_done(item, profile):
                 continue
             try:
                 fraction, measurement = self._steadily(item)
@@ -130,6 +132,9 @@ class Profiler:
             self._outcome.drift = _largest_change(first[1], again)
         self._outcome.temperatures_c = self._watch.temperatures_c
         return self._outcome
+
+    def _is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
+        return (self._board.name, item.op, item.params, DTYPE, self._meter.source) in profile.done
 
     def _steadily(self, item: Configuration) -> tuple[float, Measurement]:
         """Measure; again, after a rest, when the board's own sensors show drift."""
@@ -200,7 +205,7 @@ class Profiler:
                 board=self._board.name,
                 op=item.op,
                 params=item.params,
-                dtype="f32",
+                dtype=DTYPE,
                 time_s=measured.time_s / fraction,
                 time_s_std=measured.time_s_std / fraction,
                 energy_j=max(0.0, measured.energy_j) / fraction,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 NAME = "profile"
 MOST_NAMED = 5
 MOST_DRIFT = 0.02
-INTERRUPTED = 130
 
 
 def command(
@@ -111,7 +110,7 @@ def _standard(board: Board) -> list[Configuration]:
 
 
 def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:
-    from poet_profiles.errors import UserError
+    from poet_profiles.errors import INTERRUPTED, UserError
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
