@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 from brute_force import least_energy
@@ -37,6 +40,24 @@ def test_paging_is_forced_where_neither_value_can_be_computed_beside_the_other()
     least = least_energy(graph, 12, None)
     assert least == pytest.approx(5 + 100)
     assert 100 <= _root_bound(problem, longest_path(problem), conflicts) <= least
+
+
+def test_excuses_may_lie_a_long_way_back() -> None:
+    """v and the beginning of a chain conflict by their sizes, and each link of it because of the one before."""
+    length = 200
+    links = (node(f"u{k}", 4, f"u{k - 1}" if k else "r") for k in range(length))
+    graph = Graph(
+        "long", (node("q", 96), node("v", 4, "q"), node("r", 96), *links, node("e", 4, "v", f"u{length - 1}"))
+    )
+    conflicts = Conflicts(build_problem(graph, 100, None))
+    names = [value.id for one in graph.nodes for value in one.values]
+    depth = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + length // 2)
+    try:
+        excuses = conflicts.excuses(names.index("v"), names.index(f"u{length - 1}"))
+    finally:
+        sys.setrecursionlimit(depth)
+    assert {names[excuse.value] for excuse in excuses} == {"v", *(f"u{k}" for k in range(length))}
 
 
 def test_what_is_made_paged_out_and_paged_in_within_one_stage_is_an_excuse() -> None:

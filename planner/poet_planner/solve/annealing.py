@@ -52,7 +52,7 @@ CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE, SPLIT_REPAIRS, CHANGED_FI
 
 @compiled
 def _late(p, time):  # type: ignore[no-untyped-def]
-    over = time - p.deadline * (1.0 + 1e-10)
+    over = time - p.deadline
     return over if over > 0.0 else 0.0
 
 

@@ -42,14 +42,23 @@ class Conflicts:
 
     def excuses(self, u: int, v: int) -> frozenset[Excuse]:
         """Of which one has happened before u and v, which conflict, are in RAM together."""
-        pair = (min(u, v), max(u, v))
+        pair = _ordered(u, v)
         if pair not in self._known:
-            found = frozenset(Excuse(value, pair) for value in pair if self._pageable[value])
-            for a, b in (pair, pair[::-1]):
-                if self._way[a, b] >= 0:
-                    found |= self.excuses(int(self._way[a, b]), b)
-            self._known[pair] = found
+            pairs = dict.fromkeys([pair])
+            waiting = [pair]
+            while waiting:
+                u, v = waiting.pop()
+                for a, b in ((u, v), (v, u)):
+                    why = _ordered(int(self._way[a, b]), b)
+                    if self._way[a, b] >= 0 and why not in pairs:
+                        pairs[why] = None
+                        waiting.append(why)
+            self._known[pair] = frozenset(Excuse(x, each) for each in pairs for x in each if self._pageable[x])
         return self._known[pair]
+
+
+def _ordered(u: int, v: int) -> tuple[int, int]:
+    return (u, v) if u < v else (v, u)
 
 
 def _closure(problem: Problem) -> tuple[Flags, Ints]:

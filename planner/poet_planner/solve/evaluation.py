@@ -79,11 +79,11 @@ class Evaluation(NamedTuple):
 
 
 def new_workspace(
-    problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], most_inserted: int = 0
+    problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], most_inserted: int = 0, events: int = 0
 ) -> Workspace:
-    """For sequences of up to `capacity` events; a move puts in up to ``most_inserted``."""
+    """For sequences of up to `capacity` events, or up to ``events``; a move puts in up to ``most_inserted``."""
     n, m = len(problem.node_time), len(problem.size)
-    events = capacity(problem)
+    events = max(events, capacity(problem))
     width = int(np.diff(problem.own).max(initial=1))
     touches = -(-(m + len(problem.input_value)) // max(n, 1)) + 1
 
@@ -208,7 +208,7 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
         if memory > p.budget:
             overflow += memory - p.budget
     for j in range(n):
-        if w.seen[j] == 0:
+        if w.seen[j] == 0 or (w.seen[j] > 1 and not p.recomputable[j]):
             waiting += 1
     if waiting > 0:
         return Evaluation(-1, 0.0, 0.0, 0.0)

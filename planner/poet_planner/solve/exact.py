@@ -32,8 +32,7 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
     own = [sum(1 << v for v in range(problem.own[j], problem.own[j + 1])) for j in range(n)]
     needs = [sum(1 << int(v) for v in inputs_of(problem, j)) for j in range(n)]
     held = [sum(int(problem.size[v]) for v in range(m) if mask >> v & 1) for mask in range(1 << m)]
-    deadline = problem.deadline * (1 + 1e-10)
-    timed = bool(np.isfinite(deadline))
+    timed = bool(np.isfinite(problem.deadline))
     ticket = itertools.count()
     start: _Label = (0.0, 0.0, (0, 0, 0), -1, None)
     queue: list[tuple[float, int, float, int, _Label]] = [(0.0, 0, 0.0, next(ticket), start)]
@@ -73,7 +72,7 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
                 costs = float(problem.in_energy[v]), float(problem.in_time[v])
                 after.append((*costs, (done, ram | bit, card), n + v))
         for more, more_time, reached, event in after:
-            if time + more_time <= deadline:
+            if time + more_time <= problem.deadline:
                 new = (overhead + more, time + more_time, reached, event, label)
                 heapq.heappush(queue, (new[0], -reached[0].bit_count(), new[1], next(ticket), new))
     return None

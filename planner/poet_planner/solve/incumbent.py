@@ -25,7 +25,7 @@ class Incumbent:
 
 def measured(problem: Problem, events: Ints) -> Incumbent | None:
     """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
-    work = new_workspace(problem, np.ones(1, dtype=np.uint64))
+    work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(problem, events, len(events), work)
     if result.length < 0:
         return None

@@ -63,7 +63,7 @@ def overflowing(problem: Problem, path: Ints, events: Ints) -> Ints:
     everywhere: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
     everywhere[path] = True
     limited = problem._replace(instant=everywhere)
-    work = new_workspace(limited, np.ones(1, dtype=np.uint64))
+    work = new_workspace(limited, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(limited, events, len(events), work)
     excess = np.zeros(len(problem.node_time))
     for k in range(max(result.length, 0)):

@@ -18,6 +18,8 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 WORD = 4
+# Sums of times in another order differ by less, relatively; the verifier allows ten times as much.
+ROUNDING = 1e-10
 
 
 class Problem(NamedTuple):
@@ -38,7 +40,7 @@ class Problem(NamedTuple):
     input_start, input_value : the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``
     use_start, use_node : the nodes that need value v are ``use_node[use_start[v]:use_start[v + 1]]``
     budget : bytes for values and workspace, without the resident tensors
-    deadline : seconds, infinite where there is none
+    deadline : seconds, with room for what sums of floating-point numbers differ by; infinite where there is none
     dma : transfers overlap compute
     instant : (n,) where the RAM is limited, at the first compute of which nodes; (0,): always, at every event
     """
@@ -106,7 +108,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         use_start=use_start,
         use_node=use_node,
         budget=ram_bytes - graph.resident_bytes,
-        deadline=np.inf if deadline_s is None else deadline_s,
+        deadline=np.inf if deadline_s is None else deadline_s * (1 + ROUNDING),
         dma=graph.dma,
         instant=np.zeros(0, dtype=np.bool_),
     )

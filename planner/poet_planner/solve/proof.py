@@ -229,11 +229,10 @@ class Proof:
         return lambda: hear(self.bound_j) and seconds_left() > end_s
 
     def _adopted(self, events: Ints | None) -> Incumbent | None:
-        """Let the search go on from ``events``, where they are a schedule that is in time."""
+        """Let the search go on from ``events``, where they are a schedule that is in time and not too long for it."""
         best = None if events is None else measured(self._problem, events)
-        if best is None or best.time > self._problem.deadline:
+        if best is None or best.time > self._problem.deadline or not self._search.adopt(best.events):
             return None
-        self._search.adopt(best.events)
         return best
 
     def _settle(
