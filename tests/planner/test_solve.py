@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 import random
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from brute_force import least_energy
 from paper_graphs import paper_graph
 from poet_planner.graph import Graph
 from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_planner.verify import verify
 from poet_profiles.errors import UserError
 from random_graphs import either_graph
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
+
+from layered import layered_graph
 
 
 def instance(seed: int) -> tuple[Graph, int, float | None]:
@@ -117,6 +125,20 @@ def test_equal_seeds_give_equal_plans() -> None:
     graph, plain = paper_graph("linear.m4")
     plans = [optimise(graph, plain.peak_bytes // 2, None, OptimiseOptions(time_limit_s=20, seed=3)) for _ in range(2)]
     assert plans[0] == plans[1]
+
+
+def test_equal_seeds_give_equal_plans_whichever_annealer_is_faster() -> None:
+    """Both come to schedules that cost no more than plain training, after which there is nothing to look for."""
+    graph = layered_graph(150, 30, seed=1)
+    budget = int(0.9 * plain_schedule(graph).peak_bytes)
+
+    def plan(pause_s: float) -> Schedule:
+        options = OptimiseOptions(time_limit_s=20, seed=1, progress=lambda _: time.sleep(pause_s))
+        return optimise(graph, budget, None, options)
+
+    first, *others = (plan(pause_s) for pause_s in (0.0, 0.03, 0.01))
+    assert first.energy_j == pytest.approx(plain_schedule(graph).energy_j)
+    assert all(other == first for other in others)
 
 
 def test_progress_is_told_and_an_interrupt_keeps_the_best() -> None:

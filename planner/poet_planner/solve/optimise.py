@@ -109,7 +109,7 @@ class _Run:
 
         def go_on() -> bool:
             early = self._search.incumbent is None or self._seconds() < limit_s
-            return self._tell() and early and not self._proof.complete
+            return self._tell() and early
 
         self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
         self._proof.exhaust(self._tell)

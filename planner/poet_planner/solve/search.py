@@ -24,7 +24,7 @@ from poet_planner.solve.annealing import (
     TEMPERATURE,
     State,
 )
-from poet_planner.solve.crossover import cross, same
+from poet_planner.solve.crossover import SAME, cross, same
 from poet_planner.solve.evaluation import capacity, new_workspace
 from poet_planner.solve.eviction import evicting
 from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
@@ -161,6 +161,12 @@ class Search:
         return cheapest(*evicted, self._annealed())
 
     @property
+    def has_least(self) -> bool:
+        """Whether the best schedule costs no more than plain training, and so is one of the best there are."""
+        incumbent = self.incumbent
+        return incumbent is not None and self._is_least(incumbent.energy)
+
+    @property
     def found(self) -> list[Incumbent]:
         """The best schedule so far, and others that coolings ended with: the cheapest first."""
         return ranked([self.incumbent, *self._kept])
@@ -175,7 +181,7 @@ class Search:
         return adopted
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal for ``moves`` moves.
+        """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
 
         The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
         from children of what it has found; or, where the moves are few for the graph, in cycles as a later run does:
@@ -344,6 +350,9 @@ class Search:
             return None
         return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
 
+    def _is_least(self, energy: float) -> bool:
+        return energy <= self._plain_energy * (1 + SAME)
+
     def _keep(self, found: Incumbent | None) -> None:
         """Keep a schedule, and let it be a parent if it is among the best."""
         self._kept = ranked([*self._kept, found])
@@ -370,7 +379,7 @@ class Search:
             chunk = min(moves, CHUNK_MOVES)
             annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
             moves -= chunk
-            go_on = between()
+            go_on = between() and not self._is_least(float(figures[BEST]))
         self._keep(self._newest())
         return go_on
 
@@ -442,12 +451,12 @@ class Searches:
     @property
     def incumbent(self) -> Incumbent | None:
         """The best schedule so far."""
-        return cheapest(*(search.incumbent for search in self._searches))
+        return cheapest(*(search.incumbent for search in self._heard))
 
     @property
     def found(self) -> list[Incumbent]:
         """The best schedule so far, and others: the cheapest first."""
-        return ranked(one for search in self._searches for one in search.found)
+        return ranked(one for search in self._heard for one in search.found)
 
     def adopt(self, events: Ints) -> bool:
         """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
@@ -463,16 +472,25 @@ class Searches:
         self._searches[0].refine(moves)
 
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run."""
+        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run.
+
+        So does a schedule of the first that costs no more than plain training; one of another only ends that one. What
+        is found then does not depend on which of them was faster.
+        """
         self._share_best()
         asides = [Aside([search], moves) for search in self._searches[1:]]
         try:
             self._searches[0].run(moves, between)
             for aside in asides:
-                aside.wait(between)
+                aside.wait(lambda: between() and not self._searches[0].has_least)
         finally:
             for aside in asides:
                 aside.stop()
+
+    @property
+    def _heard(self) -> list[Search]:
+        """All but those that were stopped midway because the first needed no help."""
+        return self._searches[:1] if self._searches[0].has_least else self._searches
 
     def _share_best(self) -> None:
         incumbent = self.incumbent
