@@ -31,9 +31,13 @@ def _shapes(shapes: Iterable[Sequence[int]]) -> str:
 
 
 def _flops(operator: TracedOperator, traced: TracedGraph) -> int:
+    import torch
     from torch.utils.flop_counter import flop_registry
 
-    count = flop_registry.get(operator.target.overloadpacket)
+    packet = operator.target.overloadpacket
+    # Of attention PyTorch counts the kernels for GPUs alone, which have the same operands.
+    alike = str(packet).removeprefix("aten.").replace("_for_cpu", "")
+    count = flop_registry.get(getattr(torch.ops.aten, alike, packet))
     if count is None:
         return sum(prod(traced.values[id].shape) for id in operator.values)
     outputs = [traced.values[id].shape if id else None for id in operator.outputs]

@@ -19,6 +19,9 @@ from poet_planner.tracing.ir import Blank, Ref, TracedOperator
 
 MEAN = 1
 NANO = 1_000_000_000
+# Relative: what rounding to f32 changes at most.
+F32_ROUNDING = 2.0**-24
+MOST_WINDOW_PLACES = 256
 LARGEST_I32 = 2**31 - 1
 
 
@@ -166,12 +169,14 @@ def _max_pool(operator: TracedOperator) -> Lowered | None:
     x, kernel, stride, padding, dilation, ceil = _defaults(operator.args, (None, None, [], [0, 0], [1, 1], False))
     if ceil or any(step != 1 for step in dilation) or len(operator.values) != 2:
         return None
+    if prod(_pair(kernel)) > MOST_WINDOW_PLACES:
+        return None
     return _lowered("max_pool2d", _pool_params(x, kernel, stride, padding), (x,), *operator.outputs)
 
 
 def _max_pool_backward(operator: TracedOperator) -> Lowered | None:
     gy, x, kernel, stride, padding, dilation, ceil, indices = operator.args
-    if ceil or any(step != 1 for step in dilation):
+    if ceil or any(step != 1 for step in dilation) or prod(_pair(kernel)) > MOST_WINDOW_PLACES:
         return None
     params = _pool_params(x, kernel, stride, padding)
     return _lowered("max_pool2d_backward", params, (gy, indices), operator.outputs[0])
@@ -234,8 +239,17 @@ def _divide(operator: TracedOperator) -> Lowered | None:
 
 
 def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
-    params = {"size": prod(x.shape), "factor_nano": round(factor * NANO), "divisor": divisor}
+    factor_nano = _nano(factor)
+    if factor_nano is None:
+        return None
+    params = {"size": prod(x.shape), "factor_nano": factor_nano, "divisor": divisor}
     return _lowered("scale", params, (x,), operator.outputs[0])
+
+
+def _nano(fraction: float) -> int | None:
+    """A fraction as it stands among an operator's parameters; None if the board would then not have the same in f32."""
+    nano = round(fraction * NANO)
+    return nano if abs(nano / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
 
 
 def _plane_mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
@@ -271,17 +285,21 @@ def _mean(operator: TracedOperator) -> Lowered | None:
 
 def _batch_norm(operator: TracedOperator) -> Lowered | None:
     x, weight, bias, mean, variance, training, momentum, eps = operator.args
-    if not training or weight is None or bias is None or None in operator.outputs:
+    eps_nano, momentum_nano = _nano(eps), _nano(momentum)
+    if not training or weight is None or bias is None or None in (*operator.outputs, eps_nano, momentum_nano):
+        return None
+    # A module that is used twice: the next use reads the statistics that this one leaves.
+    if operator.writes:
         return None
     n, c, size = _planes(x)
-    params = {"n": n, "c": c, "size": size, "eps_nano": round(eps * NANO)}
+    params = {"n": n, "c": c, "size": size, "eps_nano": eps_nano}
     main = _lowered("batch_norm", params, (x, weight, bias), *operator.outputs)
     if main is None or mean is None:
         return main
     statistics = tuple(Ref(id, (), (c,), (1,), x.dtype) for id in operator.outputs[1:] if id)
     update = Lowered(
         "batch_norm_update",
-        {"c": c, "count": n * size, "momentum_nano": round(momentum * NANO), "eps_nano": round(eps * NANO)},
+        {"c": c, "count": n * size, "momentum_nano": momentum_nano, "eps_nano": eps_nano},
         (*statistics, mean, variance),
         (mean.source, variance.source),
     )
@@ -304,9 +322,10 @@ def _planes(x: Ref) -> tuple[int, int, int]:
 
 def _layer_norm(operator: TracedOperator) -> Lowered | None:
     x, extents, weight, bias, eps = operator.args
-    if weight is None or bias is None or None in operator.outputs:
+    eps_nano = _nano(eps)
+    if weight is None or bias is None or eps_nano is None or None in operator.outputs:
         return None
-    params = {**_normalised(x, extents), "eps_nano": round(eps * NANO)}
+    params = {**_normalised(x, extents), "eps_nano": eps_nano}
     return _lowered("layer_norm", params, (x, weight, bias), *operator.outputs)
 
 
@@ -386,18 +405,23 @@ def _rows_backward_rule(op: str) -> Rule:
 
 
 def _nll_loss(operator: TracedOperator) -> Lowered | None:
-    logp, target, weight, reduction, _ = operator.args
-    if weight is not None or reduction != MEAN:
+    logp, target, weight, reduction, ignored = operator.args
+    if weight is not None or reduction != MEAN or _is_label(ignored, logp):
         return None
     return _lowered("nll_loss", {"m": prod(target.shape), "n": logp.shape[-1]}, (logp, target), operator.outputs[0])
 
 
 def _nll_loss_backward(operator: TracedOperator) -> Lowered | None:
-    gloss, logp, target, weight, reduction, _, _ = operator.args
-    if weight is not None or reduction != MEAN:
+    gloss, logp, target, weight, reduction, ignored, _ = operator.args
+    if weight is not None or reduction != MEAN or _is_label(ignored, logp):
         return None
     params = {"m": prod(target.shape), "n": logp.shape[-1]}
     return _lowered("nll_loss_backward", params, (gloss, target), operator.outputs[0])
+
+
+def _is_label(ignored: int, logp: Ref) -> bool:
+    """Whether rows with this label may occur, which the mean leaves out: usually it is none, and ends in an error."""
+    return 0 <= ignored < logp.shape[-1]
 
 
 def _filled(value: float) -> Rule:
