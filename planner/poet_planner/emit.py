@@ -84,10 +84,7 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
             _array(
                 "poet_resident",
                 "poet_built_residents",
-                [
-                    f"{{{r.offset}u, {r.bytes}u, POET_RESIDENT_{r.kind.upper()}}}" + _remark(r.id)
-                    for r in graph.residents
-                ],
+                [_resident_row(resident) for resident in graph.residents],
                 "{0}",
             ),
             _array("int32_t", "poet_built_params", params.rows(), "0"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
@@ -87,6 +88,8 @@ def graph_from_document(document: Any) -> Graph:
         raise _FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
     inputs = _inputs_by_node(top)
     nodes = tuple(_node(entry, inputs) for entry in _list(top, "nodes", "the file"))
+    if not nodes:
+        raise _FaultError('"nodes" is empty: there is nothing to plan')
     graph = Graph(
         name=str(top.get("name", "")),
         nodes=nodes,
@@ -318,6 +321,7 @@ def _check_residents(graph: Graph) -> None:
 
 def _check_operands(graph: Graph) -> None:
     residents = {resident.id for resident in graph.residents}
+    empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
     for node in graph.nodes:
         if node.operation is None or not graph.residents:
             continue
@@ -328,6 +332,23 @@ def _check_operands(graph: Graph) -> None:
         for result in node.operation.results:
             if result not in residents and result not in own:
                 raise _FaultError(f"node {node.id}: result {result} is no resident and no value of the node")
+        if node.operation.op in OPERATORS:
+            _check_firmware_operation(node, node.operation, empty - residents)
+
+
+def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str]) -> None:
+    """What the firmware's tables are made from."""
+    expected = OPERATORS[operation.op].params
+    try:
+        given = tuple(parse_params(operation.params))
+    except ValueError:
+        given = ()
+    if given != expected:
+        key = " ".join(f"{name}=…" for name in expected)
+        raise _FaultError(f'node {node.id}: "params" is {operation.params!r}; those of {operation.op} are {key!r}')
+    for tensor in (*operation.operands, *operation.results):
+        if tensor in nowhere:
+            raise _FaultError(f"node {node.id}: {tensor} has no bytes and is no resident, so it lies nowhere")
 
 
 def _node_document(node: Node) -> dict[str, Any]:

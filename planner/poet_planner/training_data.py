@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
@@ -38,8 +39,10 @@ def training_data(model: str, steps: int, seed: int, batch: int | None) -> Array
     return arrays
 
 
-def reference_run(model: str, data: Path, learning_rate: float, follow: Path | None = None) -> Arrays:
-    """Loss and gradients of plain SGD by PyTorch, a step a batch.
+def reference_run(
+    model: str, data: Path, learning_rate: float, momentum: float = 0.0, follow: Path | None = None
+) -> Arrays:
+    """Loss and gradients of gradient descent by PyTorch, a step a batch.
 
     Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
     of a board against PyTorch, the weights must be the board's at every step.
@@ -74,7 +77,8 @@ def reference_run(model: str, data: Path, learning_rate: float, follow: Path | N
         module.load_state_dict(state)
     except RuntimeError:
         raise UserError(f"{data}: holds other parameters than {model} has; write it again with this model") from None
-    followed = _load(follow, "poet-harness run --save") if follow else None
+    followed = read_arrays(follow, "poet-harness run --save") if follow else None
+    velocities: dict[str, Any] = {}
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step, (inputs, target) in enumerate(zip(arrays[INPUT], arrays[TARGET], strict=True)):
         module.zero_grad()
@@ -89,8 +93,10 @@ def reference_run(model: str, data: Path, learning_rate: float, follow: Path | N
             update = (
                 parameter.grad if followed is None else torch.from_numpy(_step_of(followed, gradient, step, follow))
             )
-            # Product and difference are rounded one after the other, as the firmware does.
-            parameter.data -= learning_rate * update.reshape(parameter.shape)
+            # Products, sums and differences are rounded one after the other, as the firmware does.
+            velocity = momentum * velocities.get(name, 0.0) + update.reshape(parameter.shape)
+            velocities[name] = velocity
+            parameter.data -= learning_rate * velocity
     return {name: np.stack(steps) for name, steps in observed.items()}
 
 
@@ -119,16 +125,8 @@ def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray
     return gradient
 
 
-def _load(path: Path, made_by: str) -> Arrays:
-    try:
-        with np.load(path) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); write it with `{made_by}`") from None
-
-
 def _read(path: Path) -> Arrays:
-    arrays = _load(path, "poet-plan data")
+    arrays = read_arrays(path, "poet-plan data")
     for name in (INPUT, TARGET):
         if name not in arrays:
             raise UserError(f"{path}: lacks {name}; write it with `poet-plan data`")

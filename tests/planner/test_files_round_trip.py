@@ -38,7 +38,9 @@ def graphs(draw: st.DrawFn) -> Graph:
         count = draw(st.integers(0, 3))
         values = tuple(Value(id if k == 0 else f"{id}.{k}", draw(sizes), draw(pages)) for k in range(count))
         operands = (*inputs, *(resident.id for resident in residents))
-        operation = Operation("relu", "size=1", operands, tuple(v.id for v in values)) if draw(st.booleans()) else None
+        operation = (
+            Operation("aten.relu", "size=1", operands, tuple(v.id for v in values)) if draw(st.booleans()) else None
+        )
         nodes.append(
             Node(
                 id, draw(costs), draw(costs), values, inputs, draw(sizes), draw(st.booleans()), draw(st.booleans()),

@@ -9,6 +9,7 @@ import pytest
 from poet_planner.cli import main
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.graph_file import write_graph
+from poet_profiles.errors import BAD_INPUT
 
 
 def test_less_ram_never_costs_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +34,22 @@ def test_less_ram_never_costs_less(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (planned["bound_j"] <= planned["energy_j"]).all()
     assert (planned["peak_bytes"] <= planned["ram_budget_bytes"]).all()
     assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one line that a command ends in."""
+    monkeypatch.setattr("sys.argv", ["poet-plan", *(str(word) for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == BAD_INPUT
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_what_cannot_be_swept_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "graph.json"
+    write_graph(Graph("free", (Node("a", 0, 0, (Value("a", 4),)),)), path)
+    assert "no energies" in refused(monkeypatch, capsys, "sweep", "--graph", path)
+    assert "--jobs 0" in refused(monkeypatch, capsys, "sweep", "--graph", path, "--jobs", 0)

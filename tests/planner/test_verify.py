@@ -96,6 +96,7 @@ def instead(number: int, *steps: Step) -> Callable[[Schedule], Schedule]:
         (lambda s: replace(s, time_s=6.1), "time_s is stated"),
         (lambda s: replace(s, peak_bytes=24), "peak_bytes is stated"),
         (lambda s: replace(s, arena_bytes=20), "arena_bytes is stated"),
+        (lambda s: replace(s, steps=(), arena_bytes=4), "arena_bytes is stated"),
         (lambda s: replace(s, bound_j=3.6, gap=-0.1 / 3.5), "above the energy"),
         (lambda s: replace(s, gap=0.0), "gap is stated"),
         (lambda s: replace(s, status=Status.OPTIMAL), "optimal"),
@@ -118,3 +119,21 @@ def test_a_transfer_behind_a_changed_parameter_is_a_fault() -> None:
         report = verify(changed, replace(by_hand(graph), graph_hash=graph_hash(changed)))
         assert len(report.faults) == faults
         assert all("step 4 (page_in a): w has changed before" in fault for fault in report.faults)
+
+
+def test_what_is_computed_again_from_a_changed_parameter_is_a_fault() -> None:
+    """The first computation may read it: there is no other value to be had."""
+    weight = Resident("w", "parameter", 4, 0, (1,))
+    reads = Node("a", 1.0, 1.0, (Value("a", 4),), operation=Operation("relu", "size=1", ("w",), ("a",)))
+    changes = Node("b", 1.0, 1.0, (Value("b", 0),), operation=Operation("sgd", "size=1", ("w", "w"), ("w",)))
+    graph = Graph("changes", (reads, replace(changes, recomputable=False)), 4, residents=(weight,))
+    once = Step(Action.COMPUTE, "a", {"a": 0})
+    change, free = Step(Action.COMPUTE, "b"), Step(Action.FREE, "a")
+    for steps, faults in (((once, change), 0), ((change, once), 0), ((once, free, change, once), 1)):
+        energy_j = sum(1.0 for step in steps if step.do is Action.COMPUTE)
+        schedule = Schedule(
+            "changes", graph_hash(graph), 8, None, steps, energy_j, energy_j, 8, 4, Status.FEASIBLE, 0, 1
+        )
+        report = verify(graph, schedule)
+        assert len(report.faults) == faults, report.faults
+        assert all("step 3 (compute a): it is computed again from w" in fault for fault in report.faults)

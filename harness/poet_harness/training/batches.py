@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
 
 from .plan import Plan, Resident
@@ -46,11 +46,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     UserError
         If an array is missing, has another size than the resident, or there are fewer batches than steps.
     """
-    try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, BadZipFile) as error:
-        raise UserError(f"{path}: not an .npz: {error}") from None
+    arrays = read_arrays(path, "poet-plan data")
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]

@@ -22,7 +22,7 @@ def reference(
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
     from poet_planner.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate, follow)
+    arrays = reference_run(model, data, learning_rate, momentum, follow)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")

@@ -50,8 +50,12 @@ def sweep(
         problem = problem_from_model(model, batch, profile, board)
     else:
         raise UserError("nothing to plan: give --profile or --graph; see --help")
+    if jobs == 0:
+        raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
     planned = problem.graph if parameters else without_parameters(problem.graph)
     plain = plain_schedule(planned)
+    if plain.energy_j == 0:
+        raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")
     rams = [ram_bytes(text, plain.peak_bytes) for text in ram or RAMS]
     deadlines: list[float | None] = [deadline_s(text, plain.time_s) for text in deadline or ()]
     points = plan_all(planned, rams, deadlines or [None], OptimiseOptions(time_limit_s=time_limit, seed=seed), jobs)

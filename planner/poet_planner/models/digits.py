@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from poet_profiles.errors import UserError
 from torch import Tensor, nn
 
 
@@ -55,9 +56,13 @@ def digits_cnn(channels: int = 8) -> nn.Module:
 
 def digits_batches(batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Images in [0, 1], shape (batch, 1, 8, 8), and labels, shape (batch,), in an order that the seed decides."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise UserError("the digits come with scikit-learn: pip install 'poet-edge[demo]'") from None
     digits = load_digits()
+    if batch > len(digits.target):
+        raise UserError(f"--batch {batch}: there are {len(digits.target)} digits")
     order = np.random.default_rng(seed)
     for _ in range(steps):
         chosen = order.choice(len(digits.target), size=batch, replace=False)

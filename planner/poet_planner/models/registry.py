@@ -188,6 +188,8 @@ def _imported(name: str, batch: int | None) -> Model:
     # A console script does not look where it is run from, and that is where a user's model is.
     if "" not in sys.path:
         sys.path.insert(0, "")
+    if not module_name or not attribute or module_name.startswith("."):
+        raise UserError(f"{name}: give module:callable, importable from here")
     try:
         build = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:

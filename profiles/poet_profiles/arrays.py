@@ -1,0 +1,38 @@
+"""Reading the arrays that go from one command to the next, as .npz."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz by name.
+
+    Parameters
+    ----------
+    made_by : str
+        The command that writes such a file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or is something else.
+    """
+    import numpy as np
+
+    try:
+        file = np.load(path)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError("a single array")
+        with file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
+        raise UserError(f"{path}: not an .npz of arrays ({error}); write it with {made_by}") from None
