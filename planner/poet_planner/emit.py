@@ -13,6 +13,7 @@ from poet_planner.graph import Graph, Node, Resident
 from poet_planner.graph_file import graph_hash
 from poet_planner.plain import aligned
 from poet_planner.schedule import Action, Schedule, Step
+from poet_planner.schedule_file import schedule_hash
 
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
@@ -40,6 +41,12 @@ def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
         raise UserError(f"{graph.name} has no C headers: {reason}")
     write_whole(folder / MODEL_HEADER, model_header(graph, schedule))
     write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule))
+
+
+def remove_headers(folder: Path) -> None:
+    """Remove what an earlier plan left: the firmware would be built with it."""
+    for name in (MODEL_HEADER, SCHEDULE_HEADER):
+        (folder / name).unlink(missing_ok=True)
 
 
 def why_no_headers(graph: Graph) -> str | None:
@@ -129,6 +136,7 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             _array("uint32_t", "poet_built_offsets", offsets.rows("u"), "0"),
             "static const poet_schedule poet_built_schedule = {",
             f"    .graph_hash = UINT64_C(0x{schedule.graph_hash}),",
+            f"    .hash = UINT64_C(0x{schedule_hash(schedule)}),",
             f"    .peak_bytes = {schedule.peak_bytes}u,",
             f"    .arena_bytes = {schedule.arena_bytes}u,",
             f"    .step_count = {len(rows)}u,",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from poet_profiles.errors import UserError
+
 from poet_planner.graph import Graph, Node
 from poet_planner.plain import aligned
 
@@ -34,9 +36,10 @@ class Gradients(StrEnum):
 
 @dataclass(frozen=True)
 class Settled:
-    """A problem, what is left out of its RAM, and what the user should hear about it."""
+    """A problem, its RAM budget, what is left out of its RAM, and what the user should hear about it."""
 
     problem: Problem
+    budget_bytes: int
     excluded_bytes: int = 0
     note: str = ""
 
@@ -57,21 +60,31 @@ def settle(
     build : callable
         The problem, with gradients resident or not.
     budget_bytes : callable
-        RAM budget of a problem.
+        RAM budget of a problem; that of gradients which become values by themselves is that of resident ones.
+
+    Raises
+    ------
+    UserError
+        If gradients are to be paged that are values already, or that no board of ours has.
     """
     if parameters is Parameters.EXCLUDED:
-        return _excluded(build(True))
-    resident = build(gradients is not Gradients.PAGED)
-    budget = budget_bytes(resident)
-    if smallest_ram_bytes(resident.graph) <= budget:
-        return Settled(resident)
+        return _excluded(build(True), budget_bytes)
+    problem = build(True)
+    if gradients is Gradients.PAGED:
+        resident, problem = problem, build(False)
+        if problem.graph == resident.graph:
+            raise UserError("--gradients paged: the gradients of this graph have no places of their own; leave it out")
+    budget = budget_bytes(problem)
+    if smallest_ram_bytes(problem.graph) <= budget:
+        return Settled(problem, budget)
     if gradients is Gradients.AUTO:
         paged = build(False)
-        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < resident.graph.resident_bytes:
-            return Settled(paged, note="gradients have no places of their own in RAM (--gradients resident gives them)")
-    if parameters is Parameters.AUTO and resident.graph.residents and resident.graph.resident_bytes > budget:
-        return _excluded(resident)
-    return Settled(resident)
+        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < problem.graph.resident_bytes:
+            note = "gradients have no places of their own in RAM (--gradients resident gives them)"
+            return Settled(paged, budget, note=note)
+    if parameters is Parameters.AUTO and problem.graph.residents and problem.graph.resident_bytes > budget:
+        return _excluded(build(True), budget_bytes)
+    return Settled(problem, budget)
 
 
 def smallest_ram_bytes(graph: Graph) -> int:
@@ -86,14 +99,15 @@ def smallest_ram_bytes(graph: Graph) -> int:
     return graph.resident_bytes + max(needs, default=0)
 
 
-def _excluded(problem: Problem) -> Settled:
+def _excluded(problem: Problem, budget_bytes: Callable[[Problem], int]) -> Settled:
     graph = without_parameters(problem.graph)
     excluded_bytes = problem.graph.resident_bytes - graph.resident_bytes
     note = (
         f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan shows "
         "what activations cost, and gets no C headers (--parameters resident counts them)"
     )
-    return Settled(replace(problem, graph=graph), excluded_bytes, note)
+    without = replace(problem, graph=graph)
+    return Settled(without, budget_bytes(without), excluded_bytes, note)
 
 
 def without_parameters(graph: Graph) -> Graph:

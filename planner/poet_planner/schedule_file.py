@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -34,6 +35,14 @@ def read_schedule(path: Path) -> Schedule:
 def write_schedule(schedule: Schedule, path: Path) -> None:
     """Write ``schedule`` as `poet-schedule/1`."""
     write_whole(path, json.dumps(document_of_schedule(schedule), indent=1) + "\n")
+
+
+def schedule_hash(schedule: Schedule) -> str:
+    """Hash of the steps and the graph that they are for, 16 hex digits: a board tells by it what it carries."""
+    steps = [_step_document(step) for step in schedule.steps]
+    document = {"graph_hash": schedule.graph_hash, "steps": steps}
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def schedule_from_document(document: Any) -> Schedule:

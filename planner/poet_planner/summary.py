@@ -62,7 +62,7 @@ class Summary:
     ram_budget_bytes: int
     resident_bytes: int
     excluded_bytes: int
-    resident_gradients: bool
+    resident_gradients: bool | None
     arena_bytes: int
     plain_peak_bytes: int
     energy_share: dict[str, float]
@@ -116,7 +116,7 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
         ram_budget_bytes=schedule.ram_budget_bytes,
         resident_bytes=graph.resident_bytes,
         excluded_bytes=excluded_bytes,
-        resident_gradients=any(resident.kind == "gradient" for resident in graph.residents),
+        resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=plain.peak_bytes,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
@@ -188,6 +188,8 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
 def _residents_remark(s: Summary) -> str:
     if s.excluded_bytes:
         return f"batch; {s.excluded_bytes} B of parameters, gradients, state NOT counted"
+    if s.resident_gradients is None:
+        return "as the graph has it"
     return "parameters, state, batch" + (", gradients" if s.resident_gradients else "; gradients are in the arena")
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
 
 from poet_planner.graph import Graph
 
@@ -32,11 +33,13 @@ def training_graph(
     Raises
     ------
     UserError
-        If there is no such model, or it cannot be traced.
+        If there is no such model, or it cannot be traced, or a Linux board is given momentum.
     """
     from poet_planner.lowering import lower_for_firmware, lower_for_linux
 
     if board.kind == "linux":
+        if momentum:
+            raise UserError(f"--momentum: the step of gradient descent is no part of a graph for {board.name}")
         return lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
     return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
 

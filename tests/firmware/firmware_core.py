@@ -22,6 +22,7 @@ RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
 NO_PAGE = 0xFFFFFFFF
 NO_VALUE = 0xFFFF
+SCHEDULE_HASH = 0xFEDCBA9876543210
 BLOCK = 512
 PAGE_AREA = 2048
 
@@ -73,7 +74,7 @@ Model = structure(
 )  # fmt: skip
 Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
 Schedule = structure(
-    "Schedule", graph_hash=u64, peak_bytes=u32, arena_bytes=u32, step_count=u32, offset_count=u32,
+    "Schedule", graph_hash=u64, hash=u64, peak_bytes=u32, arena_bytes=u32, step_count=u32, offset_count=u32,
     steps=P(Step), offsets=P(u32),
 )  # fmt: skip
 ValueState = structure("ValueState", offset=u32, crc=u32, in_ram=c.c_bool, on_card=c.c_bool)
@@ -231,7 +232,9 @@ class Net:
         )
         self.steps = (Step * max(1, len(step_rows)))(*step_rows)
         self.offsets = (u32 * max(1, len(offsets)))(*offsets)
-        self.schedule = Schedule(graph_hash, 0, arena_bytes, len(step_rows), len(offsets), self.steps, self.offsets)
+        self.schedule = Schedule(
+            graph_hash, SCHEDULE_HASH, 0, arena_bytes, len(step_rows), len(offsets), self.steps, self.offsets
+        )
         self.states = (ValueState * max(1, len(values)))()
         self.blocks = (Block * (len(values) + 1))()
         self.ticks = (u32 * max(1, len(step_rows)))()

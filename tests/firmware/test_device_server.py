@@ -22,6 +22,7 @@ from firmware_core import (
     PAGE_IN,
     PAGE_OUT,
     RELU,
+    SCHEDULE_HASH,
     SGD,
     TARGET,
     Card,
@@ -277,6 +278,6 @@ def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
     net = Net([], [], [(0, 4, INPUT)], [], 0)
     net.schedule.graph_hash = 5
     device = boot(core, net)
-    assert device.ok("hello")["schedule"] == f"{5:016x}"
+    assert device.ok("hello")["schedule"] == f"{SCHEDULE_HASH:016x}"
     for request in ("step 0 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
         assert device.ask(request) == "err -3 the built schedule was made for another graph than the built model"

@@ -76,6 +76,7 @@ class SimulatedDevice:
     schedule_ticks: tuple[int, ...] = ()
     schedule_peaks: tuple[int, ...] = ()
     graph_hash: str = "0" * 16
+    schedule_hash: str = "0" * 16
     card: bool = True
     resets_after: list[int] = field(default_factory=list)
     carried_out: list[str] = field(default_factory=list)
@@ -129,7 +130,7 @@ class SimulatedDevice:
         self.greeted = True
         return (
             f"ok protocol=1 board={self.board} firmware=simulated-1 boot={self.boot:08x} ticks_hz={TICKS_HZ} "
-            f"ram_bytes={self.ram_bytes} model={self.graph_hash} schedule={self.graph_hash}"
+            f"ram_bytes={self.ram_bytes} model={self.graph_hash} schedule={self.schedule_hash}"
         )
 
     def _bench(self, code: str, repeats: str, *params: str) -> str:

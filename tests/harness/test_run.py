@@ -26,6 +26,8 @@ from simulated_device import TICKS_HZ, SimulatedDevice, serve
 from typer.testing import CliRunner
 
 HASH = "0123456789abcdef"
+# Of SCHEDULE below, as docs/SPEC.md states it.
+SCHEDULE_HASH = "2f747a3f16e2fc99"
 STEPS = 5
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 GRAPH: dict[str, Any] = {
@@ -80,7 +82,10 @@ def plan_folder(tmp_path: Path) -> Path:
 
 def board(**changes: Any) -> SimulatedDevice:
     return SimulatedDevice(
-        resident_bytes=(8, 4, 8), schedule_ticks=TICKS, schedule_peaks=PEAKS, **{"graph_hash": HASH, **changes}
+        resident_bytes=(8, 4, 8),
+        schedule_ticks=TICKS,
+        schedule_peaks=PEAKS,
+        **{"graph_hash": HASH, "schedule_hash": SCHEDULE_HASH, **changes},
     )
 
 
@@ -288,8 +293,17 @@ def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_fold
 
 
 def test_another_plan_on_the_board_is_refused(plan_folder: Path) -> None:
-    with pytest.raises(UserError, match=rf"graph hash {'f' * 16}, the plan {HASH}; run poet-harness flash"):
+    with pytest.raises(UserError, match=rf"model has the hash {'f' * 16}, the plan's {HASH}; run poet-harness flash"):
         train(board(graph_hash="f" * 16), plan_folder)
+
+
+def test_another_schedule_of_the_same_graph_is_refused(plan_folder: Path) -> None:
+    other = {**SCHEDULE, "steps": [*SCHEDULE["steps"][:3], *SCHEDULE["steps"][4:]]}
+    (plan_folder / "schedule.json").write_text(json.dumps(other))
+    with pytest.raises(
+        UserError, match=rf"schedule has the hash {SCHEDULE_HASH}, the plan's .*; run poet-harness flash"
+    ):
+        train(board(), plan_folder)
 
 
 def test_integers_travel_as_integers(plan_folder: Path) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from poet_planner.cli import main
 from poet_planner.cli.plan import LEAST_SECONDS, MOST_SECONDS, default_seconds
-from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_planner.graph import Graph, Node, PageCost, Resident, Value
 from poet_planner.graph_file import read_graph, write_graph
-from poet_planner.residency import smallest_ram_bytes
+from poet_planner.plain import plain_schedule
+from poet_planner.problem import Problem
+from poet_planner.residency import Gradients, Parameters, settle, smallest_ram_bytes
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
 
@@ -107,6 +109,8 @@ def test_plain_training_that_does_not_fit_says_what_it_needs(
         (["--profile", "m4", "--board", "no_such_board"], "no_such_board"),
         (["--profile", "m4", "--board", "rpi4b", "--model", "digits_cnn"], "no row of board rpi4b"),
         (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
+        (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "--momentum"),
+        (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "--gradients paged"),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -117,6 +121,14 @@ def test_bad_input_ends_in_one_line(
     assert expected in streams.err
     assert streams.err.count("\n") == 1
     assert streams.out == ""
+
+
+@pytest.mark.parametrize("option", [("--momentum", "0.9"), ("--gradients", "paged"), ("--batch", "2")])
+def test_a_graph_takes_no_option_of_a_model(
+    option: tuple[str, str], graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", *option) == BAD_INPUT
+    assert option[0] in capsys.readouterr().err
 
 
 def test_graph_without_budget_asks_for_one(
@@ -161,9 +173,52 @@ def test_parameters_beyond_the_budget_are_left_out_loudly(
     assert run(monkeypatch, *arguments) == 0
     streams = capsys.readouterr()
     assert "NOT counted" in streams.err
-    assert json.loads(streams.out)["excluded_bytes"] > 2_000_000
+    excluded = json.loads(streams.out)
+    assert excluded["excluded_bytes"] > 2_000_000
     assert not (out / "poet_model.h").exists()
+    # What is not counted is not counted as values either.
+    assert run(monkeypatch, *arguments, "--gradients", "paged") == 0
+    assert json.loads(capsys.readouterr().out) == excluded
     assert run(monkeypatch, *arguments, "--parameters", "resident") == NO_SCHEDULE
+
+
+def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "plan"
+    digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
+    assert run(monkeypatch, *digits, "--strategy", "plain", "--out", out) == 0
+    assert {path.name for path in out.glob("*.h")} == {"poet_model.h", "poet_schedule.h"}
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", out) == 0
+    assert not list(out.glob("*.h"))
+
+
+def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
+    """Gradients that become values lower the peak, but not the budget by which they fit."""
+
+    def build(resident_gradients: bool) -> Problem:
+        size = 0 if resident_gradients else 50_000
+        nodes = (
+            Node("a", 1.0, 1.0, (Value("a", 30_000),)),
+            Node("g", 1.0, 1.0, (Value("g", size),), ("a",)),
+            Node("g.sgd", 1.0, 1.0, (Value("g.sgd", 0),), ("g",)),
+            Node("h", 1.0, 1.0, (Value("h", size),)),
+            Node("h.sgd", 1.0, 1.0, (Value("h.sgd", 0),), ("h",)),
+        )
+        residents = [Resident("w", "parameter", 100_000, 0, (25_000,))]
+        residents += [Resident("w.grad", "gradient", 100_000, 100_000, (25_000,))] * resident_gradients
+        return Problem(Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents)), None, None)
+
+    def budget_bytes(problem: Problem) -> int:
+        return int(0.995 * plain_schedule(problem.graph).peak_bytes)
+
+    def settled(gradients: Gradients) -> tuple[int, int]:
+        one = settle(build, Parameters.RESIDENT, gradients, budget_bytes)
+        return one.problem.graph.resident_bytes, one.budget_bytes
+
+    assert settled(Gradients.RESIDENT) == (200_000, 228_850)
+    assert settled(Gradients.AUTO) == (100_000, 228_850)
+    assert settled(Gradients.PAGED) == (100_000, 179_100)
 
 
 def test_gradients_become_values_where_they_do_not_fit(

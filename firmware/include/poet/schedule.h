@@ -22,6 +22,7 @@ typedef struct poet_step {
 
 typedef struct poet_schedule {
     uint64_t graph_hash;   /* must equal the model's */
+    uint64_t hash;         /* its own: the host knows by it which schedule this is */
     uint32_t peak_bytes;   /* predicted, resident tensors included */
     uint32_t arena_bytes;  /* what the static offsets need, without the resident tensors */
     uint32_t step_count;

@@ -148,7 +148,7 @@ static int hello(poet_server *server, const char *arguments, poet_text *answer)
     put_number(answer, "ticks_hz", poet_board_ticks_hz);
     put_number(answer, "ram_bytes", server->ram_bytes);
     put_hex(answer, "model", built->model != NULL ? built->model->graph_hash : 0, 16);
-    put_hex(answer, "schedule", built->schedule != NULL ? built->schedule->graph_hash : 0, 16);
+    put_hex(answer, "schedule", built->schedule != NULL ? built->schedule->hash : 0, 16);
     return POET_OK;
 }
 

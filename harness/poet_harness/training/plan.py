@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,12 +47,14 @@ class Action:
 
 @dataclass(frozen=True)
 class Plan:
-    """A schedule with the graph it was made for. ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
+    """A schedule with the graph it was made for, and the hash of either.
 
+    ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
     ``firmware`` are the builds whose profile they rest on, as far as that is known.
     """
 
     graph_hash: str
+    schedule_hash: str
     residents: tuple[Resident, ...]
     actions: tuple[Action, ...]
     energy_j: float
@@ -75,6 +78,7 @@ def read_plan(folder: Path) -> Plan:
         )
         return Plan(
             graph_hash=schedule["graph_hash"],
+            schedule_hash=_hash({key: schedule[key] for key in ("graph_hash", "steps")}),
             residents=residents,
             actions=tuple(_actions(graph, schedule["steps"])),
             energy_j=schedule["energy_j"],
@@ -84,6 +88,11 @@ def read_plan(folder: Path) -> Plan:
         )
     except KeyError as error:
         raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
+
+
+def _hash(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:

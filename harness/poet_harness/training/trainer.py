@@ -232,11 +232,15 @@ def check_flashed(device: Device, plan: Plan) -> None:
     Raises
     ------
     UserError
-        With both hashes, if its model or its schedule is another graph's.
+        With both hashes, if its model or its schedule is another one.
     """
-    for what, found in (("model", device.hello.model), ("schedule", device.hello.schedule)):
-        if found != plan.graph_hash:
+    hello = device.hello
+    for what, found, wanted in (
+        ("model", hello.model, plan.graph_hash),
+        ("schedule", hello.schedule, plan.schedule_hash),
+    ):
+        if found != wanted:
             raise UserError(
-                f"{device.link.name}: the board's {what} has graph hash {found}, the plan {plan.graph_hash}; "
+                f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; "
                 "run poet-harness flash first"
             )

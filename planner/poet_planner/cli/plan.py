@@ -120,8 +120,8 @@ def plan(
     if settled.note:
         typer.echo(f"poet-plan: {settled.note}", err=True)
     problem = settled.problem
+    budget_bytes = settled.budget_bytes
     plain = plain_schedule(problem.graph)
-    budget_bytes = _budget_bytes(problem, ram)
     deadline_s = _deadline_s(deadline, plain)
     if strategy is Strategy.PLAIN:
         schedule = _within(plain, budget_bytes, deadline_s)
@@ -154,9 +154,10 @@ def _problem(
     from poet_planner.problem import problem_from_graph, problem_from_model, without_paging
 
     if graph is not None:
-        for option, given in (("--profile", profile), ("--model", model), ("--batch", batch)):
+        options = ("--profile", profile), ("--model", model), ("--batch", batch), ("--momentum", momentum or None)
+        for option, given in options:
             if given is not None:
-                raise UserError(f"--graph already holds the costs: leave {option} out")
+                raise UserError(f"--graph already holds the training step and its costs: leave {option} out")
         problem = problem_from_graph(graph, board)
     elif profile is not None:
         problem = problem_from_model(model, batch, profile, board, resident_gradients, momentum)
@@ -233,7 +234,7 @@ def _check(graph: Graph, schedule: Schedule) -> None:
 
 def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
     """Write everything but the summary; what keeps the firmware from running the graph, so that it gets no headers."""
-    from poet_planner.emit import why_no_headers, write_headers
+    from poet_planner.emit import remove_headers, why_no_headers, write_headers
     from poet_planner.graph_file import write_graph
     from poet_planner.pictures import write_pictures
     from poet_planner.schedule_file import write_schedule
@@ -243,6 +244,8 @@ def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
     reason = why_no_headers(graph)
     if reason is None:
         write_headers(graph, schedule, out)
+    else:
+        remove_headers(out)
     write_pictures(graph, schedule, out)
     return reason
 
