@@ -286,10 +286,10 @@ def _mean(operator: TracedOperator) -> Lowered | None:
 def _batch_norm(operator: TracedOperator) -> Lowered | None:
     x, weight, bias, mean, variance, training, momentum, eps = operator.args
     eps_nano, momentum_nano = _nano(eps), _nano(momentum)
-    if not training or weight is None or bias is None or None in (*operator.outputs, eps_nano, momentum_nano):
+    if not training or weight is None or bias is None or None in operator.outputs:
         return None
-    # A module that is used twice: the next use reads the statistics that this one leaves.
-    if operator.writes:
+    # Writes: the module is used twice, and the next use reads the statistics that this one leaves.
+    if eps_nano is None or momentum_nano is None or operator.writes:
         return None
     n, c, size = _planes(x)
     params = {"n": n, "c": c, "size": size, "eps_nano": eps_nano}
