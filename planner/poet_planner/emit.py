@@ -44,7 +44,7 @@ def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
 
 
 def remove_headers(folder: Path) -> None:
-    """Remove what an earlier plan left: the firmware would be built with it."""
+    """Remove what an earlier plan left: beside a plan without headers the firmware would be built with it."""
     for name in (MODEL_HEADER, SCHEDULE_HEADER):
         (folder / name).unlink(missing_ok=True)
 

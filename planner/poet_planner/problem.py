@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +31,22 @@ class Problem:
     costed: CostedGraph | None
 
 
-def problem_from_graph(path: Path, board: str | None) -> Problem:
-    """Read a costed graph from a file."""
+def problem_from_graph(path: Path, board: str | None, others: Mapping[str, object]) -> Problem:
+    """Read a costed graph from a file.
+
+    Parameters
+    ----------
+    others : mapping
+        Options by name that say what the graph already says, and what each was given; None where it was not.
+
+    Raises
+    ------
+    UserError
+        If the file is no costed graph, there is no such board, or one of ``others`` was given.
+    """
+    for option, given in others.items():
+        if given is not None:
+            raise UserError(f"--graph already holds the training step and its costs: leave {option} out")
     return Problem(read_graph(path), load_board(board) if board else None, None)
 
 

@@ -60,12 +60,13 @@ def settle(
     build : callable
         The problem, with gradients resident or not.
     budget_bytes : callable
-        RAM budget of a problem; that of gradients which become values by themselves is that of resident ones.
+        RAM budget of a problem. Where gradients become values because they do not fit, the budget stays that by which
+        they do not; without parameters it is that of what is left.
 
     Raises
     ------
     UserError
-        If gradients are to be paged that are values already, or that no board of ours has.
+        If gradients are to become values in a graph that has no such form.
     """
     if parameters is Parameters.EXCLUDED:
         return _excluded(build(True), budget_bytes)
@@ -73,7 +74,7 @@ def settle(
     if gradients is Gradients.PAGED:
         resident, problem = problem, build(False)
         if problem.graph == resident.graph:
-            raise UserError("--gradients paged: the gradients of this graph have no places of their own; leave it out")
+            raise UserError("--gradients paged is for models on microcontrollers: leave it out")
     budget = budget_bytes(problem)
     if smallest_ram_bytes(problem.graph) <= budget:
         return Settled(problem, budget)

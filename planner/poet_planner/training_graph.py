@@ -39,7 +39,7 @@ def training_graph(
 
     if board.kind == "linux":
         if momentum:
-            raise UserError(f"--momentum: the step of gradient descent is no part of a graph for {board.name}")
+            raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
         return lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
     return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
 

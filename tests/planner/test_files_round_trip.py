@@ -6,12 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_planner.graph_file import document_of_graph, graph_from_document, graph_hash, read_graph
+from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Schedule, Status, Step
 from poet_planner.schedule_file import document_of_schedule, schedule_from_document
+from poet_planner.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,6 +84,26 @@ def test_graph_round_trip(graph: Graph) -> None:
 @given(schedules())
 def test_schedule_round_trip(schedule: Schedule) -> None:
     assert schedule_from_document(json.loads(json.dumps(document_of_schedule(schedule)))) == schedule
+
+
+@pytest.mark.parametrize(
+    ("outputs", "place"),
+    [
+        ((Value("a", 4),), {"offset": 0}),
+        ((Value("a", 4), Value("a.mask", 0)), {"offset": 0}),
+        ((Value("a.mask", 4),), {"offsets": {"a.mask": 0}}),
+        ((Value("a", 0), Value("a.mask", 4)), {"offsets": {"a.mask": 0}}),
+        ((Value("a", 0),), {}),
+    ],
+)
+def test_one_offset_is_that_of_the_value_named_like_its_node(
+    outputs: tuple[Value, ...], place: dict[str, object]
+) -> None:
+    """docs/SPEC.md, section 4; the verifier takes what is read back."""
+    graph = Graph("g", (Node("a", 1.0, 1.0, outputs),))
+    document = json.loads(json.dumps(document_of_schedule(plain_schedule(graph))))
+    assert document["steps"][0] == {"do": "compute", "node": "a", **place}
+    assert verify(graph, schedule_from_document(document)).sound
 
 
 @settings(max_examples=50, deadline=None)

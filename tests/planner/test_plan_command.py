@@ -109,8 +109,8 @@ def test_plain_training_that_does_not_fit_says_what_it_needs(
         (["--profile", "m4", "--board", "no_such_board"], "no_such_board"),
         (["--profile", "m4", "--board", "rpi4b", "--model", "digits_cnn"], "no row of board rpi4b"),
         (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
-        (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "--momentum"),
-        (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "--gradients paged"),
+        (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "leave it out"),
+        (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "leave it out"),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -191,6 +191,25 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
     assert {path.name for path in out.glob("*.h")} == {"poet_model.h", "poet_schedule.h"}
     assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", out) == 0
     assert not list(out.glob("*.h"))
+
+
+def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%", "--strategy", "plain", "--out", tmp_path)
+    assert run(monkeypatch, *plain) == 0
+    monkeypatch.setattr("poet_planner.emit._LARGEST_INDEX", 1)
+    assert run(monkeypatch, *plain) == BAD_INPUT
+    assert not list(tmp_path.glob("*.h"))
+
+
+def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", tmp_path / "plan") == 0
+    printed = capsys.readouterr().out
+    assert "as the graph has it" in printed
+    assert "gradients" not in printed
 
 
 def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:

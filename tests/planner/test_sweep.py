@@ -52,4 +52,6 @@ def test_what_cannot_be_swept_is_one_line(
     path = tmp_path / "graph.json"
     write_graph(Graph("free", (Node("a", 0, 0, (Value("a", 4),)),)), path)
     assert "no energies" in refused(monkeypatch, capsys, "sweep", "--graph", path)
+    for option in (("--profile", "m4"), ("--model", "digits_cnn"), ("--batch", 2), ("--board", "nrf52840")):
+        assert f"leave {option[0]} out" in refused(monkeypatch, capsys, "sweep", "--graph", path, *option)
     assert "--jobs 0" in refused(monkeypatch, capsys, "sweep", "--graph", path, "--jobs", 0)

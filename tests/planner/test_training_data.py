@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,12 @@ def test_a_single_array_and_a_torn_npz_are_one_line(data: Path, tmp_path: Path) 
     torn.write_bytes(data.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"not an \.npz"):
         reference_run(MODEL, torn, RATE)
+
+
+def test_digits_without_scikit_learn_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(UserError, match=r"pip install 'poet-edge\[demo\]'"):
+        training_data(MODEL, 1, 0, None)
 
 
 def test_more_digits_than_there_are_is_one_line() -> None:

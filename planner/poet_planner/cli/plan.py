@@ -154,11 +154,8 @@ def _problem(
     from poet_planner.problem import problem_from_graph, problem_from_model, without_paging
 
     if graph is not None:
-        options = ("--profile", profile), ("--model", model), ("--batch", batch), ("--momentum", momentum or None)
-        for option, given in options:
-            if given is not None:
-                raise UserError(f"--graph already holds the training step and its costs: leave {option} out")
-        problem = problem_from_graph(graph, board)
+        others = {"--profile": profile, "--model": model, "--batch": batch, "--momentum": momentum or None}
+        problem = problem_from_graph(graph, board, others)
     elif profile is not None:
         problem = problem_from_model(model, batch, profile, board, resident_gradients, momentum)
     else:
@@ -239,13 +236,12 @@ def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
     from poet_planner.pictures import write_pictures
     from poet_planner.schedule_file import write_schedule
 
+    remove_headers(out)
     write_graph(graph, out / "graph.json")
     write_schedule(schedule, out / "schedule.json")
     reason = why_no_headers(graph)
     if reason is None:
         write_headers(graph, schedule, out)
-    else:
-        remove_headers(out)
     write_pictures(graph, schedule, out)
     return reason
 

@@ -44,14 +44,15 @@ def sweep(
     from poet_planner.sweep import in_order, write_sweep
     from poet_planner.sweep import sweep as plan_all
 
+    if jobs == 0:
+        raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
     if graph is not None:
-        problem = problem_from_graph(graph, board)
+        others = {"--profile": profile, "--model": model, "--batch": batch, "--board": board}
+        problem = problem_from_graph(graph, None, others)
     elif profile is not None:
         problem = problem_from_model(model, batch, profile, board)
     else:
         raise UserError("nothing to plan: give --profile or --graph; see --help")
-    if jobs == 0:
-        raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
     planned = problem.graph if parameters else without_parameters(problem.graph)
     plain = plain_schedule(planned)
     if plain.energy_j == 0:
