@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.whole_file import write_whole
@@ -59,8 +59,7 @@ def graph_hash(graph: Graph) -> str:
         "residents": [[r.id, r.kind, r.bytes, r.offset] for r in graph.residents],
         "resident_bytes": graph.resident_bytes,
     }
-    text = json.dumps(structure, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return document_hash(structure)
 
 
 def read_json(path: Path) -> Any:

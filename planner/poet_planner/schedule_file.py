@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
@@ -40,9 +40,7 @@ def write_schedule(schedule: Schedule, path: Path) -> None:
 def schedule_hash(schedule: Schedule) -> str:
     """Hash of the steps and the graph that they are for, 16 hex digits: a board tells by it what it carries."""
     steps = [_step_document(step) for step in schedule.steps]
-    document = {"graph_hash": schedule.graph_hash, "steps": steps}
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return document_hash({"graph_hash": schedule.graph_hash, "steps": steps})
 
 
 def schedule_from_document(document: Any) -> Schedule:

@@ -281,6 +281,21 @@ def test_a_slot_whose_header_cannot_be_read_is_written_anew(core: c.CDLL) -> Non
     assert device.ok("restore")["step"] == "2"
 
 
+@pytest.mark.parametrize("commits", [1, 2])
+def test_nothing_is_written_while_every_commit_is_unreadable(core: c.CDLL, commits: int) -> None:
+    card = WornCard()
+    device = start(core, card)
+    initialise(device)
+    if commits == 2:
+        device.ok("commit 1")
+    card.unreadable = set(SLOTS[:commits])
+    before = bytes(card.content)
+    assert device.ask("commit 2").startswith("err -5")
+    assert bytes(card.content) == before
+    card.unreadable = set()
+    assert device.ok("restore")["step"] == str(commits - 1)
+
+
 class UnsteadyCard(Card):
     """Gives back the wrong bits in the first `wrong_reads` reads of each block, and stores one wrong if `careless`."""
 

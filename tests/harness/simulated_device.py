@@ -172,7 +172,7 @@ class SimulatedDevice:
         self.residents[0][:] = struct.pack(f"<{len(values)}f", *(value + int(rate_nano) / 1e9 for value in values))
         self.steps += 1
         if self.steps == self.fails_at:
-            return "err -9 no card"
+            return "err -9 no card, or no label on it"
         batch = struct.unpack(f"<{len(self.residents[-1]) // 4}f", self.residents[-1])
         self.residents[1][:] = struct.pack("<f", sum(batch))
         loss = struct.pack(">f", 1.0 / self.steps).hex()

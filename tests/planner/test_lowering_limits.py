@@ -1,4 +1,4 @@
-"""What the firmware's operators do not compute bit for bit as meant stays PyTorch's: such a graph gets no headers."""
+"""What the firmware's operators do not compute as meant stays PyTorch's: such a graph gets no headers."""
 
 from __future__ import annotations
 

@@ -172,11 +172,16 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
         return status;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         slot_header header;
-        if (read_header(device, i, &header, &status) && header.sequence >= next.sequence) {
+        int read;
+        if (read_header(device, i, &header, &read) && header.sequence >= next.sequence) {
             next.sequence = header.sequence + 1u;
             slot = POET_SLOT_COUNT - 1u - i;
         }
+        if (read != POET_OK)
+            status = read;
     }
+    if (next.sequence == 1u && status != POET_OK)
+        return status; /* what cannot be read may be the only commit there is */
 
     uint32_t block = slot_block(slot);
     status = write_tensors(device, model, residents, block + 1u);

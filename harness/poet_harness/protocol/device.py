@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,6 @@ LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
 LONG_LINE_ATTEMPTS = 4
 STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
-# Of work by the device's clock, that the host's clock must have seen go by: their crystals agree better than that.
-SEEN_SHARE = 0.99
 
 
 @dataclass(frozen=True)
@@ -140,15 +137,14 @@ class Device:
         """Run one training step; with ``trace``, one window around each compute and page step."""
         answer = self._ask(f"step {round(learning_rate * 1e9)} {int(trace)}", expected_s)
         values = answer.values
-        work_s = int(values["ticks"]) / self.hello.ticks_hz
         return StepReport(
-            work_s=work_s,
+            work_s=int(values["ticks"]) / self.hello.ticks_hz,
             peak_bytes=int(values["peak"]),
             arena_bytes=int(values["arena"]),
             page_ins=int(values["page_ins"]),
             page_outs=int(values["page_outs"]),
             loss_bits=int(values["loss"], 16),
-            host_start_s=_begun_s(answer, work_s),
+            host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
         )
 
@@ -204,23 +200,17 @@ class Device:
 
     def _timing(self, answer: Answer, repeats: int) -> Timing:
         values = answer.values
-        work_s = int(values["ticks"]) / self.hello.ticks_hz
         return Timing(
-            work_s=work_s,
+            work_s=int(values["ticks"]) / self.hello.ticks_hz,
             repeats=int(values.get("repeats", repeats)),
             bytes=int(values.get("bytes", 0)),
             workspace_bytes=int(values.get("workspace", 0)),
             checksum=values.get("checksum", ""),
-            host_start_s=_begun_s(answer, work_s),
+            host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
             cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
             temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
         )
-
-
-def _begun_s(answer: Answer, work_s: float) -> float:
-    """When the work began by the host's clock: with the acknowledgement, unless too little time went by after it."""
-    return answer.acknowledged_s if answer.answered_s - answer.acknowledged_s >= SEEN_SHARE * work_s else math.nan
 
 
 def _scaled(text: str | None, unit: float) -> float | None:

@@ -7,6 +7,7 @@ of working twice. A repeated request starts with a line feed, so that what was l
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import deque
@@ -72,9 +73,9 @@ class DeviceResetError(UserError):
 
 @dataclass(frozen=True)
 class Answer:
-    """Values of an ``ok``, and the host's clock when the request was first acknowledged and when it was answered.
+    """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered.
 
-    Where no acknowledgement came, the former is when the request was sent last.
+    The former is NaN where the request was repeated before it was acknowledged: it may then have come behind the work.
     """
 
     values: dict[str, str]
@@ -167,11 +168,10 @@ class Link:
             while (frame := self._receive(sequence, deadline_s)) is not None:
                 if frame.text == "ack":
                     heard_s = time.monotonic()
-                    # That of a repeated request comes behind the work.
-                    acknowledged_s = acknowledged_s or heard_s
+                    acknowledged_s = acknowledged_s or (math.nan if attempt else heard_s)
                     deadline_s = heard_s + work_s * backoff
                     continue
-                return Answer(_values(frame.text), acknowledged_s or sent_s, time.monotonic())
+                return Answer(_values(frame.text), acknowledged_s or math.nan, time.monotonic())
             silent = 0 if self._heard else silent + 1
             if silent == most_silent:
                 break

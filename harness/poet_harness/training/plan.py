@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
 
 FORMATS = {"graph.json": "poet-graph/1", "schedule.json": "poet-schedule/1"}
@@ -78,7 +78,7 @@ def read_plan(folder: Path) -> Plan:
         )
         return Plan(
             graph_hash=schedule["graph_hash"],
-            schedule_hash=_hash({key: schedule[key] for key in ("graph_hash", "steps")}),
+            schedule_hash=document_hash({key: schedule[key] for key in ("graph_hash", "steps")}),
             residents=residents,
             actions=tuple(_actions(graph, schedule["steps"])),
             energy_j=schedule["energy_j"],
@@ -88,11 +88,6 @@ def read_plan(folder: Path) -> Plan:
         )
     except KeyError as error:
         raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
-
-
-def _hash(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:

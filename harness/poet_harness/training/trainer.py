@@ -19,8 +19,14 @@ from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
 from .plan import Plan
 
-E_MEMORY, E_ABSENT = -2, -9
+E_MEMORY = -2
+# By words of the board's answer.
+CURES = {
+    "no label": "; poet-harness profile --format-card labels a card, and ends whatever it holds",
+    "no commit": "; leave --resume out, or put in the card that holds it",
+}
 MOST_RESETS = 3
+NO_SCHEDULE_HASH = "0" * 16
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class Trainer:
         Of the sleeping board, measured before the first step.
     observed : list of ObservedStep
         The steps so far, in order, whatever ended the training.
+    kept : int or None
+        The number of steps behind the weights that this run has committed, or began with; None if there are none.
 
     Raises
     ------
@@ -83,7 +91,8 @@ class Trainer:
         self.unmetered: list[str] = []
         self.idle_power_w = math.nan
         self._observed: dict[int, ObservedStep] = {}
-        self._has_commit = False
+        self.kept: int | None = None
+        self._being_kept: int | None = None
         check_flashed(device, plan)
 
     @property
@@ -118,10 +127,9 @@ class Trainer:
             If the board refuses a step or keeps resetting, if there is nothing to resume from or nothing left to do, or
             if the meter is gone.
         """
-        self._has_commit = resume
         for _ in range(MOST_RESETS + 1):
             try:
-                for step in self._steps(data, learning_rate, commit_every):
+                for step in self._steps(data, learning_rate, commit_every, resume):
                     self._observed[step.number] = step
                     done(step)
                 return self.observed
@@ -131,15 +139,25 @@ class Trainer:
                 raise self._refused(error) from None
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
 
-    def _steps(self, data: TrainingData, learning_rate: float, commit_every: int) -> Iterator[ObservedStep]:
+    def _steps(
+        self, data: TrainingData, learning_rate: float, commit_every: int, resume: bool
+    ) -> Iterator[ObservedStep]:
         """Steps from the last commit on, or from the initial weights if there is none."""
-        begin = self._device.restore() if self._has_commit else 0
-        if begin >= len(data.batches) and not self._observed:
-            raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
+        begin = self._device.restore() if resume or self.kept is not None else 0
+        if resume and self.kept is None:
+            self.kept = begin
+            if begin >= len(data.batches):
+                raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
+        if begin not in (self.kept or 0, self._being_kept):
+            raise UserError(
+                f"{self._device.link.name}: the card gives back the weights after {begin} steps, this run committed "
+                f"those after {self.kept}; the card loses data: begin anew with another",
+                NO_DEVICE,
+            )
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
-        resident = data.constants if self._has_commit else {**data.constants, **data.weights}
+        resident = data.constants if self.kept is not None else {**data.constants, **data.weights}
         for index, content in resident.items():
             self._device.put(index, content)
         traced = min(self._observed, default=begin)
@@ -148,15 +166,17 @@ class Trainer:
                 self._device.put(index, content)
             yield self._step(number, learning_rate, trace=number == traced)
             if commit_every and (number + 1) % commit_every == 0:
+                # A reset meanwhile leaves open whether it is whole.
+                self._being_kept = number + 1
                 self._device.commit(number + 1)
-                self._has_commit = True
+                self.kept = number + 1
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self._device.link.name
         if error.number == E_MEMORY:
             need, have = self._plan.peak_bytes, self._device.hello.ram_bytes
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
-        cure = "; poet-harness profile --format-card labels a card" if error.number == E_ABSENT else ""
+        cure = next((cure for words, cure in CURES.items() if words in error.text), "")
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
@@ -240,7 +260,6 @@ def check_flashed(device: Device, plan: Plan) -> None:
         ("schedule", hello.schedule, plan.schedule_hash),
     ):
         if found != wanted:
-            raise UserError(
-                f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; "
-                "run poet-harness flash first"
-            )
+            # Headers from before schedules had a hash can be built all the same.
+            cure = "plan again, then flash" if found == NO_SCHEDULE_HASH else "run poet-harness flash first"
+            raise UserError(f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; {cure}")

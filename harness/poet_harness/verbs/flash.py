@@ -16,7 +16,7 @@ NAME = "flash"
 
 
 def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = False) -> None:
-    """Build the firmware with a plan's headers, upload it, and read back the graph's hash.
+    """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
 
     For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """

@@ -73,7 +73,7 @@ def command(
             target.device.format()
         source = target.meter.source
         try:
-            _with_progress(trainer, batches, learning_rate, commit_every, resume)
+            _with_progress(trainer, batches, learning_rate, commit_every, resume, not target.fresh_card)
         finally:
             _write(out, save, schedule, trainer, source)
         observed, stack_bytes = trainer.observed, target.device.stack()
@@ -102,7 +102,9 @@ def _warn_of_stale_costs(plan: plans.Plan, firmware: str) -> None:
         )
 
 
-def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool) -> None:
+def _with_progress(
+    trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool, card_stays: bool
+) -> None:
     from poet_profiles.errors import INTERRUPTED, UserError
     from rich.console import Console
     from rich.progress import Progress
@@ -117,8 +119,9 @@ def _with_progress(trainer: Trainer, data: TrainingData, learning_rate: float, c
             trainer.train(data, learning_rate, commit_every, resume, done)
         except KeyboardInterrupt:
             progress.stop()
-            words = "--resume goes on from what --commit-every kept" if commit_every else "nothing is kept on the card"
-            raise UserError(f"interrupted after {len(trainer.observed)} steps; {words}", INTERRUPTED) from None
+            kept = card_stays and trainer.kept is not None
+            words = f"; --resume goes on behind step {trainer.kept}" if kept else ""
+            raise UserError(f"interrupted after {len(trainer.observed)} steps{words}", INTERRUPTED) from None
 
 
 def _write(out: Path | None, save: Path | None, plan: plans.Plan, trainer: Trainer, source: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from poet_profiles.operators import OPERATORS
@@ -247,7 +247,9 @@ def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lo
 
 
 def _nano(fraction: float) -> int | None:
-    """A fraction as it stands among an operator's parameters; None if the board would then not have the same in f32."""
+    """A fraction as it stands among an operator's parameters; None if that is farther off than f32's precision."""
+    if not isfinite(fraction):
+        return None
     nano = round(fraction * NANO)
     return nano if abs(nano / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
 
