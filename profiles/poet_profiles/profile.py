@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 SOURCES = ("measured", "emulated", "published")
 
-Key = tuple[str, str, str, str, str]
-"""What no two rows share: board, operator, canonical key of its parameters, dtype and source."""
-
 
 @dataclass(frozen=True)
 class ProfileRow:
@@ -110,13 +107,13 @@ class ProfileWriter:
 
     Attributes
     ----------
-    done : set of (str, str, str, str, str)
+    done : set of tuple of str
         What the file already has: board, operator, parameters, dtype and source of each row.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.done: set[Key] = set()
+        self.done: set[tuple[str, ...]] = set()
         header: list[str] = list(COLUMNS)
         _cut_torn_line(self.path)
         if self.path.exists() and self.path.stat().st_size:
@@ -136,7 +133,7 @@ class ProfileWriter:
         sensed = [column for column in _SENSED if values[column] is not None]
         self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
         self._flush()
-        self.done.add((row.board, row.op, row.params, row.dtype, row.source))
+        self.done.add(tuple(values[column] for column in _KEY))
 
     def close(self) -> None:
         self._file.close()

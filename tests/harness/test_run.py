@@ -300,6 +300,8 @@ def test_another_plan_on_the_board_is_refused(plan_folder: Path) -> None:
 def test_headers_without_a_schedules_hash_are_planned_again(plan_folder: Path) -> None:
     with pytest.raises(UserError, match="plan again, then flash"):
         train(board(schedule_hash="0" * 16), plan_folder)
+    with pytest.raises(UserError, match=r"model has the hash 0{16}, .*; run poet-harness flash first"):
+        train(board(graph_hash="0" * 16, schedule_hash="0" * 16), plan_folder)
 
 
 class ForgetfulDevice(SimulatedDevice):

@@ -26,7 +26,7 @@ CURES = {
     "no commit": "; leave --resume out, or put in the card that holds it",
 }
 MOST_RESETS = 3
-NO_SCHEDULE_HASH = "0" * 16
+NO_HASH = "0" * 16
 
 
 @dataclass(frozen=True)
@@ -255,11 +255,12 @@ def check_flashed(device: Device, plan: Plan) -> None:
         With both hashes, if its model or its schedule is another one.
     """
     hello = device.hello
-    for what, found, wanted in (
-        ("model", hello.model, plan.graph_hash),
-        ("schedule", hello.schedule, plan.schedule_hash),
+    flash = "run poet-harness flash first"
+    # Headers from before schedules had a hash can be built all the same.
+    again = "plan again, then flash" if hello.schedule == NO_HASH else flash
+    for what, found, wanted, cure in (
+        ("model", hello.model, plan.graph_hash, flash),
+        ("schedule", hello.schedule, plan.schedule_hash, again),
     ):
         if found != wanted:
-            # Headers from before schedules had a hash can be built all the same.
-            cure = "plan again, then flash" if found == NO_SCHEDULE_HASH else "run poet-harness flash first"
             raise UserError(f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; {cure}")

@@ -8,7 +8,7 @@ the flags of the matrix product instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import Any
@@ -66,13 +66,16 @@ def _steps(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
     return [step for extent, step in zip(shape, stride, strict=True) if extent != 1]
 
 
-def _lowered(op: str, params: dict[str, int] | None, operands: Sequence[Any], *results: str | None) -> Lowered | None:
-    """The operator, provided that it has parameters, tensors as operands, and all results that it yields."""
+def _lowered(
+    op: str, params: Mapping[str, int | None] | None, operands: Sequence[Any], *results: str | None
+) -> Lowered | None:
+    """The operator, provided that it has all parameters, tensors as operands, and all results that it yields."""
     if params is None or not all(isinstance(operand, Ref) for operand in operands):
         return None
-    if any(abs(value) > LARGEST_I32 for value in params.values()):
+    held = {name: value for name, value in params.items() if value is not None and abs(value) <= LARGEST_I32}
+    if len(held) < len(params):
         return None
-    return Lowered(op, params, tuple(operands), tuple(result for result in results if result is not None))
+    return Lowered(op, held, tuple(operands), tuple(result for result in results if result is not None))
 
 
 def _pair(value: Sequence[int]) -> tuple[int, int]:
@@ -165,21 +168,24 @@ def _pool_params(x: Ref | Blank, kernel: Any, stride: Any, padding: Any) -> dict
     }
 
 
+def _max_pool_params(
+    x: Ref | Blank, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> dict[str, int] | None:
+    if ceil or any(step != 1 for step in dilation) or prod(_pair(kernel)) > MOST_WINDOW_PLACES:
+        return None
+    return _pool_params(x, kernel, stride, padding)
+
+
 def _max_pool(operator: TracedOperator) -> Lowered | None:
-    x, kernel, stride, padding, dilation, ceil = _defaults(operator.args, (None, None, [], [0, 0], [1, 1], False))
-    if ceil or any(step != 1 for step in dilation) or len(operator.values) != 2:
+    x, *window = _defaults(operator.args, (None, None, [], [0, 0], [1, 1], False))
+    if len(operator.values) != 2:
         return None
-    if prod(_pair(kernel)) > MOST_WINDOW_PLACES:
-        return None
-    return _lowered("max_pool2d", _pool_params(x, kernel, stride, padding), (x,), *operator.outputs)
+    return _lowered("max_pool2d", _max_pool_params(x, *window), (x,), *operator.outputs)
 
 
 def _max_pool_backward(operator: TracedOperator) -> Lowered | None:
-    gy, x, kernel, stride, padding, dilation, ceil, indices = operator.args
-    if ceil or any(step != 1 for step in dilation) or prod(_pair(kernel)) > MOST_WINDOW_PLACES:
-        return None
-    params = _pool_params(x, kernel, stride, padding)
-    return _lowered("max_pool2d_backward", params, (gy, indices), operator.outputs[0])
+    gy, x, *window, indices = operator.args
+    return _lowered("max_pool2d_backward", _max_pool_params(x, *window), (gy, indices), operator.outputs[0])
 
 
 def _avg_pool(operator: TracedOperator) -> Lowered | None:
@@ -239,10 +245,7 @@ def _divide(operator: TracedOperator) -> Lowered | None:
 
 
 def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
-    factor_nano = _nano(factor)
-    if factor_nano is None:
-        return None
-    params = {"size": prod(x.shape), "factor_nano": factor_nano, "divisor": divisor}
+    params = {"size": prod(x.shape), "factor_nano": _nano(factor), "divisor": divisor}
     return _lowered("scale", params, (x,), operator.outputs[0])
 
 
@@ -287,21 +290,21 @@ def _mean(operator: TracedOperator) -> Lowered | None:
 
 def _batch_norm(operator: TracedOperator) -> Lowered | None:
     x, weight, bias, mean, variance, training, momentum, eps = operator.args
-    eps_nano, momentum_nano = _nano(eps), _nano(momentum)
+    momentum_nano = _nano(momentum)
     if not training or weight is None or bias is None or None in operator.outputs:
         return None
     # Writes: the module is used twice, and the next use reads the statistics that this one leaves.
-    if eps_nano is None or momentum_nano is None or operator.writes:
+    if momentum_nano is None or operator.writes:
         return None
     n, c, size = _planes(x)
-    params = {"n": n, "c": c, "size": size, "eps_nano": eps_nano}
+    params = {"n": n, "c": c, "size": size, "eps_nano": _nano(eps)}
     main = _lowered("batch_norm", params, (x, weight, bias), *operator.outputs)
     if main is None or mean is None:
         return main
     statistics = tuple(Ref(id, (), (c,), (1,), x.dtype) for id in operator.outputs[1:] if id)
     update = Lowered(
         "batch_norm_update",
-        {"c": c, "count": n * size, "momentum_nano": momentum_nano, "eps_nano": eps_nano},
+        {"c": c, "count": n * size, "momentum_nano": momentum_nano, "eps_nano": main.params["eps_nano"]},
         (*statistics, mean, variance),
         (mean.source, variance.source),
     )
@@ -324,10 +327,9 @@ def _planes(x: Ref) -> tuple[int, int, int]:
 
 def _layer_norm(operator: TracedOperator) -> Lowered | None:
     x, extents, weight, bias, eps = operator.args
-    eps_nano = _nano(eps)
-    if weight is None or bias is None or eps_nano is None or None in operator.outputs:
+    if weight is None or bias is None or None in operator.outputs:
         return None
-    params = {**_normalised(x, extents), "eps_nano": eps_nano}
+    params = {**_normalised(x, extents), "eps_nano": _nano(eps)}
     return _lowered("layer_norm", params, (x, weight, bias), *operator.outputs)
 
 

@@ -44,14 +44,14 @@ class Conflicts:
         """Of which one has happened before u and v, which conflict, are in RAM together."""
         pair = _ordered(u, v)
         if pair not in self._known:
-            pairs = dict.fromkeys([pair])
+            pairs = {pair}
             waiting = [pair]
             while waiting:
                 u, v = waiting.pop()
                 for a, b in ((u, v), (v, u)):
                     why = _ordered(int(self._way[a, b]), b)
                     if self._way[a, b] >= 0 and why not in pairs:
-                        pairs[why] = None
+                        pairs.add(why)
                         waiting.append(why)
             self._known[pair] = frozenset(Excuse(x, each) for each in pairs for x in each if self._pageable[x])
         return self._known[pair]
