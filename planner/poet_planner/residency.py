@@ -66,9 +66,11 @@ def settle(
     Raises
     ------
     UserError
-        If gradients are to become values in a graph that has no such form.
+        If gradients are to become values in a graph that has no such form, or to be somewhere where they do not count.
     """
     if parameters is Parameters.EXCLUDED:
+        if gradients is not Gradients.AUTO:
+            raise UserError(f"--gradients {gradients}: with --parameters excluded they are not in RAM; leave it out")
         return _excluded(build(True), budget_bytes)
     problem = build(True)
     if gradients is Gradients.PAGED:

@@ -33,7 +33,8 @@ def training_graph(
     Raises
     ------
     UserError
-        If there is no such model, or it cannot be traced, or a Linux board is given momentum.
+        If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
+        firmware has no such momentum.
     """
     from poet_planner.lowering import lower_for_firmware, lower_for_linux
 

@@ -111,6 +111,8 @@ def test_plain_training_that_does_not_fit_says_what_it_needs(
         (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
         (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "leave it out"),
         (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "leave it out"),
+        (["--profile", "m4", "--parameters", "excluded", "--gradients", "paged"], "--gradients paged: with"),
+        (["--profile", "m4", "--model", "digits_cnn", "--momentum", "1e-12"], "multiples of 1e-9"),
     ],
 )
 def test_bad_input_ends_in_one_line(

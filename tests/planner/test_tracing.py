@@ -220,8 +220,9 @@ def test_any_module_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     check(model)
     with pytest.raises(UserError, match=r"must return a poet_planner\.models\.Model"):
         models.load("my_models:module")
-    with pytest.raises(UserError, match="give module:callable"):
-        models.load("my_models:nothing")
+    for no_model in ("my_models:nothing", "my_models:torch"):
+        with pytest.raises(UserError, match="give module:callable"):
+            models.load(no_model)
 
 
 def test_like_threads_equal_like_threads() -> None:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from math import prod
 
 import torch
+from poet_profiles.errors import UserError
 from poet_profiles.operators import params_key
 
 from poet_planner.graph import Node, Operation, Value
 from poet_planner.lowering.draft import homes
-from poet_planner.lowering.rules import NANO, Lowered
+from poet_planner.lowering.rules import Lowered, nano
 from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident
 
 ORDERING_NODE = "gradients"
@@ -65,9 +66,12 @@ def changes(traced: TracedGraph, statistics: dict[str, Lowered], momentum: float
 
 
 def _descent(parameter: str, gradient: str, size: int, momentum: float) -> Operation:
-    if not momentum:
+    momentum_nano = nano(momentum)
+    if momentum_nano is None:
+        raise UserError(f"--momentum {momentum:g}: the firmware knows multiples of 1e-9; round it")
+    if not momentum_nano:
         return Operation("sgd", params_key("sgd", {"size": size}), (gradient, parameter), (parameter,))
-    params = params_key("sgd_momentum", {"size": size, "momentum_nano": round(momentum * NANO)})
+    params = params_key("sgd_momentum", {"size": size, "momentum_nano": momentum_nano})
     velocity = _velocity(parameter)
     return Operation("sgd_momentum", params, (gradient, parameter, velocity), (parameter, velocity))
 

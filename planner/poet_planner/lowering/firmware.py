@@ -45,6 +45,11 @@ def lower_for_firmware(
         in the arena or on the card until the optimiser's step has read them.
     momentum : float
         Of gradient descent; above 0 every parameter has a velocity among the residents.
+
+    Raises
+    ------
+    UserError
+        If the firmware has no such momentum.
     """
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)

@@ -245,16 +245,16 @@ def _divide(operator: TracedOperator) -> Lowered | None:
 
 
 def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
-    params = {"size": prod(x.shape), "factor_nano": _nano(factor), "divisor": divisor}
+    params = {"size": prod(x.shape), "factor_nano": nano(factor), "divisor": divisor}
     return _lowered("scale", params, (x,), operator.outputs[0])
 
 
-def _nano(fraction: float) -> int | None:
+def nano(fraction: float) -> int | None:
     """A fraction as it stands among an operator's parameters; None if that is farther off than f32's precision."""
     if not isfinite(fraction):
         return None
-    nano = round(fraction * NANO)
-    return nano if abs(nano / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
+    rounded = round(fraction * NANO)
+    return rounded if abs(rounded / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
 
 
 def _plane_mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
@@ -290,14 +290,14 @@ def _mean(operator: TracedOperator) -> Lowered | None:
 
 def _batch_norm(operator: TracedOperator) -> Lowered | None:
     x, weight, bias, mean, variance, training, momentum, eps = operator.args
-    momentum_nano = _nano(momentum)
+    momentum_nano = nano(momentum)
     if not training or weight is None or bias is None or None in operator.outputs:
         return None
     # Writes: the module is used twice, and the next use reads the statistics that this one leaves.
     if momentum_nano is None or operator.writes:
         return None
     n, c, size = _planes(x)
-    params = {"n": n, "c": c, "size": size, "eps_nano": _nano(eps)}
+    params = {"n": n, "c": c, "size": size, "eps_nano": nano(eps)}
     main = _lowered("batch_norm", params, (x, weight, bias), *operator.outputs)
     if main is None or mean is None:
         return main
@@ -329,7 +329,7 @@ def _layer_norm(operator: TracedOperator) -> Lowered | None:
     x, extents, weight, bias, eps = operator.args
     if weight is None or bias is None or None in operator.outputs:
         return None
-    params = {**_normalised(x, extents), "eps_nano": _nano(eps)}
+    params = {**_normalised(x, extents), "eps_nano": nano(eps)}
     return _lowered("layer_norm", params, (x, weight, bias), *operator.outputs)
 
 

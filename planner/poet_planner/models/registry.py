@@ -194,6 +194,8 @@ def _imported(name: str, batch: int | None) -> Model:
         build = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{name}: {error}; give module:callable, importable from here") from None
+    if not callable(build):
+        raise UserError(f"{name} is no callable; give module:callable, importable from here")
     model = build(batch)
     if not isinstance(model, Model):
         raise UserError(f"{name} returned {type(model).__name__}; it must return a poet_planner.models.Model")
