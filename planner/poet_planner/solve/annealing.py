@@ -28,6 +28,9 @@ from poet_planner.solve.trial import (
 )
 
 REPAIRS = 4
+# What penalties are multiplied or divided by; below a ceiling, where they decide alone, less.
+STEERING = 1.1
+STEERING_BELOW = 1.02
 PRUNE_TRIES = 32
 
 
@@ -36,8 +39,8 @@ class State(NamedTuple):
 
     ``figures`` holds, in the order of the constants below, the current energy, time and overflow, the penalties per
     byte over the budget and per second over the deadline, the temperature, its factor per move, the best energy since
-    the last start, and the share of the moves of a state over the budget that split an overflow (the repairs after such
-    a move are among ``lengths``).
+    the last start, the share of the moves of a state over the budget that split an overflow (the repairs after such
+    a move are among ``lengths``), and the ceiling: no move raises the energy above it.
     """
 
     current: Ints
@@ -46,7 +49,7 @@ class State(NamedTuple):
     lengths: Ints
 
 
-ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST, SPLITTING = range(9)
+ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST, SPLITTING, CEILING = range(10)
 CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE, SPLIT_REPAIRS, CHANGED_FIRST = range(7)
 
 
@@ -99,8 +102,9 @@ def anneal(p, w, other, t, spare, state, moves):  # type: ignore[no-untyped-def]
         state.lengths[MOVES] += 1
         f[TEMPERATURE] *= f[COOLING]
         if state.lengths[MOVES] % 100 == 0:
-            _adapt(f, PER_BYTE, state.lengths, OVER_BUDGET)
-            _adapt(f, PER_SECOND, state.lengths, LATE)
+            steering = STEERING_BELOW if f[CEILING] < np.inf else STEERING
+            _adapt(f, PER_BYTE, steering, state.lengths, OVER_BUDGET)
+            _adapt(f, PER_SECOND, steering, state.lengths, LATE)
         state.lengths[OVER_BUDGET] += f[OVERFLOW] > 0.0
         state.lengths[LATE] += _late(p, f[TIME]) > 0.0
         length = state.lengths[CURRENT_LENGTH]
@@ -130,10 +134,12 @@ def anneal(p, w, other, t, spare, state, moves):  # type: ignore[no-untyped-def]
         # Where there is still no room, nothing will go.
         if prune and result.overflow <= f[OVERFLOW]:
             result, t, spare = _pruned(p, w, f, result, length, t, spare)
-        if _cost(p, f, result) > wanted:
+        if _cost(p, f, result) > wanted or _too_dear(f, result):
             continue
         result = evaluate(p, w.candidate, edited(w, t, length, w.candidate), other)
-        if result.length >= 0 and _cost(p, f, result) <= wanted and index(p, other, result.length):
+        if result.length < 0 or _cost(p, f, result) > wanted or _too_dear(f, result):
+            continue
+        if index(p, other, result.length):
             _accept(p, other, state, result)
             w, other = other, w
 
@@ -211,10 +217,15 @@ def _cost(p, f, result):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _adapt(figures, penalty, lengths, counter):  # type: ignore[no-untyped-def]
+def _too_dear(f, result):  # type: ignore[no-untyped-def]
+    return result.energy > f[CEILING] and result.energy > f[ENERGY]
+
+
+@compiled
+def _adapt(figures, penalty, steering, lengths, counter):  # type: ignore[no-untyped-def]
     """Keep about half of the states within the limit."""
     if lengths[counter] > 60:
-        figures[penalty] *= 1.1
+        figures[penalty] *= steering
     elif lengths[counter] < 40:
-        figures[penalty] /= 1.1
+        figures[penalty] /= steering
     lengths[counter] = 0

@@ -277,10 +277,10 @@ class Proof:
             self._search.adopt(found.events)
 
     def _searches_beside(self, proof: int) -> Iterator[Search]:
-        """One after the other without end; two of three begin with plain training, the third with the best schedule."""
+        """One after the other without end: each third begins with the best schedule, the others with plain training."""
         for number in count(proof, MOST_PROOFS):
             search = Search(self._problem, SEEDS * (self._seed + 1) + number)
-            if number % 3 == 2:
+            if number % 3 == 0:
                 search.adopt(self._known().events)
             yield search
 

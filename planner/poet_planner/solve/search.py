@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from poet_planner.solve import annealing
 from poet_planner.solve.annealing import (
     BEST,
     BEST_LENGTH,
+    CEILING,
     CHANGED_FIRST,
     COOLING,
     CURRENT_LENGTH,
@@ -39,6 +41,13 @@ SEEDS = 2
 HOT = 1.0
 WARM = 0.3
 COLD = 0.02
+# Of coolings below the best schedule: moves a node for each, and their shares of a first run's moves that lead to
+# children too, and of a later run's.
+BELOW_HOT = 0.2
+BELOW_COLD = 0.002
+BELOW_MOVES = 200
+BELOW_SHARE = 0.33
+BELOW_SHARE_LATER = 0.6
 # Of the coolings from plain training. Some networks want the hotter ones, others the colder.
 START_HOT = (30.0, 5.0, 1.0)
 START_COLD = 0.01
@@ -97,8 +106,26 @@ class Manner:
 
 # Some networks want the one, others the other.
 MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=True))
-# Share of a run's moves, and temperatures from and to.
-Cooling = tuple[float, float, float]
+
+
+class Cooling(NamedTuple):
+    """One falling temperature.
+
+    Attributes
+    ----------
+    share : float
+        Of a run's moves.
+    hot, cold : float
+        Temperatures from and to.
+    below : bool
+        Whether the energy stays below that of the best schedule. Then RAM and time are what there is to mend: a
+        cheaper schedule is found as soon as both are within their limits.
+    """
+
+    share: float
+    hot: float
+    cold: float
+    below: bool = False
 
 
 def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
@@ -129,18 +156,15 @@ class Search:
         self._spare = new_trial(problem)
         events = capacity(problem)
         self._plain_energy = float(problem.node_energy.sum())
-        scale = max(self._plain_energy, 1e-12)
         self._state = State(
             current=np.zeros(events, dtype=np.int64),
             best=np.zeros(events, dtype=np.int64),
-            figures=np.zeros(9),
+            figures=np.zeros(10),
             lengths=np.zeros(7, dtype=np.int64),
         )
         figures = self._state.figures
         figures[BEST] = np.inf
-        figures[PER_BYTE] = scale / max(1, problem.budget)
-        if problem.deadline < np.inf:
-            figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+        self._penalise()
         manner = MANNERS[seed % len(MANNERS)]
         figures[SPLITTING] = manner.share
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
@@ -195,13 +219,13 @@ class Search:
         first, self._started = not self._started, True
         if first and not (self._evict(moves, between) and self._price(moves, between)):
             return
-        for share, hot, cold in self._coolings(moves, first):
-            if not self._cool(int(moves * share), hot, cold, between):
+        for cooling in self._coolings(moves, first):
+            if not self._cool(int(moves * cooling.share), cooling, between):
                 return
 
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal from the current state at low temperature."""
-        self._cool(moves, WARM, COLD, between)
+        self._cool(moves, Cooling(1.0, WARM, COLD), between)
 
     def wander(self, moves: int) -> Incumbent | None:
         """The current state in another order that costs no more, which is the current state then."""
@@ -211,13 +235,14 @@ class Search:
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
         if not first:
-            return self._cycles(1.0, 1)
+            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER))
         left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
         if moves < MANY_MOVES * len(self._plain):
             starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
         else:
             starts = self._starts(moves, left * MANY_STARTS_SHARE, MANY_STARTS)
-            rest = self._children(left * (1 - MANY_STARTS_SHARE))
+            share = left * (1 - MANY_STARTS_SHARE)
+            rest = chain(self._children(share * (1 - BELOW_SHARE)), self._below(moves, share * BELOW_SHARE))
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
@@ -232,7 +257,7 @@ class Search:
                 return
             events = self._evicted[0].events if number == len(hots) and self._evicted else self._plain
             self._begin(events)
-            yield share / len(hots), hot, START_COLD
+            yield Cooling(share / len(hots), hot, START_COLD)
 
     def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
         """The best and others, good and bad: which one leads far is not to be seen."""
@@ -241,12 +266,12 @@ class Search:
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
             self._begin(events)
-            yield share / count, HOT, START_COLD
+            yield Cooling(share / count, HOT, START_COLD)
 
     def _priced_starts(self, share: float) -> Iterator[Cooling]:
         for events in self._priced:
             self._begin(events)
-            yield share / len(self._priced), WARM, COLD
+            yield Cooling(share / len(self._priced), WARM, COLD)
 
     def _price(self, moves: int, between: Callable[[], bool]) -> bool:
         """Where the deadline binds, anneal with prices of time instead, from one to the next."""
@@ -315,7 +340,7 @@ class Search:
             child = self._child()
             if child is not None:
                 self._begin(child)
-            yield share / CHILDREN, HOT if child is None else WARM, COLD
+            yield Cooling(share / CHILDREN, HOT if child is None else WARM, COLD)
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
         for cycle in range(CYCLES):
@@ -323,7 +348,26 @@ class Search:
             restart = cycle % 2 == first_restart
             if restart and incumbent is not None:
                 self.adopt(incumbent.events)
-            yield share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD
+            yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
+
+    def _below(self, moves: int, share: float) -> Iterator[Cooling]:
+        """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
+        count = max(1, round(share * moves / (BELOW_MOVES * len(self._plain))))
+        for _ in range(count):
+            incumbent = self.incumbent
+            if incumbent is None:
+                return
+            self.adopt(incumbent.events)
+            self._penalise()
+            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, below=True)
+
+    def _penalise(self) -> None:
+        """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
+        figures, problem = self._state.figures, self._problem
+        scale = max(self._plain_energy, 1e-12)
+        figures[PER_BYTE] = scale / max(1, problem.budget)
+        if problem.deadline < np.inf:
+            figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
 
     def _child(self) -> Ints | None:
         """Of two parents; None if there are none, or none that differ."""
@@ -373,11 +417,12 @@ class Search:
         extras = max(1, len(incumbent.events) - len(self._plain))
         return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
 
-    def _cool(self, moves: int, hot: float, cold: float, between: Callable[[], bool]) -> bool:
-        """``hot`` and ``cold`` are in units of `_event_energy`."""
+    def _cool(self, moves: int, cooling: Cooling, between: Callable[[], bool]) -> bool:
+        """Its temperatures are in units of `_event_energy`."""
         figures = self._state.figures
-        figures[TEMPERATURE] = hot * self._event_energy()
-        figures[COOLING] = (cold / hot) ** (1 / max(1, moves))
+        figures[TEMPERATURE] = cooling.hot * self._event_energy()
+        figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
+        figures[CEILING] = float(figures[BEST]) * (1 - SAME) if cooling.below else np.inf
         go_on = True
         while moves > 0 and go_on:
             chunk = min(moves, CHUNK_MOVES)
