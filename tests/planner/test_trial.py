@@ -9,13 +9,14 @@ import pytest
 from paper_graphs import paper_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.annealing import (
+    CEILING,
     CURRENT_LENGTH,
     ENERGY,
     OVERFLOW,
     TEMPERATURE,
     TIME,
-    State,
     anneal,
+    new_state,
     start_from,
 )
 from poet_planner.solve.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index, new_workspace
@@ -176,8 +177,8 @@ def test_what_is_accepted_has_the_figures_of_a_whole_evaluation(dma: bool) -> No
     n = len(problem.node_time)
     random_state = np.array([5], dtype=np.uint64)
     w, other, whole = (new_workspace(problem, random_state, 24) for _ in range(3))
-    events = len(w.candidate)
-    state = State(np.zeros(events, np.int64), np.zeros(events, np.int64), np.ones(9), np.zeros(7, np.int64))
+    state = new_state(len(w.candidate))
+    state.figures[:CEILING] = 1
     state.figures[TEMPERATURE] = 1e-3 * problem.node_energy.sum()
     assert start_from(problem, w, state, np.arange(n), n)
     before = state.current[:n].tolist()

@@ -53,6 +53,18 @@ ENERGY, TIME, OVERFLOW, PER_BYTE, PER_SECOND, TEMPERATURE, COOLING, BEST, SPLITT
 CURRENT_LENGTH, BEST_LENGTH, MOVES, OVER_BUDGET, LATE, SPLIT_REPAIRS, CHANGED_FIRST = range(7)
 
 
+def new_state(events: int) -> State:
+    """Without a schedule, penalties or a ceiling, and room for so many events."""
+    state = State(
+        current=np.zeros(events, dtype=np.int64),
+        best=np.zeros(events, dtype=np.int64),
+        figures=np.zeros(CEILING + 1),
+        lengths=np.zeros(CHANGED_FIRST + 1, dtype=np.int64),
+    )
+    state.figures[BEST] = state.figures[CEILING] = np.inf
+    return state
+
+
 @compiled
 def _late(p, time):  # type: ignore[no-untyped-def]
     over = time - p.deadline

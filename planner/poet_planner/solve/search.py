@@ -24,7 +24,7 @@ from poet_planner.solve.annealing import (
     SPLIT_REPAIRS,
     SPLITTING,
     TEMPERATURE,
-    State,
+    new_state,
 )
 from poet_planner.solve.crossover import SAME, cross, same
 from poet_planner.solve.evaluation import capacity, new_workspace
@@ -154,19 +154,11 @@ class Search:
         self._other = new_workspace(problem, random, COMPUTE_TRIES)
         self._trial = new_trial(problem)
         self._spare = new_trial(problem)
-        events = capacity(problem)
         self._plain_energy = float(problem.node_energy.sum())
-        self._state = State(
-            current=np.zeros(events, dtype=np.int64),
-            best=np.zeros(events, dtype=np.int64),
-            figures=np.zeros(10),
-            lengths=np.zeros(7, dtype=np.int64),
-        )
-        figures = self._state.figures
-        figures[BEST] = np.inf
+        self._state = new_state(capacity(problem))
         self._penalise()
         manner = MANNERS[seed % len(MANNERS)]
-        figures[SPLITTING] = manner.share
+        self._state.figures[SPLITTING] = manner.share
         self._state.lengths[SPLIT_REPAIRS] = manner.repairs
         self._state.lengths[CHANGED_FIRST] = manner.changed_first
         self._choice = np.random.default_rng(seed)
