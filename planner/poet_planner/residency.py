@@ -66,7 +66,7 @@ def settle(
     Raises
     ------
     UserError
-        If gradients are to become values in a graph that has no such form, or to be somewhere where they do not count.
+        If gradients are to become values in a graph that has no such form, or are asked for where they do not count.
     """
     if parameters is Parameters.EXCLUDED:
         if gradients is not Gradients.AUTO:

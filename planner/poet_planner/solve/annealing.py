@@ -146,12 +146,10 @@ def anneal(p, w, other, t, spare, state, moves):  # type: ignore[no-untyped-def]
         # Where there is still no room, nothing will go.
         if prune and result.overflow <= f[OVERFLOW]:
             result, t, spare = _pruned(p, w, f, result, length, t, spare)
-        if _cost(p, f, result) > wanted or _too_dear(f, result):
+        if not _wanted(p, f, result, wanted):
             continue
         result = evaluate(p, w.candidate, edited(w, t, length, w.candidate), other)
-        if result.length < 0 or _cost(p, f, result) > wanted or _too_dear(f, result):
-            continue
-        if index(p, other, result.length):
+        if result.length >= 0 and _wanted(p, f, result, wanted) and index(p, other, result.length):
             _accept(p, other, state, result)
             w, other = other, w
 
@@ -229,8 +227,9 @@ def _cost(p, f, result):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _too_dear(f, result):  # type: ignore[no-untyped-def]
-    return result.energy > f[CEILING] and result.energy > f[ENERGY]
+def _wanted(p, f, result, most):  # type: ignore[no-untyped-def]
+    """Whether a state costs no more than ``most``, and its energy does not rise above the ceiling."""
+    return _cost(p, f, result) <= most and result.energy <= max(f[CEILING], f[ENERGY])
 
 
 @compiled

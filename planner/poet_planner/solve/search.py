@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -108,7 +107,8 @@ class Manner:
 MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=True))
 
 
-class Cooling(NamedTuple):
+@dataclass(frozen=True)
+class Cooling:
     """One falling temperature.
 
     Attributes
@@ -200,8 +200,9 @@ class Search:
         """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
 
         The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
-        from children of what it has found; or, where the moves are few for the graph, in cycles as a later run does:
-        four, each twice as long as the one before, from the best and from where the last one ended in turn.
+        from children of what it has found, and at last below the best; or, where the moves are few for the graph, in
+        cycles: four, each twice as long as the one before, from the best and from where the last one ended in turn. A
+        later run cools in cycles, then below the best.
 
         Parameters
         ----------
