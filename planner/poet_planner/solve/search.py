@@ -40,12 +40,10 @@ SEEDS = 2
 HOT = 1.0
 WARM = 0.3
 COLD = 0.02
-# Of coolings below the best schedule: moves a node for each, and their shares of a first run's moves that lead to
-# children too, and of a later run's.
+# Of coolings below the best schedule: moves a node for each, and their share of a later run's moves.
 BELOW_HOT = 0.2
 BELOW_COLD = 0.002
 BELOW_MOVES = 200
-BELOW_SHARE = 0.33
 BELOW_SHARE_LATER = 0.6
 # Of the coolings from plain training. Some networks want the hotter ones, others the colder.
 START_HOT = (30.0, 5.0, 1.0)
@@ -65,17 +63,20 @@ START_MOVES = 100
 # With so many moves for each node, more starts and their children do better than long coolings.
 MANY_MOVES = 600
 MANY_STARTS = 2
-MANY_STARTS_SHARE = 0.48
+# Of a first run with so many, but for what prices of time take: the share of the starts, and of the rest that of
+# coolings below the best. Where the deadline binds, these are what leads to a better family of schedules.
+MANY_STARTS_SHARE, BELOW_SHARE = 0.48, 0.33
+MANY_STARTS_SHARE_BINDING, BELOW_SHARE_BINDING = 0.25, 0.8
 CHILDREN = 16
 PARENTS = 6
 # Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
 # from the last schedule that was late and the last in time. Both are mended first, with as many moves as so many
 # prices, to fill the deadline: at a price so much lower that what saves most energy for its time is worth its while.
 PRICES = 8
-PRICES_SHARE = 0.5
+PRICES_SHARE = 0.25
 MENDING = 3
 MENDING_PRICE = 0.7
-PRICED_SHARE = 0.12
+PRICED_SHARE = 0.1
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
@@ -229,13 +230,16 @@ class Search:
         """One after the other; each begins from the state that is set here."""
         if not first:
             return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER))
-        left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
+        binding = bool(self._priced)
+        left = 1 - (PRICES_SHARE + PRICED_SHARE) * binding
         if moves < MANY_MOVES * len(self._plain):
             starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
         else:
-            starts = self._starts(moves, left * MANY_STARTS_SHARE, MANY_STARTS)
-            share = left * (1 - MANY_STARTS_SHARE)
-            rest = chain(self._children(share * (1 - BELOW_SHARE)), self._below(moves, share * BELOW_SHARE))
+            many = MANY_STARTS_SHARE_BINDING if binding else MANY_STARTS_SHARE
+            below = BELOW_SHARE_BINDING if binding else BELOW_SHARE
+            starts = self._starts(moves, left * many, MANY_STARTS)
+            share = left * (1 - many)
+            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below))
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
