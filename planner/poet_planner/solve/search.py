@@ -73,10 +73,10 @@ PARENTS = 6
 # from the last schedule that was late and the last in time. Both are mended first, with as many moves as so many
 # prices, to fill the deadline: at a price so much lower that what saves most energy for its time is worth its while.
 PRICES = 8
-PRICES_SHARE = 0.25
+PRICES_SHARE = 0.5
 MENDING = 3
 MENDING_PRICE = 0.7
-PRICED_SHARE = 0.1
+PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
 WAIT_S = 0.02
