@@ -64,9 +64,13 @@ START_MOVES = 100
 MANY_MOVES = 600
 MANY_STARTS = 2
 # Of a first run with so many, but for what prices of time take: the share of the starts, and of the rest that of
-# coolings below the best. Where the deadline binds, these are what leads to a better family of schedules.
+# coolings below the best. Where the deadline binds, these are what leads to a better family of schedules: there they
+# have so many times the run's moves besides, more moves a node each, and may rise a little above the best.
 MANY_STARTS_SHARE, BELOW_SHARE = 0.48, 0.33
 MANY_STARTS_SHARE_BINDING, BELOW_SHARE_BINDING = 0.25, 0.8
+FURTHER_BINDING = 1.0
+BELOW_MOVES_BINDING = 500
+ABOVE_BINDING = 1.0
 CHILDREN = 16
 PARENTS = 6
 # Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
@@ -118,15 +122,15 @@ class Cooling:
         Of a run's moves.
     hot, cold : float
         Temperatures from and to.
-    below : bool
-        Whether the energy stays below that of the best schedule. Then RAM and time are what there is to mend: a
-        cheaper schedule is found as soon as both are within their limits.
+    above : float
+        How far the energy may rise above that of the best schedule. Where it may not, RAM and time are what there is to
+        mend: a cheaper schedule is found as soon as both are within their limits.
     """
 
     share: float
     hot: float
     cold: float
-    below: bool = False
+    above: float = np.inf
 
 
 def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
@@ -229,7 +233,7 @@ class Search:
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
         if not first:
-            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER))
+            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER, binding=False))
         binding = bool(self._priced)
         left = 1 - (PRICES_SHARE + PRICED_SHARE) * binding
         if moves < MANY_MOVES * len(self._plain):
@@ -237,9 +241,9 @@ class Search:
         else:
             many = MANY_STARTS_SHARE_BINDING if binding else MANY_STARTS_SHARE
             below = BELOW_SHARE_BINDING if binding else BELOW_SHARE
-            starts = self._starts(moves, left * many, MANY_STARTS)
             share = left * (1 - many)
-            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below))
+            starts = self._starts(moves, left * many, MANY_STARTS)
+            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below, binding))
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
@@ -347,16 +351,18 @@ class Search:
                 self.adopt(incumbent.events)
             yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
 
-    def _below(self, moves: int, share: float) -> Iterator[Cooling]:
+    def _below(self, moves: int, share: float, binding: bool) -> Iterator[Cooling]:
         """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
-        count = max(1, round(share * moves / (BELOW_MOVES * len(self._plain))))
+        each, above = (BELOW_MOVES_BINDING, ABOVE_BINDING) if binding else (BELOW_MOVES, 0.0)
+        share += FURTHER_BINDING * binding
+        count = max(1, round(share * moves / (each * len(self._plain))))
         for _ in range(count):
             incumbent = self.incumbent
             if incumbent is None:
                 return
             self.adopt(incumbent.events)
             self._penalise()
-            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, below=True)
+            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, above)
 
     def _penalise(self) -> None:
         """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
@@ -419,7 +425,7 @@ class Search:
         figures = self._state.figures
         figures[TEMPERATURE] = cooling.hot * self._event_energy()
         figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
-        figures[CEILING] = float(figures[BEST]) * (1 - SAME) if cooling.below else np.inf
+        figures[CEILING] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
         go_on = True
         while moves > 0 and go_on:
             chunk = min(moves, CHUNK_MOVES)
