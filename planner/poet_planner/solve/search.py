@@ -123,8 +123,8 @@ class Cooling:
     hot, cold : float
         Temperatures from and to.
     above : float
-        How far the energy may rise above that of the best schedule. Where it may not, RAM and time are what there is to
-        mend: a cheaper schedule is found as soon as both are within their limits.
+        How far the energy may rise above that of the best schedule, in the same units. Where it may hardly rise, RAM
+        and time are what there is to mend: a cheaper schedule is found as soon as both are within their limits.
     """
 
     share: float
@@ -421,7 +421,7 @@ class Search:
         return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
 
     def _cool(self, moves: int, cooling: Cooling, between: Callable[[], bool]) -> bool:
-        """Its temperatures are in units of `_event_energy`."""
+        """Its temperatures, and what it may rise, are in units of `_event_energy`."""
         figures = self._state.figures
         figures[TEMPERATURE] = cooling.hot * self._event_energy()
         figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
