@@ -205,9 +205,9 @@ class Search:
         """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
 
         The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
-        from children of what it has found, and at last below the best; or, where the moves are few for the graph, in
-        cycles: four, each twice as long as the one before, from the best and from where the last one ended in turn. A
-        later run cools in cycles, then below the best.
+        from children of what it has found, and at last below the best, for about as many moves again where the deadline
+        binds; or, where the moves are few for the graph, in cycles: four, each twice as long as the one before, from
+        the best and from where the last one ended in turn. A later run cools in cycles, then below the best.
 
         Parameters
         ----------
