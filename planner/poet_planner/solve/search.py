@@ -243,7 +243,8 @@ class Search:
             below = BELOW_SHARE_BINDING if binding else BELOW_SHARE
             share = left * (1 - many)
             starts = self._starts(moves, left * many, MANY_STARTS)
-            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below, binding))
+            further = FURTHER_BINDING if binding else 0.0
+            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below + further, binding))
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
@@ -354,7 +355,6 @@ class Search:
     def _below(self, moves: int, share: float, binding: bool) -> Iterator[Cooling]:
         """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
         each, above = (BELOW_MOVES_BINDING, ABOVE_BINDING) if binding else (BELOW_MOVES, 0.0)
-        share += FURTHER_BINDING * binding
         count = max(1, round(share * moves / (each * len(self._plain))))
         for _ in range(count):
             incumbent = self.incumbent
