@@ -13,6 +13,9 @@ from numba import njit
 
 allocating = njit(cache=True, nogil=True, error_model="numpy")
 compiled = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
+inlined = njit(  # type: ignore[call-overload]
+    cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True
+)
 
 
 def forget_older(folder: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from poet_planner.solve.bits import copy, empty_slots, has, put, slot_of, slots_of, words_of
 from poet_planner.solve.checkpoints import Checkpoints, checkpoints, least_to_pay, no_checkpoints, table_full
-from poet_planner.solve.compiled import allocating, compiled
+from poet_planner.solve.compiled import allocating, compiled, inlined
 from poet_planner.solve.merging import made_apart
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.views import View, blind_view, views, whole_view
@@ -283,7 +283,7 @@ def _removable(users, row, j):  # type: ignore[no-untyped-def]
     return left == 0
 
 
-@compiled
+@inlined
 def _held(p, row, contents):  # type: ignore[no-untyped-def]
     """Bytes of the values in RAM."""
     held = 0
@@ -293,13 +293,13 @@ def _held(p, row, contents):  # type: ignore[no-untyped-def]
     return held
 
 
-@compiled
+@inlined
 def _begun(row, node_words):  # type: ignore[no-untyped-def]
     """Whether nothing is computed before."""
     return not row[:node_words].any()
 
 
-@compiled
+@inlined
 def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
     """Bytes that have to be in RAM before node j is computed and need not be after it, and the other way round."""
     added, freed = 0, 0
@@ -312,7 +312,7 @@ def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
     return added, freed
 
 
-@compiled
+@inlined
 def _paged_in(p, row, contents, j):  # type: ignore[no-untyped-def]
     """Bytes of values of node j in RAM that may have come from the card: further back RAM is free of them."""
     size = 0
@@ -344,7 +344,7 @@ def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
                 put(row, j, False)
 
 
-@compiled
+@inlined
 def _compute(p, row, contents, j):  # type: ignore[no-untyped-def]
     """What has to be in RAM before node j is computed."""
     for v in range(p.own[j], p.own[j + 1]):

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.compiled import compiled
+from poet_planner.solve.compiled import compiled, inlined
 from poet_planner.solve.evaluation import UNCOUNTED, Evaluation, capacity
-from poet_planner.solve.problem import Ints, Problem
+from poet_planner.solve.problem import Flags, Ints, Problem
 
 PER_PLACE = 64
 LAST = PER_PLACE - 1
@@ -44,10 +44,12 @@ class Trial(NamedTuple):
     changed, sign, change, touch, at : the values changed where the pass is; of each how, its number among the changes,
         its next event to the left, and its place in ``changed``
     computes, pages : (n,), (m,) how many more of a node's computes and of a value's page-ins lie behind the pass
-    nodes, node_first, node_at : the nodes of which some do, the key of their first compute where that has still to be
-        looked at, or -1, and their place in ``nodes``, or -1
+    nodes, listed : the nodes of which some do, and (n,) whether a node is among them
+    pending, awaited : keys of the first computes of such nodes that have still to be looked at, and (n,) whether a
+        node's is or was among them
     values, value_at : the values of which some do, and their place in ``values``, or -1
-    counters : `EDITS`, `CHANGES`, and of the pass `CHANGED`, `NODES`, `VALUES`, `BYTES` (by which the RAM differs)
+    counters : `EDITS`, `CHANGES`, and of the pass `CHANGED`, `NODES`, `PENDING`, `VALUES`, `BYTES` (by which the RAM
+        differs)
     """
 
     edit_place: Ints
@@ -67,14 +69,15 @@ class Trial(NamedTuple):
     computes: Ints
     pages: Ints
     nodes: Ints
-    node_first: Ints
-    node_at: Ints
+    listed: Flags
+    pending: Ints
+    awaited: Flags
     values: Ints
     value_at: Ints
     counters: Ints
 
 
-EDITS, CHANGES, CHANGED, NODES, VALUES, BYTES = range(6)
+EDITS, CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES = range(7)
 
 
 def new_trial(problem: Problem) -> Trial:
@@ -103,11 +106,12 @@ def new_trial(problem: Problem) -> Trial:
         computes=ints(n),
         pages=ints(m),
         nodes=ints(n),
-        node_first=ints(n),
-        node_at=np.full(n, -1, dtype=np.int64),
+        listed=np.zeros(n, dtype=np.bool_),
+        pending=ints(n),
+        awaited=np.zeros(n, dtype=np.bool_),
         values=ints(m),
         value_at=np.full(m, -1, dtype=np.int64),
-        counters=ints(6),
+        counters=ints(7),
     )
 
 
@@ -332,7 +336,7 @@ def estimate(p, w, length, energy, time, overflow, t):  # type: ignore[no-untype
     for k in range(length):
         t.memory[k] = w.memory[k]
     counters = t.counters
-    for counter in (CHANGES, CHANGED, NODES, VALUES, BYTES):
+    for counter in (CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES):
         counters[counter] = 0
     over = np.int64(0)
     e = counters[EDITS] - 1
@@ -369,7 +373,7 @@ def estimate(p, w, length, energy, time, overflow, t):  # type: ignore[no-untype
     return Evaluation(1 if possible else -1, energy, 0.0 if p.dma else time, overflow + over)
 
 
-@compiled
+@inlined
 def _forget(t):  # type: ignore[no-untyped-def]
     """Leave no count and no changed value behind a pass."""
     for k in range(t.counters[VALUES]):
@@ -377,7 +381,8 @@ def _forget(t):  # type: ignore[no-untyped-def]
         t.value_at[t.values[k]] = -1
     for k in range(t.counters[NODES]):
         t.computes[t.nodes[k]] = 0
-        t.node_at[t.nodes[k]] = -1
+        t.listed[t.nodes[k]] = False
+        t.awaited[t.nodes[k]] = False
     for k in range(t.counters[CHANGED]):
         t.sign[t.changed[k]] = 0
 
@@ -390,12 +395,12 @@ def _next_key(w, t, e):  # type: ignore[no-untyped-def]
         v = t.changed[k]
         if t.touch[k] >= w.touch_start[v]:
             key = max(key, w.touch_place[t.touch[k]] * PER_PLACE + LAST)
-    for k in range(t.counters[NODES]):
-        key = max(key, t.node_first[k])
+    for k in range(t.counters[PENDING]):
+        key = max(key, t.pending[k])
     return key
 
 
-@compiled
+@inlined
 def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
     """RAM at an event that was there, `DROPPED` if it is not needed any more or taken away."""
     n = p.node_time.size
@@ -415,8 +420,8 @@ def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
             needed = True
         else:
             memory += p.size[v]
-    if t.node_at[event] >= 0 and t.node_first[t.node_at[event]] == key:
-        t.node_first[t.node_at[event]] = -1
+    if t.awaited[event]:
+        _no_longer_pending(t, key)
     stays = not removed and (needed or _only(p, w, t, event, key, e))
     for k in range(p.input_start[event], p.input_start[event + 1]):
         u = p.input_value[k]
@@ -432,7 +437,7 @@ def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
     return memory if counted else UNCOUNTED
 
 
-@compiled
+@inlined
 def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
     """RAM at an event that is put in, `DROPPED` if nothing needs it."""
     n = p.node_time.size
@@ -530,15 +535,28 @@ def _count_page(p, w, t, v, more, key):  # type: ignore[no-untyped-def]
 @compiled
 def _watch(w, t, j, key):  # type: ignore[no-untyped-def]
     """The first compute of node j, where it is before ``key``, is to be looked at."""
-    if t.node_at[j] < 0:
-        t.node_at[j] = t.counters[NODES]
+    if not t.listed[j]:
+        t.listed[j] = True
         t.nodes[t.counters[NODES]] = j
         t.counters[NODES] += 1
     first = w.first[j] * PER_PLACE + LAST
-    t.node_first[t.node_at[j]] = first if first < key else -1
+    if first < key and not t.awaited[j]:
+        t.awaited[j] = True
+        t.pending[t.counters[PENDING]] = first
+        t.counters[PENDING] += 1
 
 
 @compiled
+def _no_longer_pending(t, key):  # type: ignore[no-untyped-def]
+    """The event at ``key`` is looked at: a first compute, if it is among those pending."""
+    for k in range(t.counters[PENDING]):
+        if t.pending[k] == key:
+            t.counters[PENDING] -= 1
+            t.pending[k] = t.pending[t.counters[PENDING]]
+            return
+
+
+@inlined
 def _only(p, w, t, j, key, e):  # type: ignore[no-untyped-def]
     """Whether a compute of j at ``key`` stays though nothing needs it: the only one, or the source of page-ins."""
     if _earlier(p, w, t, j, key, e) > 0:
