@@ -155,8 +155,8 @@ def _quality(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_paper(rows: pd.DataFrame) -> str:
-    """Algorithm 1 as printed beside ours, same solver, with what each was given and used."""
-    key = [*INSTANCE, "solver"]
+    """Algorithm 1 as printed beside ours, same solver, same RAM, with what each was given and used."""
+    key = [*INSTANCE, "ram_bytes", "solver"]
     paper, ours = rows[rows["formulation"] == "paper"], rows[(rows["formulation"] == "best") & _exists(rows)]
     both = paper.merge(ours, on=key, suffixes=("_paper", ""))
     overhead = both["overhead_percent_paper"] / both["overhead_percent"].where(both["overhead_percent"] > 0)

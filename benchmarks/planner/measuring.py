@@ -107,10 +107,12 @@ class _Listener:
         return self._clock() - self._started_s
 
 
-def measure(instance: Instance, run: Run) -> Measurement:
-    """Plan one instance once. A fault of the planner's is a row like any other."""
+def measure(instance: Instance, run: Run, ram_bytes: int | None = None) -> Measurement:
+    """Plan one instance once, in that RAM if it is given. A fault of the planner's is a row like any other."""
     warm_up()
     loaded = load(instance)
+    if ram_bytes is not None:
+        loaded = replace(loaded, ram_bytes=ram_bytes)
     try:
         return _measured(instance, run, loaded)
     except NoScheduleError as refusal:

@@ -23,8 +23,10 @@ sys.path.insert(0, str(BENCHMARKS))
 from best_known import add_to_best, best_energy_j, read_best  # noqa: E402
 from exhaustive import Small, compare, least_energy_j, small_instance  # noqa: E402
 from figures import report  # noqa: E402
-from instances import SUITES, load, suite  # noqa: E402
+from instances import SUITES, Instance, load, suite  # noqa: E402
 from layered import layered_graph  # noqa: E402
+from measuring import Run, measure  # noqa: E402
+from run import ram_of_ours  # noqa: E402
 
 
 @pytest.mark.parametrize(("nodes", "width"), [(2, 1), (500, 4), (500, 50), (502, 7)])
@@ -179,16 +181,33 @@ def test_the_best_value_of_a_harder_instance_counts(tmp_path: Path) -> None:
     assert pd.isna(best_energy_j(best, "h", 100, 10.0, True))  # what was not verified is not known
 
 
+# A row of `results.csv`, as far as the report reads it.
+ROW = {
+    **{"suite": "paper", "graph": "linear.m0", "ram": "90%", "deadline": "2x", "paging": True},
+    **{"formulation": "best", "solver": "highs", "seconds": 60.0, "clock": "wall", "seed": 0, "load": 1.0},
+    **{"ram_bytes": 10, "deadline_s": 2.0, "plain_energy_j": 1.0, "status": "feasible", "verified": True},
+    **{"first_feasible_s": 0.1, "energy_2s_j": 1.1, "energy_10s_j": 1.1, "energy_60s_j": 1.1, "energy_j": 1.1},
+    **{"bound_j": 1.0, "wall_s": 60.0, "cpu_s": 60.0, "note": "", "commit": "older"},
+}
+
+
 def test_of_several_rows_of_an_instance_the_report_counts_the_last() -> None:
-    row = {
-        **{"suite": "paper", "graph": "linear.m0", "ram": "90%", "deadline": "2x", "paging": True},
-        **{"formulation": "best", "solver": "highs", "seconds": 60.0, "clock": "wall", "seed": 0, "load": 1.0},
-        **{"ram_bytes": 10, "deadline_s": 2.0, "plain_energy_j": 1.0, "status": "feasible", "verified": True},
-        **{"first_feasible_s": 0.1, "energy_2s_j": 1.1, "energy_10s_j": 1.1, "energy_60s_j": 1.1, "energy_j": 1.1},
-        **{"bound_j": 1.0, "wall_s": 60.0, "cpu_s": 60.0, "note": "", "commit": "older"},
-    }
-    later = {**row, "bound_j": 1.1, "status": "optimal", "commit": "newer"}
-    text = report(pd.DataFrame([row, later]))
+    later = {**ROW, "bound_j": 1.1, "status": "optimal", "commit": "newer"}
+    text = report(pd.DataFrame([ROW, later]))
     assert "from 1 rows" in text
     assert "newer" in text and "older" not in text
     assert "gap > " not in text
+
+
+def test_algorithm_1_is_given_the_ram_of_ours_and_compared_in_no_other(tmp_path: Path) -> None:
+    ours = {**ROW, "ram": "smallest", "ram_bytes": 12}
+    theirs = {**ours, "formulation": "paper", "ram_bytes": 10, "energy_j": None, "verified": False}
+    assert "Of 0 runs" in report(pd.DataFrame([ours, theirs]))
+    assert "Of 1 runs" in report(pd.DataFrame([ours, {**theirs, "ram_bytes": 12}]))
+    results = tmp_path / "results.csv"
+    assert ram_of_ours(results) == {}
+    pd.DataFrame([{**ours, "ram_bytes": 14}, ours, theirs]).to_csv(results)
+    instance = Instance("paper", "linear.m0", "smallest", "2x", True)
+    assert ram_of_ours(results) == {instance: 12}
+    run = Run(seconds=10.0, clock="wall", formulation="best", solver="highs", seed=0)
+    assert measure(instance, run, 5000).ram_bytes == 5000
