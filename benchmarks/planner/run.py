@@ -14,7 +14,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 from best_known import add_to_best
-from figures import report
+from figures import INSTANCE, report
 from instances import SUITES, Instance, suite
 from joblib import Parallel, delayed
 from measuring import COLUMNS, Measurement, Run, measure
@@ -84,7 +84,7 @@ def _missing(wanted: list[Instance], run: Run, results: Path) -> list[Instance]:
     found = pd.read_csv(results)
     for column, value in asdict(run).items():
         found = found[found[column] == value]
-    done = set(found[["suite", "graph", "ram", "deadline", "paging"]].itertuples(index=False, name=None))
+    done = set(found[INSTANCE].itertuples(index=False, name=None))
     return [instance for instance in wanted if astuple(instance) not in done]
 
 
@@ -94,7 +94,7 @@ def ram_of_ours(results: Path) -> dict[Instance, int]:
         return {}
     found = pd.read_csv(results)
     found = found[(found["formulation"] == "best") & found["energy_j"].notna()]
-    keys = found[["suite", "graph", "ram", "deadline", "paging"]].itertuples(index=False, name=None)
+    keys = found[INSTANCE].itertuples(index=False, name=None)
     return dict(zip((Instance(*key) for key in keys), found["ram_bytes"].astype(int), strict=True))
 
 

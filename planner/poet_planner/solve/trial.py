@@ -45,8 +45,7 @@ class Trial(NamedTuple):
         its next event to the left, and its place in ``changed``
     computes, pages : (n,), (m,) how many more of a node's computes and of a value's page-ins lie behind the pass
     nodes, listed : the nodes of which some do, and (n,) whether a node is among them
-    pending, awaited : keys of the first computes of such nodes that have still to be looked at, and (n,) whether a
-        node's is or was among them
+    pending : keys of the first computes of such nodes that have still to be looked at
     values, value_at : the values of which some do, and their place in ``values``, or -1
     counters : `EDITS`, `CHANGES`, and of the pass `CHANGED`, `NODES`, `PENDING`, `VALUES`, `BYTES` (by which the RAM
         differs)
@@ -71,7 +70,6 @@ class Trial(NamedTuple):
     nodes: Ints
     listed: Flags
     pending: Ints
-    awaited: Flags
     values: Ints
     value_at: Ints
     counters: Ints
@@ -108,7 +106,6 @@ def new_trial(problem: Problem) -> Trial:
         nodes=ints(n),
         listed=np.zeros(n, dtype=np.bool_),
         pending=ints(n),
-        awaited=np.zeros(n, dtype=np.bool_),
         values=ints(m),
         value_at=np.full(m, -1, dtype=np.int64),
         counters=ints(7),
@@ -382,7 +379,6 @@ def _forget(t):  # type: ignore[no-untyped-def]
     for k in range(t.counters[NODES]):
         t.computes[t.nodes[k]] = 0
         t.listed[t.nodes[k]] = False
-        t.awaited[t.nodes[k]] = False
     for k in range(t.counters[CHANGED]):
         t.sign[t.changed[k]] = 0
 
@@ -420,7 +416,7 @@ def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
             needed = True
         else:
             memory += p.size[v]
-    if t.awaited[event]:
+    if t.listed[event] and key == _first_key(w, event):
         _no_longer_pending(t, key)
     stays = not removed and (needed or _only(p, w, t, event, key, e))
     for k in range(p.input_start[event], p.input_start[event + 1]):
@@ -535,20 +531,25 @@ def _count_page(p, w, t, v, more, key):  # type: ignore[no-untyped-def]
 @compiled
 def _watch(w, t, j, key):  # type: ignore[no-untyped-def]
     """The first compute of node j, where it is before ``key``, is to be looked at."""
-    if not t.listed[j]:
-        t.listed[j] = True
-        t.nodes[t.counters[NODES]] = j
-        t.counters[NODES] += 1
-    first = w.first[j] * PER_PLACE + LAST
-    if first < key and not t.awaited[j]:
-        t.awaited[j] = True
-        t.pending[t.counters[PENDING]] = first
+    if t.listed[j]:
+        return
+    t.listed[j] = True
+    t.nodes[t.counters[NODES]] = j
+    t.counters[NODES] += 1
+    if _first_key(w, j) < key:
+        t.pending[t.counters[PENDING]] = _first_key(w, j)
         t.counters[PENDING] += 1
 
 
 @compiled
+def _first_key(w, j):  # type: ignore[no-untyped-def]
+    """Key of the first compute of node j."""
+    return w.first[j] * PER_PLACE + LAST
+
+
+@compiled
 def _no_longer_pending(t, key):  # type: ignore[no-untyped-def]
-    """The event at ``key`` is looked at: a first compute, if it is among those pending."""
+    """The first compute at ``key`` is looked at."""
     for k in range(t.counters[PENDING]):
         if t.pending[k] == key:
             t.counters[PENDING] -= 1
