@@ -14,7 +14,8 @@ from poet_planner.solve import addressed
 from poet_planner.solve.addressed import Addressed, Addresses
 from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Search, Searches
+from poet_planner.solve.search import Search
+from poet_planner.solve.searches import Searches
 from poet_planner.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))

@@ -10,7 +10,7 @@ from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.instants import longest_path
 from poet_planner.solve.level import Level
 from poet_planner.solve.problem import build_problem
-from poet_planner.solve.search import Searches
+from poet_planner.solve.searches import Searches
 from poet_planner.solve.solvers import solver_named
 from random_graphs import training_like_graph
 

@@ -15,7 +15,8 @@ from poet_planner.residency import smallest_ram_bytes
 from poet_planner.solve.incumbent import measured
 from poet_planner.solve.pricing import Price, priced
 from poet_planner.solve.problem import build_problem
-from poet_planner.solve.search import Search, Searches
+from poet_planner.solve.search import Search
+from poet_planner.solve.searches import Searches
 from random_graphs import either_graph
 
 

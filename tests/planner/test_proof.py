@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
 from poet_planner.solve import proof
+from poet_planner.solve.eviction import by_eviction
 from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.problem import Ints, Problem, build_problem
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Aside, Searches, by_eviction
+from poet_planner.solve.searches import Aside, Searches
 from poet_planner.solve.solvers import solver_named
 from solved_problems import plain_j, solved_problem
 

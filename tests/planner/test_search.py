@@ -9,7 +9,8 @@ import pytest
 from poet_planner.plain import plain_schedule
 from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Aside, Search, Searches
+from poet_planner.solve.search import Search
+from poet_planner.solve.searches import Aside, Searches
 from random_graphs import training_like_graph
 
 

@@ -22,7 +22,8 @@ from poet_planner.solve.decode import Decoded, decode
 from poet_planner.solve.incumbent import Incumbent, measured, ranked
 from poet_planner.solve.instants import producers
 from poet_planner.solve.problem import WORD, Ints, Problem, node_need
-from poet_planner.solve.search import Search, Searches, moves_per_second
+from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.searches import Searches
 
 ADDRESSES_S = 3.0
 MOST_ATTEMPTS = 12

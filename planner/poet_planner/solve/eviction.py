@@ -7,10 +7,13 @@ bring back values within values, which annealing is long in finding, turn up at 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.evaluation import capacity
+from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.problem import Ints, Problem
 
 # A value's score is its cost over (time until it is needed) ** PATIENCE * (size) ** GREED, times exp(NOISE * normal);
@@ -19,6 +22,13 @@ PATIENCE = (0.5, 4.0)
 GREED = (0.0, 0.6)
 NOISE = (0.0, 0.5)
 NEVER = 2**62
+
+
+def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
+    """What each pass of eviction makes, in time or not; None where it found no way."""
+    for _ in range(passes):
+        events = evicting(problem, order, random)
+        yield None if events is None else measured(problem, events)
 
 
 def evicting(problem: Problem, order: Ints, random: np.random.Generator) -> Ints | None:

@@ -7,9 +7,10 @@ import time
 import numpy as np
 
 from poet_planner.graph import Graph
+from poet_planner.solve.eviction import by_eviction
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.problem import WORD, Problem, node_need
-from poet_planner.solve.search import Search, by_eviction, moves_per_second
+from poet_planner.solve.search import Search, moves_per_second
 
 MOST_TRY_S = 0.5
 TRIES = 12

@@ -14,7 +14,8 @@ from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.milp import Answer, seconds_to_state, solve_milp
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
 from poet_planner.solve.root import Branch, Root
-from poet_planner.solve.search import Searches, moves_per_second
+from poet_planner.solve.search import moves_per_second
+from poet_planner.solve.searches import Searches
 from poet_planner.solve.solvers import Solver
 
 # Effort in seconds of searching, and as shares of the time left.

@@ -16,7 +16,8 @@ from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOp
 from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import Searches, moves_per_second
+from poet_planner.solve.search import moves_per_second
+from poet_planner.solve.searches import Searches
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0

@@ -17,7 +17,8 @@ from poet_planner.solve.instants import first_instants, longest_path, overflowin
 from poet_planner.solve.level import Level
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Flags, Ints, Problem, size
-from poet_planner.solve.search import SEEDS, Aside, Search, Searches, moves_per_second
+from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.searches import SEEDS, Aside, Searches
 from poet_planner.solve.solvers import Solver
 
 REFINE_S = 0.3

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -27,7 +25,7 @@ from poet_planner.solve.annealing import (
 )
 from poet_planner.solve.crossover import SAME, cross, same
 from poet_planner.solve.evaluation import capacity, new_workspace
-from poet_planner.solve.eviction import evicting
+from poet_planner.solve.eviction import by_eviction
 from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
 from poet_planner.solve.moves import COMPUTE_TRIES
 from poet_planner.solve.pricing import FIRST_PRICE, Price, priced
@@ -35,15 +33,13 @@ from poet_planner.solve.problem import Ints, Problem, size
 from poet_planner.solve.trial import new_trial
 
 CHUNK_MOVES = 3000
-SEEDS = 2
 # Temperatures, in units of what one event beyond plain training costs in the best schedule.
 HOT = 1.0
 WARM = 0.3
 COLD = 0.02
-# Of coolings below the best schedule: moves a node for each, and their share of a later run's moves.
+# Of coolings below the best schedule, and their share of a later run's moves.
 BELOW_HOT = 0.2
 BELOW_COLD = 0.002
-BELOW_MOVES = 200
 BELOW_SHARE_LATER = 0.6
 # Of the coolings from plain training. Some networks want the hotter ones, others the colder.
 START_HOT = (30.0, 5.0, 1.0)
@@ -63,14 +59,6 @@ START_MOVES = 100
 # With so many moves for each node, more starts and their children do better than long coolings.
 MANY_MOVES = 600
 MANY_STARTS = 2
-# Of a first run with so many, but for what prices of time take: the share of the starts, and of the rest that of
-# coolings below the best. Where the deadline binds, these are what leads to a better family of schedules: there they
-# have so many times the run's moves besides, more moves a node each, and may rise a little above the best.
-MANY_STARTS_SHARE, BELOW_SHARE = 0.48, 0.33
-MANY_STARTS_SHARE_BINDING, BELOW_SHARE_BINDING = 0.25, 0.8
-FURTHER_BINDING = 1.0
-BELOW_MOVES_BINDING = 500
-ABOVE_BINDING = 1.0
 CHILDREN = 16
 PARENTS = 6
 # Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
@@ -83,7 +71,6 @@ MENDING_PRICE = 0.7
 PRICED_SHARE = 0.12
 # That cost before there is a schedule, as a share of plain training's for each node.
 COST_SHARE = 0.01
-WAIT_S = 0.02
 # A move, and for each node, value and edge: roughly, on one core.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
@@ -133,11 +120,34 @@ class Cooling:
     above: float = np.inf
 
 
-def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
-    """What each pass of eviction makes, in time or not; None where it found no way."""
-    for _ in range(passes):
-        events = evicting(problem, order, random)
-        yield None if events is None else measured(problem, events)
+@dataclass(frozen=True)
+class Balance:
+    """How a first run with many moves spends those that prices of time leave it.
+
+    Attributes
+    ----------
+    starts : float
+        Their share.
+    below : float
+        Of the rest, the share of coolings below the best schedule.
+    further : float
+        So many times the run's moves besides, for the same coolings.
+    below_moves : int
+        A node, for each of these.
+    above : float
+        How far each may rise above the best, as in `Cooling`.
+    """
+
+    starts: float
+    below: float
+    further: float
+    below_moves: int
+    above: float
+
+
+LOOSE = Balance(starts=0.48, below=0.33, further=0.0, below_moves=200, above=0.0)
+# Where the deadline binds, coolings below the best are what leads to a better family of schedules.
+BINDING = Balance(starts=0.25, below=0.8, further=1.0, below_moves=500, above=1.0)
 
 
 class Search:
@@ -233,18 +243,16 @@ class Search:
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
         if not first:
-            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER, binding=False))
-        binding = bool(self._priced)
-        left = 1 - (PRICES_SHARE + PRICED_SHARE) * binding
+            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER, LOOSE))
+        balance = BINDING if self._priced else LOOSE
+        left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
         if moves < MANY_MOVES * len(self._plain):
             starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
         else:
-            many = MANY_STARTS_SHARE_BINDING if binding else MANY_STARTS_SHARE
-            below = BELOW_SHARE_BINDING if binding else BELOW_SHARE
-            share = left * (1 - many)
-            starts = self._starts(moves, left * many, MANY_STARTS)
-            further = FURTHER_BINDING if binding else 0.0
-            rest = chain(self._children(share * (1 - below)), self._below(moves, share * below + further, binding))
+            starts = self._starts(moves, left * balance.starts, MANY_STARTS)
+            share = left * (1 - balance.starts)
+            below = self._below(moves, share * balance.below + balance.further, balance)
+            rest = chain(self._children(share * (1 - balance.below)), below)
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
@@ -352,17 +360,16 @@ class Search:
                 self.adopt(incumbent.events)
             yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
 
-    def _below(self, moves: int, share: float, binding: bool) -> Iterator[Cooling]:
+    def _below(self, moves: int, share: float, balance: Balance) -> Iterator[Cooling]:
         """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
-        each, above = (BELOW_MOVES_BINDING, ABOVE_BINDING) if binding else (BELOW_MOVES, 0.0)
-        count = max(1, round(share * moves / (each * len(self._plain))))
+        count = max(1, round(share * moves / (balance.below_moves * len(self._plain))))
         for _ in range(count):
             incumbent = self.incumbent
             if incumbent is None:
                 return
             self.adopt(incumbent.events)
             self._penalise()
-            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, above)
+            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, balance.above)
 
     def _penalise(self) -> None:
         """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
@@ -434,120 +441,6 @@ class Search:
             go_on = between() and not self._is_least(float(figures[BEST]))
         self._keep(self._newest())
         return go_on
-
-
-class Aside:
-    """Annealers at work in a thread of its own, one after the other: ``search.run(moves)`` of each.
-
-    Attributes
-    ----------
-    first : Search or None
-        The one that began.
-    best : Incumbent or None
-        The best schedule that any has found so far.
-    """
-
-    def __init__(self, searches: Iterable[Search], moves: int) -> None:
-        self.first: Search | None = None
-        self.best: Incumbent | None = None
-        self._found: list[Incumbent] = []
-        self._first_ended = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
-        self._thread.start()
-
-    def wait(self, go_on: Callable[[], bool]) -> None:
-        """Until the first has made all its moves, or until ``go_on`` says no; either ends the work."""
-        while not self._first_ended.wait(WAIT_S) and go_on():
-            pass
-        self.stop()
-
-    def stop(self) -> list[Incumbent]:
-        """End it; returns what all have found, the cheapest first."""
-        self._stop.set()
-        self._thread.join()
-        return self._found
-
-    def _work(self, searches: Iterable[Search], moves: int) -> None:
-        try:
-            for search in searches:
-                self.first = self.first or search
-                search.run(moves, partial(self._go_on, search))
-                self._go_on(search)
-                self._found = ranked([*self._found, *search.found])
-                self._first_ended.set()
-                if self._stop.is_set():
-                    return
-        finally:
-            self._first_ended.set()
-
-    def _go_on(self, search: Search) -> bool:
-        self.best = cheapest(self.best, search.incumbent)
-        return not self._stop.is_set()
-
-
-class Searches:
-    """Annealers with different seeds, each in a thread of its own; what one finds best, all go on from.
-
-    Parameters
-    ----------
-    seed : int
-        Equal seeds and equal calls give equal schedules, as long as no call is ended early.
-    order : (n,) or None
-        As in `Search`.
-    """
-
-    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
-        self._searches = [Search(problem, SEEDS * seed + k, order) for k in range(SEEDS)]
-
-    @property
-    def incumbent(self) -> Incumbent | None:
-        """The best schedule so far."""
-        return cheapest(*(search.incumbent for search in self._heard))
-
-    @property
-    def found(self) -> list[Incumbent]:
-        """The best schedule so far, and others: the cheapest first."""
-        return ranked(one for search in self._heard for one in search.found)
-
-    def adopt(self, events: Ints) -> bool:
-        """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
-        return self._searches[0].adopt(events)
-
-    def adopt_all(self, events: Ints) -> None:
-        """Let each annealer go on from ``events``, where they are a schedule."""
-        for search in self._searches:
-            search.adopt(events)
-
-    def refine(self, moves: int) -> None:
-        """Let the first annealer search on at low temperature."""
-        self._searches[0].refine(moves)
-
-    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run.
-
-        So does a schedule of the first that costs no more than plain training; one of another only ends that one. What
-        is found then does not depend on which of them was faster.
-        """
-        self._share_best()
-        asides = [Aside([search], moves) for search in self._searches[1:]]
-        try:
-            self._searches[0].run(moves, between)
-            for aside in asides:
-                aside.wait(lambda: between() and not self._searches[0].has_least)
-        finally:
-            for aside in asides:
-                aside.stop()
-
-    @property
-    def _heard(self) -> list[Search]:
-        """All but those that were stopped midway because the first needed no help."""
-        return self._searches[:1] if self._searches[0].has_least else self._searches
-
-    def _share_best(self) -> None:
-        incumbent = self.incumbent
-        if incumbent is not None:
-            self.adopt_all(incumbent.events)
 
 
 def moves_per_second(problem: Problem) -> float:
