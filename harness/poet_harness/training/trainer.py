@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,10 +143,24 @@ class Trainer:
         self, data: TrainingData, learning_rate: float, commit_every: int, resume: bool
     ) -> Iterator[ObservedStep]:
         """Steps from the last commit on, or from the initial weights if there is none."""
+        begin = self._restored(resume, len(data.batches))
+        if math.isnan(self.idle_power_w):
+            idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
+            self.idle_power_w = idle.energy_j / idle.time_s
+        self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
+        traced = min(self._observed, default=begin)
+        for number in range(begin, len(data.batches)):
+            self._put(data.batches[number])
+            yield self._step(number, learning_rate, trace=number == traced)
+            if commit_every and (number + 1) % commit_every == 0:
+                self._commit(number + 1)
+
+    def _restored(self, resume: bool, steps: int) -> int:
+        """The number of steps behind the weights that the card gives back, where this run has kept or resumes any."""
         begin = self._device.restore() if resume or self.kept is not None else 0
         if resume and self.kept is None:
             self.kept = begin
-            if begin >= len(data.batches):
+            if begin >= steps:
                 raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
         if begin not in (self.kept or 0, self._being_kept):
             raise UserError(
@@ -154,22 +168,17 @@ class Trainer:
                 f"those after {self.kept}; the card loses data: begin anew with another",
                 NO_DEVICE,
             )
-        if math.isnan(self.idle_power_w):
-            idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
-            self.idle_power_w = idle.energy_j / idle.time_s
-        resident = data.constants if self.kept is not None else {**data.constants, **data.weights}
-        for index, content in resident.items():
+        return begin
+
+    def _put(self, residents: Mapping[int, bytes]) -> None:
+        for index, content in residents.items():
             self._device.put(index, content)
-        traced = min(self._observed, default=begin)
-        for number in range(begin, len(data.batches)):
-            for index, content in data.batches[number].items():
-                self._device.put(index, content)
-            yield self._step(number, learning_rate, trace=number == traced)
-            if commit_every and (number + 1) % commit_every == 0:
-                # A reset meanwhile leaves open whether it is whole.
-                self._being_kept = number + 1
-                self._device.commit(number + 1)
-                self.kept = number + 1
+
+    def _commit(self, steps: int) -> None:
+        # A reset meanwhile leaves open whether it is whole.
+        self._being_kept = steps
+        self._device.commit(steps)
+        self.kept = steps
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self._device.link.name
