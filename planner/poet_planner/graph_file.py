@@ -9,10 +9,10 @@ from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_planner.graph_checks import FaultError, check_graph
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
@@ -31,7 +31,7 @@ def read_graph(path: Path) -> Graph:
     document = read_json(path)
     try:
         return graph_from_document(document)
-    except _FaultError as fault:
+    except FaultError as fault:
         raise UserError(f"{path}: {fault}") from None
 
 
@@ -76,7 +76,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: line {error.lineno}: not JSON ({error.msg}); mend it or write it again") from None
-    except (UnicodeDecodeError, _FaultError) as error:
+    except (UnicodeDecodeError, FaultError) as error:
         raise UserError(f"{path}: not JSON ({error}); mend it or write it again") from None
 
 
@@ -84,11 +84,11 @@ def graph_from_document(document: Any) -> Graph:
     """Build a graph from parsed JSON; raises a fault that lacks only the file's name."""
     top = _mapping(document, "the file")
     if top.get("format") != FORMAT:
-        raise _FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
+        raise FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
     inputs = _inputs_by_node(top)
     nodes = tuple(_node(entry, inputs) for entry in _list(top, "nodes", "the file"))
     if not nodes:
-        raise _FaultError('"nodes" is empty: there is nothing to plan')
+        raise FaultError('"nodes" is empty: there is nothing to plan')
     graph = Graph(
         name=str(top.get("name", "")),
         nodes=nodes,
@@ -96,10 +96,8 @@ def graph_from_document(document: Any) -> Graph:
         dma=_flag(top, "dma", "the file", False),
         residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
     )
-    _check_ids(graph)
-    _check_edges(graph, inputs)
-    _check_residents(graph)
-    _check_operands(graph)
+    _check_ends(graph, inputs)
+    check_graph(graph)
     return graph
 
 
@@ -121,67 +119,63 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
     return document
 
 
-class _FaultError(Exception):
-    """What is wrong inside a file, without the file's name."""
-
-
 def _refuse_constant(name: str) -> float:
-    raise _FaultError(f"{name} is not a JSON number")
+    raise FaultError(f"{name} is not a JSON number")
 
 
 def _mapping(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise _FaultError(f"{where} is not a JSON object")
+        raise FaultError(f"{where} is not a JSON object")
     return entry
 
 
 def _list(entry: dict[str, Any], key: str, where: str, default: list[Any] | None = None) -> list[Any]:
     value = entry.get(key, default)
     if value is None:
-        raise _FaultError(f'{where} lacks "{key}"')
+        raise FaultError(f'{where} lacks "{key}"')
     if not isinstance(value, list):
-        raise _FaultError(f'{where}: "{key}" is not a list')
+        raise FaultError(f'{where}: "{key}" is not a list')
     return value
 
 
 def _id(entry: dict[str, Any], where: str) -> str:
     value = entry.get("id")
     if not isinstance(value, str) or not value:
-        raise _FaultError(f'{where} lacks an "id" (a string that is not empty)')
+        raise FaultError(f'{where} lacks an "id" (a string that is not empty)')
     return value
 
 
 def _cost(entry: dict[str, Any], key: str, where: str) -> float:
     if key not in entry:
-        raise _FaultError(f'{where} lacks "{key}"')
+        raise FaultError(f'{where} lacks "{key}"')
     value = entry[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _FaultError(f'{where}: "{key}" is {value!r}, not a number')
+        raise FaultError(f'{where}: "{key}" is {value!r}, not a number')
     if not math.isfinite(value) or value < 0:
-        raise _FaultError(f'{where}: "{key}" is {value}; a cost is finite and not negative')
+        raise FaultError(f'{where}: "{key}" is {value}; a cost is finite and not negative')
     return float(value)
 
 
 def _count(entry: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
     value = entry.get(key, default)
     if value is None:
-        raise _FaultError(f'{where} lacks "{key}"')
+        raise FaultError(f'{where} lacks "{key}"')
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
+        raise FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
     return value
 
 
 def _flag(entry: dict[str, Any], key: str, where: str, default: bool) -> bool:
     value = entry.get(key, default)
     if not isinstance(value, bool):
-        raise _FaultError(f'{where}: "{key}" is {value!r}; it must be true or false')
+        raise FaultError(f'{where}: "{key}" is {value!r}; it must be true or false')
     return value
 
 
 def _strings(entry: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = _list(entry, key, where, [])
     if not all(isinstance(value, str) for value in values):
-        raise _FaultError(f'{where}: "{key}" must be a list of ids')
+        raise FaultError(f'{where}: "{key}" must be a list of ids')
     return tuple(values)
 
 
@@ -190,7 +184,7 @@ def _inputs_by_node(top: dict[str, Any]) -> dict[str, dict[str, None]]:
     inputs: dict[str, dict[str, None]] = {}
     for edge in _list(top, "edges", "the file"):
         if not isinstance(edge, list) or len(edge) != 2 or not all(isinstance(end, str) for end in edge):
-            raise _FaultError(f'edge {edge!r} is not ["value id", "node id"]')
+            raise FaultError(f'edge {edge!r} is not ["value id", "node id"]')
         value, node = edge
         inputs.setdefault(node, {})[value] = None
     return inputs
@@ -213,7 +207,7 @@ def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
     where = f"node {id}"
     if "outputs" in entry:
         if "bytes" in entry:
-            raise _FaultError(f'{where} has both "bytes" and "outputs"; keep one')
+            raise FaultError(f'{where} has both "bytes" and "outputs"; keep one')
         outputs = [_mapping(output, f"{where}: an output") for output in _list(entry, "outputs", where)]
         values = tuple(_value(output, f"{where}: output {output.get('id')}") for output in outputs)
     else:
@@ -236,7 +230,7 @@ def _operation(entry: dict[str, Any], where: str) -> Operation | None:
         return None
     op, params = entry["op"], entry.get("params", "")
     if not isinstance(op, str) or not isinstance(params, str):
-        raise _FaultError(f'{where}: "op" and "params" must be strings')
+        raise FaultError(f'{where}: "op" and "params" must be strings')
     return Operation(op, params, _strings(entry, "inputs", where), _strings(entry, "results", where))
 
 
@@ -246,108 +240,23 @@ def _resident(entry: Any) -> Resident:
     where = f"resident {id}"
     kind = entry.get("kind")
     if kind not in RESIDENT_KINDS:
-        raise _FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(RESIDENT_KINDS)}')
+        raise FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(RESIDENT_KINDS)}')
     shape = _list(entry, "shape", where, [])
     if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
-        raise _FaultError(f'{where}: "shape" must be a list of extents')
+        raise FaultError(f'{where}: "shape" must be a list of extents')
     return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), tuple(shape))
 
 
-def _check_ids(graph: Graph) -> None:
-    for what, ids in (
-        ("node", [node.id for node in graph.nodes]),
-        ("value", [value.id for node in graph.nodes for value in node.values]),
-        ("resident", [resident.id for resident in graph.residents]),
-    ):
-        seen: set[str] = set()
-        for id in ids:
-            if id in seen:
-                raise _FaultError(f"{what} id {id} is there twice; ids must be unique")
-            seen.add(id)
-
-
-def _check_edges(graph: Graph, inputs: dict[str, dict[str, None]]) -> None:
+def _check_ends(graph: Graph, inputs: dict[str, dict[str, None]]) -> None:
+    """Whether each edge goes from a value to a node."""
     nodes = {node.id for node in graph.nodes}
-    producer = {value.id: node.id for node in graph.nodes for value in node.values}
+    made = {value.id for node in graph.nodes for value in node.values}
     for node_id, values in inputs.items():
         for value in values:
-            if value not in producer:
-                raise _FaultError(f"edge {value} -> {node_id}: no node yields a value {value}; correct the id")
+            if value not in made:
+                raise FaultError(f"edge {value} -> {node_id}: no node yields a value {value}; correct the id")
             if node_id not in nodes:
-                raise _FaultError(f"edge {value} -> {node_id}: there is no node {node_id}; correct the id")
-    _check_order(graph, producer)
-
-
-def _check_order(graph: Graph, producer: dict[str, str]) -> None:
-    place = {node.id: index for index, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        for value in node.inputs:
-            if place[producer[value]] >= place[node.id]:
-                cycle = _cycle(graph, producer)
-                if cycle:
-                    raise _FaultError(f"the edges form a cycle: {' -> '.join(cycle)}; remove one of them")
-                raise _FaultError(
-                    f"node {node.id} stands before its input {value}; put the nodes in a topological order"
-                )
-
-
-def _cycle(graph: Graph, producer: dict[str, str]) -> list[str]:
-    """Some cycle of node ids, in the direction of the edges, or nothing."""
-    predecessors = {node.id: {producer[value] for value in node.inputs} for node in graph.nodes}
-    remaining = dict(predecessors)
-    while ready := [id for id, before in remaining.items() if not before & remaining.keys()]:
-        for id in ready:
-            del remaining[id]
-    if not remaining:
-        return []
-    walk = [next(iter(remaining))]
-    while walk[-1] not in walk[:-1]:
-        walk.append(min(predecessors[walk[-1]] & remaining.keys()))
-    return walk[walk.index(walk[-1]) :][::-1]
-
-
-def _check_residents(graph: Graph) -> None:
-    end = 0
-    for resident in sorted(graph.residents, key=lambda r: r.offset):
-        if resident.offset % 4:
-            raise _FaultError(f"resident {resident.id}: offset {resident.offset} is not a multiple of 4")
-        if resident.offset < end:
-            raise _FaultError(f"resident {resident.id}: offset {resident.offset} overlaps the one before it")
-        end = resident.offset + resident.bytes
-    if end > graph.resident_bytes:
-        raise _FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
-
-
-def _check_operands(graph: Graph) -> None:
-    residents = {resident.id for resident in graph.residents}
-    empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
-    for node in graph.nodes:
-        if node.operation is None or not graph.residents:
-            continue
-        own = {value.id for value in node.values}
-        for operand in node.operation.operands:
-            if operand not in residents and operand not in node.inputs:
-                raise _FaultError(f"node {node.id}: operand {operand} is no resident and has no edge to the node")
-        for result in node.operation.results:
-            if result not in residents and result not in own:
-                raise _FaultError(f"node {node.id}: result {result} is no resident and no value of the node")
-        if node.operation.op in OPERATORS:
-            _check_firmware_operation(node, node.operation, empty - residents)
-
-
-def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str]) -> None:
-    """What the firmware's tables are made from."""
-    expected = OPERATORS[operation.op].params
-    try:
-        given = tuple(parse_params(operation.params))
-    except ValueError:
-        given = ()
-    if given != expected:
-        key = " ".join(f"{name}=…" for name in expected)
-        raise _FaultError(f'node {node.id}: "params" is {operation.params!r}; those of {operation.op} are {key!r}')
-    for tensor in (*operation.operands, *operation.results):
-        if tensor in nowhere:
-            raise _FaultError(f"node {node.id}: {tensor} has no bytes and is no resident, so it lies nowhere")
+                raise FaultError(f"edge {value} -> {node_id}: there is no node {node_id}; correct the id")
 
 
 def _node_document(node: Node) -> dict[str, Any]:

@@ -14,6 +14,11 @@ INVALID = Path(__file__).resolve().parents[1] / "invalid"
 
 GRAPHS = {
     "bytes_and_outputs": "node a has both",
+    "change_beside": "node metric must stand before ready",
+    "change_reads_elsewhere": "add an edge a -> ready",
+    "change_recomputable": 'say "recomputable": false',
+    "change_takes_ram": "node step changes a parameter or a state; such a node takes no RAM",
+    "change_without_ordering": "must stand behind one node without op",
     "cycle": "cycle: ",
     "duplicate_node": "node id a is there twice",
     "duplicate_value": "value id a is there twice",

@@ -89,6 +89,14 @@ def test_a_batch_norm_that_is_used_twice_can_be_planned_but_not_run(tmp_path: Pa
     assert read_graph(tmp_path / "graph.json") == graph
 
 
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_all_that_a_module_does_comes_before_the_first_change_of_a_parameter(name: str, tmp_path: Path) -> None:
+    model = zoo.ZOO[name]()
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    write_graph(graph, tmp_path / "graph.json")
+    assert read_graph(tmp_path / "graph.json") == graph
+
+
 def test_attention_on_a_processor_is_counted_as_the_products_that_it_is() -> None:
     heads, length, width = 2, 8, 4
 

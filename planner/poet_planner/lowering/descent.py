@@ -3,6 +3,7 @@ descent, with momentum or without."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 import torch
@@ -26,24 +27,28 @@ def velocities(traced: TracedGraph) -> list[TracedResident]:
     ]
 
 
-def changes(traced: TracedGraph, statistics: dict[str, Lowered], momentum: float) -> list[Node]:
+def ends(traced: TracedGraph, statistics: dict[str, Lowered]) -> tuple[str, ...]:
+    """Values that are there before anything changes: the gradients, the loss, and what updates of statistics read."""
+    gradients = [gradient.source for gradient in traced.gradients.values()]
+    read = [id for lowered in statistics.values() for id in _given(traced, lowered)]
+    return tuple(dict.fromkeys((*gradients, traced.loss.source, *read)))
+
+
+def changes(
+    traced: TracedGraph, statistics: dict[str, Lowered], momentum: float, others: Iterable[str] = ()
+) -> list[Node]:
     """Updates of running statistics, by their node's id, and one update a parameter, all behind a node of no cost.
 
-    That node follows the loss and every gradient, and has all in RAM that the updates read. So nothing that reads a
-    weight is computed for the first time, or needed again, after the weight has changed; and nothing is left to be
-    fetched between two updates, so that a card that fails leaves all of them undone.
+    That node follows everything else: the `ends`, and ``others``, values of nodes that nothing reads. It has all in RAM
+    that the updates read. So nothing that reads a weight is computed for the first time, or needed again, after the
+    weight has changed; and nothing is left to be fetched between two updates, so that a card that fails leaves all of
+    them undone.
     """
-    given = {
-        id: tuple(operand.source for operand in lowered.operands if operand.source in traced.values)
-        for id, lowered in statistics.items()
-    }
-    gradients = [gradient.source for gradient in traced.gradients.values()]
-    ends = (*gradients, traced.loss.source, *(id for ids in given.values() for id in ids))
-    order = _node(ORDERING_NODE, tuple(dict.fromkeys(ends)), None)
+    order = _node(ORDERING_NODE, (*ends(traced, statistics), *others), None)
     moves = [
         _node(
             id,
-            (ORDERING_NODE, *given[id]),
+            (ORDERING_NODE, *_given(traced, lowered)),
             Operation(
                 lowered.op,
                 params_key(lowered.op, lowered.params),
@@ -63,6 +68,10 @@ def changes(traced: TracedGraph, statistics: dict[str, Lowered], momentum: float
         for parameter, gradient in traced.gradients.items()
     ]
     return [order, *moves, *descents]
+
+
+def _given(traced: TracedGraph, lowered: Lowered) -> tuple[str, ...]:
+    return tuple(operand.source for operand in lowered.operands if operand.source in traced.values)
 
 
 def _descent(parameter: str, gradient: str, size: int, momentum: float) -> Operation:

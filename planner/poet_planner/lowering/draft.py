@@ -28,14 +28,15 @@ class Draft:
     recomputable: bool
 
 
-def nodes_of(traced: TracedGraph, drafts: list[Draft]) -> list[Node]:
+def nodes_of(traced: TracedGraph, drafts: list[Draft], unread: Iterable[str] = ()) -> list[Node]:
     """Nodes with their edges: from operands, and from operators that have to come before.
 
-    A node that others come behind without reading it yields a value of 0 bytes more that says so, `done`.
+    A node that others come behind without reading it yields a value of 0 bytes more that says so, `done`; so do the
+    nodes ``unread``.
     """
     kept = {value.id for draft in drafts for value in draft.values}
     before = _order_values(drafts)
-    waited_for = {id for ids in before.values() for id in ids}
+    waited_for = {id for ids in before.values() for id in ids}.union(map(done, unread))
     return [_node(traced, draft, kept, before.get(draft.id, []), waited_for) for draft in drafts]
 
 

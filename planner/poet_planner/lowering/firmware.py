@@ -11,8 +11,8 @@ from poet_profiles.operators import OPERATORS, params_key
 from poet_planner.graph import Graph, Value
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.copies import copied, strided_operator
-from poet_planner.lowering.descent import changes, velocities
-from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
+from poet_planner.lowering.descent import changes, ends, velocities
+from poet_planner.lowering.draft import Draft, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.rules import (
     Lowered,
@@ -63,7 +63,8 @@ def lower_for_firmware(
         for resident in (*traced.residents, *lowering.constants, *states)
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
     )
-    nodes = (*nodes_of(traced, drafts), *changes(traced, lowering.statistics, momentum))
+    unread = _unread(traced, lowering.statistics, drafts)
+    nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, momentum, map(done, unread)))
     return Graph(traced.name, nodes, region_bytes(residents), dma, residents)
 
 
@@ -75,6 +76,12 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
         if _is_constant(operator)
     }
     return {**traced.constants, **computed}
+
+
+def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
+    """Ids of the nodes that nothing reads: PyTorch's own updates of buffers, which take place when the step is over."""
+    read = {operand for draft in drafts for operand in draft.operands} | set(ends(traced, statistics))
+    return [draft.id for draft in drafts if read.isdisjoint(value.id for value in draft.values)]
 
 
 class _Lowering:
