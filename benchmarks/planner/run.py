@@ -6,7 +6,7 @@ import csv
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -45,9 +45,9 @@ def measure_suites(
     wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
     if subset:
         wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)
-    wanted = wanted if again else _missing(wanted, run, results)
-    typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
     ours = ram_of_ours(results) if formulation == "paper" else {}
+    wanted = wanted if again else missing(wanted, run, results, ours)
+    typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
     planned = Parallel(n_jobs=jobs, return_as="generator_unordered")(
         delayed(measure)(each, run, ours.get(each)) for each in wanted
     )
@@ -77,15 +77,15 @@ def _line(instance: Instance) -> str:
     return f"{instance.suite} {instance.graph} {instance.ram} {instance.deadline} {storage}"
 
 
-def _missing(wanted: list[Instance], run: Run, results: Path) -> list[Instance]:
-    """Those of which there is no row of such a run yet."""
+def missing(wanted: list[Instance], run: Run, results: Path, ram_bytes: dict[Instance, int]) -> list[Instance]:
+    """Those of which there is no row of such a run yet, or only in other RAM than they are to be given now."""
     if not results.exists():
         return wanted
     found = pd.read_csv(results)
     for column, value in asdict(run).items():
         found = found[found[column] == value]
-    done = set(found[INSTANCE].itertuples(index=False, name=None))
-    return [instance for instance in wanted if astuple(instance) not in done]
+    done = _last_ram(found)
+    return [each for each in wanted if each not in done or done[each] != ram_bytes.get(each, done[each])]
 
 
 def ram_of_ours(results: Path) -> dict[Instance, int]:
@@ -93,9 +93,12 @@ def ram_of_ours(results: Path) -> dict[Instance, int]:
     if not results.exists():
         return {}
     found = pd.read_csv(results)
-    found = found[(found["formulation"] == "best") & found["energy_j"].notna()]
-    keys = found[INSTANCE].itertuples(index=False, name=None)
-    return dict(zip((Instance(*key) for key in keys), found["ram_bytes"].astype(int), strict=True))
+    return _last_ram(found[(found["formulation"] == "best") & found["energy_j"].notna()])
+
+
+def _last_ram(rows: pd.DataFrame) -> dict[Instance, int]:
+    keys = rows[INSTANCE].itertuples(index=False, name=None)
+    return dict(zip((Instance(*key) for key in keys), rows["ram_bytes"].astype(int), strict=True))
 
 
 def _append(planned: Iterable[Measurement], results: Path, total: int) -> Iterator[dict[str, object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -26,7 +27,7 @@ from figures import report  # noqa: E402
 from instances import SUITES, Instance, load, suite  # noqa: E402
 from layered import layered_graph  # noqa: E402
 from measuring import Run, measure  # noqa: E402
-from run import ram_of_ours  # noqa: E402
+from run import missing, ram_of_ours  # noqa: E402
 
 
 @pytest.mark.parametrize(("nodes", "width"), [(2, 1), (500, 4), (500, 50), (502, 7)])
@@ -210,4 +211,8 @@ def test_algorithm_1_is_given_the_ram_of_ours_and_compared_in_no_other(tmp_path:
     instance = Instance("paper", "linear.m0", "smallest", "2x", True)
     assert ram_of_ours(results) == {instance: 12}
     run = Run(seconds=10.0, clock="wall", formulation="best", solver="highs", seed=0)
+    assert missing([instance], run, results, {}) == [instance]
+    printed = replace(run, seconds=60.0, formulation="paper")
+    assert missing([instance], printed, results, {}) == []
+    assert missing([instance], printed, results, {instance: 12}) == [instance]
     assert measure(instance, run, 5000).ram_bytes == 5000
