@@ -7,15 +7,12 @@ import time
 import numpy as np
 
 from poet_planner.graph import Graph
-from poet_planner.solve.eviction import by_eviction
 from poet_planner.solve.options import NoScheduleError
-from poet_planner.solve.problem import WORD, Problem, node_need
+from poet_planner.solve.problem import Problem, node_need
 from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.smallest_ram import Bracket
 
-MOST_TRY_S = 0.5
-TRIES = 12
-BRACKET = 1.01
-PASSES = 32
+SHORTEST_S = 1.0
 
 
 def conceivable(problem: Problem) -> bool:
@@ -24,69 +21,32 @@ def conceivable(problem: Problem) -> bool:
     return bool(fits and problem.node_time.sum() <= problem.deadline)
 
 
-def no_schedule(graph: Graph, problem: Problem, seed: int, seconds: float) -> NoScheduleError:
-    """The error that says the smallest RAM and the shortest time that would do, as far as searching found them.
+def fits_in_time(problem: Problem) -> Problem:
+    """``problem``, without its deadline where plain training is late."""
+    return problem if problem.node_time.sum() <= problem.deadline else problem._replace(deadline=np.inf)
+
+
+def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int) -> NoScheduleError:
+    """The error that says the smallest RAM and the shortest time that would do, as far as they are known.
 
     Parameters
     ----------
-    seconds : float
-        About how long it may take.
+    bracket : Bracket
+        Of the RAM that `fits_in_time` needs.
     """
-    try_s = max(0.05, seconds / TRIES)
-    shortest_s = _shortest_time(problem, seed, try_s)
-    in_time = problem if problem.node_time.sum() <= problem.deadline else problem._replace(deadline=np.inf)
-    smallest = _smallest_ram(in_time, seed, try_s) + graph.resident_bytes
-    ram = problem.budget + graph.resident_bytes
+    shortest_s = _shortest_time(problem, seed)
+    ram, enough, too_few = (graph.resident_bytes + it for it in (problem.budget, bracket.enough, bracket.too_few))
+    none = "no schedule fits" if problem.budget <= bracket.too_few or not conceivable(problem) else "none was found in"
     deadline = "no deadline" if np.isinf(problem.deadline) else f"a deadline of {problem.deadline:.6g} s"
+    within = "" if np.isinf(fits_in_time(problem).deadline) else " within the deadline"
+    smallest = f"the smallest RAM that does{within} is {enough} bytes"
+    if not bracket.is_close:
+        smallest = f"{enough} bytes do{within}, {too_few} do not, what lies between is not known (raise --time-limit)"
     shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
-    within = "" if np.isinf(in_time.deadline) else " within the deadline"
-    return NoScheduleError(
-        f"no schedule fits {ram} bytes of RAM with {deadline}: "
-        f"the smallest RAM that does{within} is {smallest} bytes{shortest}",
-        smallest,
-        shortest_s,
-    )
+    return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", enough, shortest_s)
 
 
-def _smallest_ram(problem: Problem, seed: int, try_s: float) -> int:
-    """Bisect between what one node needs and what plain training needs, to `BRACKET`."""
-    low = int(node_need(problem).max(initial=0))
-    if _feasible(problem._replace(budget=low), seed, try_s):
-        return low
-    high = low
-    while not _feasible(problem._replace(budget=high), seed, try_s):
-        low, high = high, 2 * high + WORD
-    while high > BRACKET * low:
-        middle = (low + high) // 2
-        if _feasible(problem._replace(budget=middle), seed, try_s):
-            high = middle
-        else:
-            low = middle
-        if high - low <= WORD:
-            break
-    return high
-
-
-def _feasible(problem: Problem, seed: int, try_s: float) -> bool:
-    return _evicts(problem, seed) or _finds(problem, seed, try_s)
-
-
-def _evicts(problem: Problem, seed: int) -> bool:
-    """Whether a pass of eviction gives a schedule that is in time."""
-    made = by_eviction(problem, np.arange(len(problem.node_time)), np.random.default_rng(seed), PASSES)
-    return any(one is not None and one.time <= problem.deadline for one in made)
-
-
-def _finds(problem: Problem, seed: int, try_s: float) -> bool:
-    end_s = time.monotonic() + try_s
-    search = Search(problem, seed)
-    search.run(
-        int(MOST_TRY_S * moves_per_second(problem)), lambda: search.incumbent is None and time.monotonic() < end_s
-    )
-    return search.incumbent is not None
-
-
-def _shortest_time(problem: Problem, seed: int, try_s: float) -> float:
+def _shortest_time(problem: Problem, seed: int) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
@@ -96,7 +56,7 @@ def _shortest_time(problem: Problem, seed: int, try_s: float) -> float:
         out_energy=problem.out_time,
         deadline=np.inf,
     )
-    end_s = time.monotonic() + 2 * try_s
+    end_s = time.monotonic() + SHORTEST_S
     search = Search(timed, seed)
-    search.run(int(2 * MOST_TRY_S * moves_per_second(problem)), lambda: time.monotonic() < end_s)
+    search.run(int(SHORTEST_S * moves_per_second(problem)), lambda: time.monotonic() < end_s)
     return np.inf if search.incumbent is None else search.incumbent.time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from poet_profiles.errors import UserError
 
@@ -10,14 +11,16 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.addressed import Addresses, NoAddressesError
+from poet_planner.solve.in_time import in_time
 from poet_planner.solve.incumbent import Incumbent
-from poet_planner.solve.infeasible import conceivable, no_schedule
+from poet_planner.solve.infeasible import conceivable, fits_in_time, no_schedule
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.paper import plan_by_algorithm_1
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import moves_per_second
 from poet_planner.solve.searches import Searches
+from poet_planner.solve.smallest_ram import plain, smallest_ram
 from poet_planner.solve.solvers import solver_named
 
 SEARCH_S = 1.0
@@ -30,6 +33,8 @@ PLACING_SHARE = 0.25
 MOST_PLACING_S = 8.0
 LACKING_SHARE = 0.5
 HOPELESS = 0.5
+# Of the time left, for finding any schedule where the first search has found none.
+FINDING_SHARE = 0.5
 # Of the first search, for each plan made again.
 AGAIN_EFFORT = 0.25
 
@@ -74,27 +79,42 @@ class _Run:
             graph, self._problem, options.seed, again_s, options.time_limit_s, self._seconds_to_limit, self._tell
         )
         self._addresses_lack = False
-        self._proof = Proof(self._problem, self._search, solver_named(options.solver), options.gap, options.seed)
+        self._refuted = 0
+        self._solver = solver_named(options.solver)
+        self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed)
 
     def schedule(self) -> Schedule:
-        if not conceivable(self._problem):
-            raise self._impossible()
-        if self._options.formulation == "paper":
-            solver = solver_named(self._options.solver)
-            return self._finished([plan_by_algorithm_1(self._problem, solver, self._seconds_left, self._tell)])
+        possible = conceivable(self._problem)
+        if possible and self._options.formulation == "paper":
+            return self._finished([plan_by_algorithm_1(self._problem, self._solver, self._seconds_left, self._tell)])
+        if possible:
+            self._work()
+        if not self._proof.found:
+            self._look_elsewhere(possible)
+        return self._finished(self._proof.found)
+
+    def _work(self) -> None:
         try:
             self._improve()
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
             self._limit_s = self._seconds()
-        found = self._proof.found
-        if not found:
-            raise self._impossible()
-        return self._finished(found)
 
-    def _impossible(self) -> NoScheduleError:
-        return no_schedule(self._graph, self._problem, self._options.seed, 0.5 * self._options.time_limit_s)
+    def _look_elsewhere(self, possible: bool) -> None:
+        """Look for the smallest RAM that would do.
+
+        Raises
+        ------
+        NoScheduleError
+            Unless that turns out to be no more than there is.
+        """
+        self._tell("looking for the smallest RAM that would do")
+        problem = fits_in_time(self._problem)
+        bracket = smallest_ram(problem, self._refuted, self._options.seed, self._solver, self._share(1.0))
+        within = possible and bracket.enough <= self._problem.budget
+        if not (within and self._search.adopt(bracket.found.events)):
+            raise no_schedule(self._graph, self._problem, bracket, self._options.seed)
 
     def _no_addresses(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
         return NoScheduleError(
@@ -114,13 +134,33 @@ class _Run:
 
         self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
         self._proof.exhaust(self._tell)
+        if self._search.incumbent is None and not self._find_any():
+            return
         self._look_for_addresses()
-        while self._search.incumbent is None and self._seconds_left() > 0.5 * self._options.time_limit_s:
-            self._search.run(self._moves(SEARCH_S), self._tell)
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._seconds_left, self._tell)
         while not self._proof.complete and self._seconds_left() > 0:
             self._search.run(self._moves(2 * SEARCH_S), self._tell)
+
+    def _find_any(self) -> bool:
+        """A schedule in time, where the search has found none: whether there is one."""
+        start, seconds_left = plain(self._problem), self._share(FINDING_SHARE)
+        answer = in_time(self._problem, start, self._options.seed, self._solver, seconds_left)
+        if answer.impossible:
+            self._refuted = self._problem.budget
+        if answer.found is not None:
+            self._search.adopt_all(answer.found.events)
+        return self._search.incumbent is not None
+
+    def _share(self, share: float) -> Callable[[], float]:
+        """Seconds left of a share of the time until the limit; tells of the progress."""
+        end_s = (1 - share) * self._seconds_to_limit()
+
+        def seconds_left() -> float:
+            self._tell()
+            return self._seconds_to_limit() - end_s
+
+        return seconds_left
 
     def _look_for_addresses(self) -> None:
         """So that time can be left for planning again."""

@@ -1,0 +1,96 @@
+"""Whether any schedule keeps a RAM budget and a deadline: search and proof again, with time in energy's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from poet_planner.solve.incumbent import Incumbent
+from poet_planner.solve.problem import Problem
+from poet_planner.solve.proof import Proof
+from poet_planner.solve.search import moves_per_second
+from poet_planner.solve.searches import Searches
+from poet_planner.solve.solvers import Solver
+
+SEARCH_S = 0.5
+# The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
+LATER = 1e-4
+GAP = 1e-6
+# Without a deadline, in times of plain training: what takes longer is not looked for.
+LONGEST = 1000.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether there is a schedule: ``found``, one in time, or ``impossible``; neither: not known."""
+
+    found: Incumbent | None
+    impossible: bool
+
+
+def found_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Incumbent | None:
+    """A schedule within RAM and deadline, if a short search finds one."""
+    searches = _InTime(problem, seed, None)
+    searches.look(int(SEARCH_S * moves_per_second(problem)), seconds_left)
+    return searches.in_time
+
+
+def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, seconds_left: Callable[[], float]) -> Answer:
+    """Look for a schedule within RAM and deadline, and for a proof that there is none.
+
+    Beside compute, transfers take no time of their own: then only computing counts in the proof.
+
+    Parameters
+    ----------
+    start : Incumbent
+        A schedule that needs more RAM, from which to search.
+    """
+    searches = _InTime(problem, seed, start)
+    searches.look(int(SEARCH_S * moves_per_second(problem)), seconds_left)
+    proof = Proof(_timed(problem), searches, solver, GAP, seed)
+
+    def go_on() -> bool:
+        return searches.in_time is None and proof.bound_j <= _deadline(problem) and seconds_left() > 0
+
+    if go_on():
+        proof.run(seconds_left, go_on)
+    return Answer(searches.in_time, searches.in_time is None and proof.bound_j > _deadline(problem))
+
+
+def _timed(problem: Problem) -> Problem:
+    nothing = np.zeros(len(problem.size))
+    return problem._replace(
+        node_energy=problem.node_time,
+        in_energy=nothing if problem.dma else problem.in_time,
+        out_energy=nothing if problem.dma else problem.out_time,
+        deadline=problem.deadline if problem.dma else np.inf,
+    )
+
+
+def _deadline(problem: Problem) -> float:
+    return min(problem.deadline, LONGEST * float(problem.node_time.sum()))
+
+
+class _InTime(Searches):
+    """Searches that take the schedule they are given for one just late, until they find another in time."""
+
+    def __init__(self, problem: Problem, seed: int, start: Incumbent | None) -> None:
+        super().__init__(_timed(problem), seed)
+        self._deadline = _deadline(problem)
+        self._late = start and replace(start, energy=self._deadline * (1 + LATER))
+
+    @property
+    def in_time(self) -> Incumbent | None:
+        """A schedule within RAM and deadline."""
+        best = super().incumbent
+        return best if best is not None and best.time <= self._deadline else None
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        return self.in_time or self._late
+
+    def look(self, moves: int, seconds_left: Callable[[], float]) -> None:
+        """Search until there is one."""
+        self.run(moves, lambda: self.in_time is None and seconds_left() > 0)
