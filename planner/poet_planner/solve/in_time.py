@@ -33,7 +33,7 @@ class Answer:
 def found_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Incumbent | None:
     """A schedule within RAM and deadline, if a short search finds one."""
     searches = _InTime(problem, seed, None)
-    searches.look(int(SEARCH_S * moves_per_second(problem)), seconds_left)
+    searches.look(seconds_left)
     return searches.in_time
 
 
@@ -48,8 +48,8 @@ def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, secon
         A schedule that needs more RAM, from which to search.
     """
     searches = _InTime(problem, seed, start)
-    searches.look(int(SEARCH_S * moves_per_second(problem)), seconds_left)
-    proof = Proof(_timed(problem), searches, solver, GAP, seed)
+    searches.look(seconds_left)
+    proof = Proof(_asked(problem), searches, solver, GAP, seed)
 
     def go_on() -> bool:
         return searches.in_time is None and proof.bound_j <= _deadline(problem) and seconds_left() > 0
@@ -59,14 +59,22 @@ def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, secon
     return Answer(searches.in_time, searches.in_time is None and proof.bound_j > _deadline(problem))
 
 
-def _timed(problem: Problem) -> Problem:
-    nothing = np.zeros(len(problem.size))
+def timed(problem: Problem) -> Problem:
+    """``problem`` with time in energy's place, and no deadline."""
     return problem._replace(
         node_energy=problem.node_time,
-        in_energy=nothing if problem.dma else problem.in_time,
-        out_energy=nothing if problem.dma else problem.out_time,
-        deadline=problem.deadline if problem.dma else np.inf,
+        in_energy=problem.in_time,
+        out_energy=problem.out_time,
+        deadline=np.inf,
     )
+
+
+def _asked(problem: Problem) -> Problem:
+    """What is searched and bounded: beside compute, transfers cost nothing, and the deadline stays."""
+    if not problem.dma:
+        return timed(problem)
+    nothing = np.zeros(len(problem.size))
+    return timed(problem)._replace(in_energy=nothing, out_energy=nothing, deadline=problem.deadline)
 
 
 def _deadline(problem: Problem) -> float:
@@ -77,8 +85,9 @@ class _InTime(Searches):
     """Searches that take the schedule they are given for one just late, until they find another in time."""
 
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None) -> None:
-        super().__init__(_timed(problem), seed)
+        super().__init__(_asked(problem), seed)
         self._deadline = _deadline(problem)
+        self._moves = int(SEARCH_S * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))
 
     @property
@@ -91,6 +100,6 @@ class _InTime(Searches):
     def incumbent(self) -> Incumbent | None:
         return self.in_time or self._late
 
-    def look(self, moves: int, seconds_left: Callable[[], float]) -> None:
-        """Search until there is one."""
-        self.run(moves, lambda: self.in_time is None and seconds_left() > 0)
+    def look(self, seconds_left: Callable[[], float]) -> None:
+        """Search for a short while, or until there is one."""
+        self.run(self._moves, lambda: self.in_time is None and seconds_left() > 0)

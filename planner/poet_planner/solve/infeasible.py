@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from poet_planner.graph import Graph
+from poet_planner.solve.in_time import timed
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.problem import Problem, node_need
 from poet_planner.solve.search import Search, moves_per_second
@@ -50,13 +51,7 @@ def _shortest_time(problem: Problem, seed: int) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
-    timed = problem._replace(
-        node_energy=problem.node_time,
-        in_energy=problem.in_time,
-        out_energy=problem.out_time,
-        deadline=np.inf,
-    )
     end_s = time.monotonic() + SHORTEST_S
-    search = Search(timed, seed)
+    search = Search(timed(problem), seed)
     search.run(int(SHORTEST_S * moves_per_second(problem)), lambda: time.monotonic() < end_s)
     return np.inf if search.incumbent is None else search.incumbent.time
