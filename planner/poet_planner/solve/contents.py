@@ -17,9 +17,20 @@ import numpy as np
 
 from poet_planner.solve.bits import copy, empty_slots, has, put, slot_of, slots_of, words_of
 from poet_planner.solve.checkpoints import Checkpoints, checkpoints, least_to_pay, no_checkpoints, table_full
-from poet_planner.solve.compiled import allocating, compiled, inlined
+from poet_planner.solve.compiled import allocating, compiled
 from poet_planner.solve.merging import made_apart
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
+from poet_planner.solve.states import (
+    better_state,
+    bytes_held,
+    fits,
+    is_begun,
+    is_removable,
+    is_wanted,
+    settle,
+    swapped,
+    uncompute,
+)
 from poet_planner.solve.views import View, blind_view, views, whole_view
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
@@ -275,86 +286,6 @@ def _decoded(code):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _removable(users, row, j):  # type: ignore[no-untyped-def]
-    """Whether all that needs a value of node j is computed for the first time later."""
-    left = np.int64(0)
-    for word in range(users.shape[1]):
-        left |= users[j, word] & row[word]
-    return left == 0
-
-
-@inlined
-def _held(p, row, contents):  # type: ignore[no-untyped-def]
-    """Bytes of the values in RAM."""
-    held = 0
-    for v in range(p.size.size):
-        if has(row[contents:], v):
-            held += p.size[v]
-    return held
-
-
-@inlined
-def _begun(row, node_words):  # type: ignore[no-untyped-def]
-    """Whether nothing is computed before."""
-    return not row[:node_words].any()
-
-
-@inlined
-def _swapped(p, row, contents, j):  # type: ignore[no-untyped-def]
-    """Bytes that have to be in RAM before node j is computed and need not be after it, and the other way round."""
-    added, freed = 0, 0
-    for k in range(p.input_start[j], p.input_start[j + 1]):
-        if not has(row[contents:], p.input_value[k]):
-            added += p.size[p.input_value[k]]
-    for v in range(p.own[j], p.own[j + 1]):
-        if has(row[contents:], v):
-            freed += p.size[v]
-    return added, freed
-
-
-@inlined
-def _paged_in(p, row, contents, j):  # type: ignore[no-untyped-def]
-    """Bytes of values of node j in RAM that may have come from the card: further back RAM is free of them."""
-    size = 0
-    for v in range(p.own[j], p.own[j + 1]):
-        if has(row[contents:], v) and p.pageable[v]:
-            size += p.size[v]
-    return size
-
-
-@compiled
-def _fits(p, held, j):  # type: ignore[no-untyped-def]
-    """Whether node j can be computed with so many bytes in RAM, its inputs with them."""
-    made = 0
-    for v in range(p.own[j], p.own[j + 1]):
-        made += p.size[v]
-    return held + made + p.workspace[j] <= p.budget
-
-
-@compiled
-def _settle(p, users, row, contents):  # type: ignore[no-untyped-def]
-    """Put first computes right before a state that would gain no RAM by being earlier."""
-    held = _held(p, row, contents)
-    for j in range(p.node_time.size - 1, -1, -1):
-        if has(row, j) and _removable(users, row, j):
-            added, freed = _swapped(p, row, contents, j)
-            if added <= freed - _paged_in(p, row, contents, j) and _fits(p, held + added - freed, j):
-                held += added - freed
-                _compute(p, row, contents, j)
-                put(row, j, False)
-
-
-@inlined
-def _compute(p, row, contents, j):  # type: ignore[no-untyped-def]
-    """What has to be in RAM before node j is computed."""
-    for v in range(p.own[j], p.own[j + 1]):
-        put(row[contents:], v, False)
-    for k in range(p.input_start[j], p.input_start[j + 1]):
-        if p.size[p.input_value[k]] > 0:
-            put(row[contents:], p.input_value[k], True)
-
-
-@compiled
 def _seen(view, row, into):  # type: ignore[no-untyped-def]
     """What a state looks like in ``view``."""
     p = view.problem
@@ -371,7 +302,7 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
             put(into[paid:], v, False)
             if view.paid[first]:
                 put(into[paid:], first, True)
-    _settle(p, view.users, into, contents)
+    settle(p, view.users, into, contents)
 
 
 @compiled
@@ -440,7 +371,7 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
     goal = np.int64(-1)
     for j in range(n):
         put(rows[0], j, True)
-    _settle(p, view.users, rows[0], contents)
+    settle(p, view.users, rows[0], contents)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
     to_go[0] = max(_known(coarser, bounds, rows[0], key, nodes, 0.0, limit), least_to_pay(known, rows[0], limit))
@@ -457,24 +388,24 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
         closed[at] = energy[at]
         new = not opened[at]
         opened[at] = True
-        if _begun(rows[at], contents):
+        if is_begun(rows[at], contents):
             cheapest = min(cheapest, energy[at])
             if first_goal:
                 goal = at
             continue
-        held = _held(p, rows[at], contents)
+        held = bytes_held(p, rows[at], contents)
         for move in range(2 * n + m):
             what, kind = (move % n, move // n) if move < 2 * n else (move - 2 * n, PAGE)
             row = rows[at]
             if kind == PAGE:
                 may = p.pageable[what] and has(row[contents:], what)
             elif kind == FIRST:
-                may = has(row, what) and _removable(view.users, row, what)
+                may = has(row, what) and is_removable(view.users, row, what)
             else:
-                may = has(row, what) and p.recomputable[what] and _wanted(p.own, row[contents:], what)
+                may = has(row, what) and p.recomputable[what] and is_wanted(p.own, row[contents:], what)
             if may and kind != PAGE:
-                added, freed = _swapped(p, row, contents, what)
-                may = _fits(p, held + added - freed, what)
+                added, freed = swapped(p, row, contents, what)
+                may = fits(p, held + added - freed, what)
             if not may:
                 continue
             if count == most_states or (edge_count == most_edges and not first_goal):
@@ -486,7 +417,7 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
             slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:
-                to = _better(p, table, rows, energy, rows[count], energy[at] + cost)
+                to = better_state(p, table, rows, energy, rows[count], energy[at] + cost)
             if to < 0:
                 enough = limit - energy[at] - cost
                 least = _known(coarser, bounds, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
@@ -515,29 +446,6 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
 
 
 @compiled
-def _better(p, table, rows, energy, row, spent):  # type: ignore[no-untyped-def]
-    """A state with one value less in RAM that took no more energy: what follows ``row`` is no cheaper. Or -1."""
-    held = row[words_of(p.node_time.size) :]
-    for v in range(p.size.size):
-        if p.size[v] > 0 and has(held, v):
-            put(held, v, False)
-            other = np.int64(table[slot_of(table, rows, row)])
-            put(held, v, True)
-            if other >= 0 and energy[other] <= spent:
-                return other
-    return np.int64(-1)
-
-
-@compiled
-def _wanted(own, held, j):  # type: ignore[no-untyped-def]
-    """Whether any value of node j has to be in RAM."""
-    wanted = False
-    for v in range(own[j], own[j + 1]):
-        wanted = wanted or has(held, v)
-    return wanted
-
-
-@compiled
 def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
     """Writes the state before a move; joules above plain training that this costs."""
     p = view.problem
@@ -552,12 +460,12 @@ def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
             put(into[paid:], what, True)
         put(into[contents:], what, False)
     else:
-        _compute(p, into, contents, what)
+        uncompute(p, into, contents, what)
         if kind == FIRST:
             put(into, what, False)
         else:
             cost = p.node_energy[what]
-    _settle(p, view.users, into, contents)
+    settle(p, view.users, into, contents)
     return cost
 
 
@@ -580,7 +488,7 @@ def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
     waiting = [(0.0, np.int64(0))]
     waiting.pop()
     for state in range(count):
-        if _begun(found.states.rows[state], node_words):
+        if is_begun(found.states.rows[state], node_words):
             to_go[state] = 0.0
         elif not found.opened[state]:
             to_go[state] = min(limit, found.states.to_go[state])
