@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.compiled import allocating, compiled
+from poet_planner.solve.problem import Flags, Ints
 
 
 @compiled
@@ -24,6 +25,14 @@ def put(row, bit, there):  # type: ignore[no-untyped-def]
         row[bit >> 6] |= mask
     else:
         row[bit >> 6] &= ~mask
+
+
+def bits_of(flags: Flags) -> Ints:
+    """Rows of flags as rows of bits."""
+    rows = np.zeros((len(flags), words_of(flags.shape[1])), dtype=np.int64)
+    for row, bit in zip(*np.nonzero(flags), strict=True):
+        put(rows[row], bit, True)
+    return rows
 
 
 @compiled

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.bits import copy, empty_slots, has, put, slot_of, words_of
+from poet_planner.solve.bits import bits_of, copy, empty_slots, has, put, slot_of, words_of
 from poet_planner.solve.compiled import compiled
 from poet_planner.solve.instants import ancestors, longest_path
 from poet_planner.solve.merging import merged
@@ -72,9 +72,14 @@ class Checkpoints(NamedTuple):
 
 def checkpoints(problem: Problem, first: Ints, most: int) -> Checkpoints:
     """The hungriest nodes of a longest path, and an empty table of ``most`` rows."""
+    return _at(problem, first, hungriest(problem), ancestors(problem), most)
+
+
+def hungriest(problem: Problem) -> Ints:
+    """The nodes of a longest path that take most RAM by themselves, in its order."""
     path, need = longest_path(problem), node_need(problem)
-    hungriest = path[need[path] >= HUNGRY_SHARE * need[path].max(initial=0)]
-    return _at(problem, first, hungriest, ancestors(problem), most)
+    checkpoints: Ints = path[need[path] >= HUNGRY_SHARE * need[path].max(initial=0)]
+    return checkpoints
 
 
 def no_checkpoints(problem: Problem) -> Checkpoints:
@@ -86,27 +91,22 @@ def no_checkpoints(problem: Problem) -> Checkpoints:
 
 def _at(problem: Problem, first: Ints, nodes: Ints, before: Flags, most: int) -> Checkpoints:
     smaller = merged(problem, first)
-    n, m = len(problem.node_time), len(problem.size)
     between = [np.nonzero(before[a] & before[:, b])[0][::-1].tolist() for a, b in pairwise(nodes)]
     between_start, listed = ragged(between)
-    counted = smaller.size > 0
-    reads = np.repeat(np.arange(n), np.diff(smaller.input_start))
-    made, needed = np.zeros((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
-    made[smaller.producer, np.arange(m)] = counted
-    needed[reads, smaller.input_value] = counted[smaller.input_value]
-    words = int(words_of(m))
+    made, needed = made_and_needed(smaller)
+    words = int(words_of(len(problem.size)))
     return Checkpoints(
         problem=smaller,
         first=first,
         nodes=nodes,
         room=smaller.budget - node_need(smaller)[nodes],
-        taken=_bits((made | needed)[nodes]),
+        taken=bits_of((made | needed)[nodes]),
         before=np.ascontiguousarray(before[:, nodes].T),
         after=before[nodes],
         between_start=between_start,
         between=listed,
-        made=_bits(made),
-        needed=_bits(needed),
+        made=bits_of(made),
+        needed=bits_of(needed),
         keys=np.zeros((most, 2 * words + 1), dtype=np.int64),
         to_pay=np.zeros(most),
         slots=empty_slots(most),
@@ -117,12 +117,15 @@ def _at(problem: Problem, first: Ints, nodes: Ints, before: Flags, most: int) ->
     )
 
 
-def _bits(flags: Flags) -> Ints:
-    """Rows of flags as rows of bits."""
-    rows = np.zeros((len(flags), words_of(flags.shape[1])), dtype=np.int64)
-    for row, bit in zip(*np.nonzero(flags), strict=True):
-        put(rows[row], bit, True)
-    return rows
+def made_and_needed(problem: Problem) -> tuple[Flags, Flags]:
+    """The values that each node makes, and those that it needs, of those that take RAM. (n, m)"""
+    n, m = len(problem.node_time), len(problem.size)
+    counted = problem.size > 0
+    reads = np.repeat(np.arange(n), np.diff(problem.input_start))
+    made, needed = np.zeros((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
+    made[problem.producer, np.arange(m)] = counted
+    needed[reads, problem.input_value] = counted[problem.input_value]
+    return made, needed
 
 
 @compiled

@@ -13,6 +13,7 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search import moves_per_second
 from poet_planner.solve.searches import Searches
 from poet_planner.solve.solvers import Solver
+from poet_planner.solve.staying import search_what_stays
 
 SEARCH_S = 0.5
 # The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
@@ -30,11 +31,21 @@ class Answer:
     impossible: bool
 
 
-def found_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Incumbent | None:
-    """A schedule within RAM and deadline, if a short search finds one."""
+def clearly_late(problem: Problem, go_on: Callable[[], bool]) -> bool:
+    """Whether what may stay in RAM at the hungriest nodes shows at once that no schedule is in time."""
+    late = _deadline(problem) * (1 + LATER)
+    found = search_what_stays(_asked(problem), late, go_on)
+    return found is not None and found.bound_j > _deadline(problem)
+
+
+def soon_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Answer:
+    """Look for a schedule within RAM and deadline for a short while.
+
+    That there is none, only what may stay in RAM at the hungriest nodes shows so soon.
+    """
     searches = _InTime(problem, seed, None)
     searches.look(seconds_left)
-    return searches.in_time
+    return searches.answer
 
 
 def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, seconds_left: Callable[[], float]) -> Answer:
@@ -52,11 +63,13 @@ def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, secon
     proof = Proof(_asked(problem), searches, solver, GAP, seed)
 
     def go_on() -> bool:
-        return searches.in_time is None and proof.bound_j <= _deadline(problem) and seconds_left() > 0
+        searches.bound_s = max(searches.bound_s, proof.bound_j)
+        return searches.is_open and seconds_left() > 0
 
     if go_on():
         proof.run(seconds_left, go_on)
-    return Answer(searches.in_time, searches.in_time is None and proof.bound_j > _deadline(problem))
+        go_on()
+    return searches.answer
 
 
 def timed(problem: Problem) -> Problem:
@@ -82,24 +95,46 @@ def _deadline(problem: Problem) -> float:
 
 
 class _InTime(Searches):
-    """Searches that take the schedule they are given for one just late, until they find another in time."""
+    """Searches that take the schedule they are given for one just late, until they find another in time.
+
+    Attributes
+    ----------
+    bound_s : float
+        No schedule takes less.
+    """
 
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None) -> None:
         super().__init__(_asked(problem), seed)
+        self.bound_s = float(problem.node_time.sum())
         self._deadline = _deadline(problem)
         self._moves = int(SEARCH_S * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))
 
     @property
-    def in_time(self) -> Incumbent | None:
-        """A schedule within RAM and deadline."""
-        best = super().incumbent
-        return best if best is not None and best.time <= self._deadline else None
+    def answer(self) -> Answer:
+        return Answer(self._in_time, self._in_time is None and self.bound_s > self._deadline)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is neither a schedule nor a proof that there is none."""
+        return self._in_time is None and self.bound_s <= self._deadline
 
     @property
     def incumbent(self) -> Incumbent | None:
-        return self.in_time or self._late
+        return self._in_time or self._late
 
     def look(self, seconds_left: Callable[[], float]) -> None:
-        """Search for a short while, or until there is one."""
-        self.run(self._moves, lambda: self.in_time is None and seconds_left() > 0)
+        """Search for a short while, or until the question is settled."""
+
+        def go_on() -> bool:
+            return self.is_open and seconds_left() > 0
+
+        self.bound_s = max(self.bound_s, self.look_between_checkpoints(go_on, self._deadline * (1 + LATER)))
+        if go_on():
+            self.run(self._moves, go_on)
+
+    @property
+    def _in_time(self) -> Incumbent | None:
+        """A schedule within RAM and deadline."""
+        best = super().incumbent
+        return best if best is not None and best.time <= self._deadline else None

@@ -11,7 +11,7 @@ from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
 from poet_planner.solve.addressed import Addresses, NoAddressesError
-from poet_planner.solve.in_time import in_time
+from poet_planner.solve.in_time import clearly_late, in_time
 from poet_planner.solve.incumbent import Incumbent
 from poet_planner.solve.infeasible import conceivable, fits_in_time, no_schedule
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
@@ -132,6 +132,10 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early
 
+        self._search.look_between_checkpoints(go_on)
+        if self._search.incumbent is None and clearly_late(self._problem, go_on):
+            self._refuted = self._problem.budget
+            return
         self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
         self._proof.exhaust(self._tell)
         if self._search.incumbent is None and not self._find_any():

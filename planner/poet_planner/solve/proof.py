@@ -20,6 +20,7 @@ from poet_planner.solve.problem import Flags, Ints, Problem, size
 from poet_planner.solve.search import Search, moves_per_second
 from poet_planner.solve.searches import SEEDS, Aside, Searches
 from poet_planner.solve.solvers import Solver
+from poet_planner.solve.staying import search_what_stays
 
 REFINE_S = 0.3
 # States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
@@ -153,6 +154,9 @@ class Proof:
 
         With all values apart, and with some taken together; then as that which raised the bound last.
         """
+        done = self._search_what_stays(hear)
+        if self.complete:
+            return
         apart = np.arange(len(self._problem.size))
         together = taken_together(self._problem, self._cheap_j())
         best = apart
@@ -163,8 +167,10 @@ class Proof:
                 before_j = self.bound_j
                 self._count_contents(first, FEW_STATES, FEW_SHARE, seconds_left, hear)
                 best = first if self.bound_j > before_j else best
-            tight = not self._problem.pageable.any() and self._search_between_checkpoints(
-                together, FEW_STATES_BETWEEN, FEW_SHARE, seconds_left, hear
+            tight = (
+                not self._problem.pageable.any()
+                and not done
+                and self._search_between_checkpoints(together, FEW_STATES_BETWEEN, FEW_SHARE, seconds_left, hear)
             )
         better = size(self._problem) <= SMALL
         while better and hear(self.bound_j) and self.closed_share > CLOSE:
@@ -197,6 +203,19 @@ class Proof:
         self._adopted(found.events)
         self._raise(found.bound_j)
 
+    def _search_what_stays(self, hear: Callable[[float], bool]) -> bool:
+        """Raise the bound where hardly more fits than the hungriest nodes take; whether that says all it can."""
+        for apart in (False, True):
+            known_j = self._known().energy
+            found = search_what_stays(self._problem, known_j, lambda: hear(self.bound_j), apart)
+            if found is None:
+                return False
+            self._raise(found.bound_j)
+            if found.events is None:
+                return apart or self.complete
+            self._follow(found.events)
+        return True
+
     def _search_between_checkpoints(
         self,
         together: Ints,
@@ -205,7 +224,7 @@ class Proof:
         seconds_left: Callable[[], float],
         hear: Callable[[float], bool],
     ) -> bool:
-        """Raise the bound where hardly more fits than the hungriest nodes take; whether more effort is worth it.
+        """Raise the bound where little more fits than the hungriest nodes take; whether more effort is worth it.
 
         The cheapest way with some values taken together is no schedule yet, but near one.
         """

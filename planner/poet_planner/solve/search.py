@@ -206,7 +206,7 @@ class Search:
         """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
         if len(events) > len(self._state.current):
             return False
-        self._keep(self._newest())
+        self.keep(self._newest())
         adopted = self._begin(events)
         self._started |= adopted
         return adopted
@@ -234,6 +234,13 @@ class Search:
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal from the current state at low temperature."""
         self._cool(moves, Cooling(1.0, WARM, COLD), between)
+
+    def keep(self, found: Incumbent | None) -> None:
+        """Keep a schedule, and let it be a parent if it is among the best."""
+        self._kept = ranked([*self._kept, found])
+        if found is None or any(same(found.energy, one.energy) for one in self._parents):
+            return
+        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
 
     def wander(self, moves: int) -> Incumbent | None:
         """The current state in another order that costs no more, which is the current state then."""
@@ -300,7 +307,7 @@ class Search:
             if price.now == 0.0 and not late:
                 return between()
             if not late:
-                self._keep(last)
+                self.keep(last)
             if not between():
                 return False
             found[late] = last
@@ -308,7 +315,7 @@ class Search:
         lower = MENDING_PRICE * price.low
         for late, one in found.items():
             mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, between)
-            self._keep(mended)
+            self.keep(mended)
             found[late] = mended or one
         self._priced = [one.events for one in found.values()]
         return between()
@@ -411,13 +418,6 @@ class Search:
     def _is_least(self, energy: float) -> bool:
         return energy <= self._plain_energy * (1 + SAME)
 
-    def _keep(self, found: Incumbent | None) -> None:
-        """Keep a schedule, and let it be a parent if it is among the best."""
-        self._kept = ranked([*self._kept, found])
-        if found is None or any(same(found.energy, one.energy) for one in self._parents):
-            return
-        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
-
     def _event_energy(self) -> float:
         """Energy above plain training of one event that plain training lacks, in the best schedule annealed."""
         plain = max(self._plain_energy, 1e-12)
@@ -439,7 +439,7 @@ class Search:
             annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
             moves -= chunk
             go_on = between() and not self._is_least(float(figures[BEST]))
-        self._keep(self._newest())
+        self.keep(self._newest())
         return go_on
 
 

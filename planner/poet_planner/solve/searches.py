@@ -6,12 +6,18 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import numpy as np
+
 from poet_planner.solve.incumbent import Incumbent, cheapest, ranked
 from poet_planner.solve.problem import Ints, Problem
-from poet_planner.solve.search import Search
+from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.staying import search_what_stays
 
 SEEDS = 2
 WAIT_S = 0.02
+# Annealers that try to mend a way from checkpoint to checkpoint, one after the other; seconds for each.
+MENDERS = 4
+MENDING_S = 0.3
 
 
 class Aside:
@@ -76,7 +82,9 @@ class Searches:
     """
 
     def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+        self._problem = problem
         self._searches = [Search(problem, SEEDS * seed + k, order) for k in range(SEEDS)]
+        self._seed = seed
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -101,6 +109,28 @@ class Searches:
         """Let the first annealer search on at low temperature."""
         self._searches[0].refine(moves)
 
+    def look_between_checkpoints(self, go_on: Callable[[], bool], known_j: float = np.inf) -> float:
+        """Where hardly more fits than the hungriest nodes take: begin with the cheapest way from one to the next.
+
+        It may need more RAM than there is. What it is mended to is kept, and no annealer goes on from it yet.
+
+        Parameters
+        ----------
+        known_j : float
+            A way that takes as much energy is not looked for.
+
+        Returns
+        -------
+        float
+            A lower bound, up to ``known_j``, in joules.
+        """
+        found = search_what_stays(self._problem, known_j, go_on)
+        if found is None:
+            return float(self._problem.node_energy.sum())
+        if found.events is not None:
+            self._mend(found.events, go_on)
+        return found.bound_j
+
     def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
         """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run.
 
@@ -116,6 +146,15 @@ class Searches:
         finally:
             for aside in asides:
                 aside.stop()
+
+    def _mend(self, events: Ints, go_on: Callable[[], bool]) -> None:
+        for number in range(MENDERS):
+            search = Search(self._problem, SEEDS * self._seed + number)
+            if search.adopt(events) and go_on():
+                search.refine(int(MENDING_S * moves_per_second(self._problem)), go_on)
+                self._searches[0].keep(search.incumbent)
+            if self.incumbent is not None:
+                return
 
     @property
     def _heard(self) -> list[Search]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
-from poet_planner.solve.in_time import found_in_time, in_time
+from poet_planner.solve.in_time import in_time, soon_in_time
 from poet_planner.solve.incumbent import Incumbent, measured
 from poet_planner.solve.problem import WORD, Problem, node_need, whole_words
 from poet_planner.solve.solvers import Solver
@@ -61,30 +61,30 @@ def smallest_ram(
         When none are left, the bracket so far is the answer.
     """
     too_few = max(refuted, int(node_need(problem).max(initial=0)) - WORD)
-    least = found_in_time(problem._replace(budget=too_few + WORD), seed, seconds_left)
-    bracket = Bracket(too_few, least or plain(problem))
-    missed = {too_few + WORD}
+    bracket = Bracket(too_few, plain(problem))
+    missed: set[int] = set()
     undecided: set[int] = set()
+    asked = too_few + WORD
     while seconds_left() > 0:
-        low = max({bracket.too_few, *missed})
-        high = min({bracket.enough, *undecided})
-        if not _close(low, bracket.enough):
-            asked = _middle(low, bracket.enough)
-            found = found_in_time(problem._replace(budget=asked), seed, seconds_left)
+        within = problem._replace(budget=asked)
+        if asked > max({bracket.too_few, *missed}):
+            answer = soon_in_time(within, seed, seconds_left)
             missed.add(asked)
-        elif not _close(bracket.too_few, high):
-            highest = min(whole_words(ceil(high / CLOSE)), high - WORD)
-            asked = _middle(bracket.too_few, high) if undecided else highest
-            within = problem._replace(budget=asked)
-            answer = in_time(within, bracket.found, seed, solver, _for_share(seconds_left))
-            found = answer.found
-            undecided.add(asked)
-            bracket = replace(bracket, too_few=asked) if answer.impossible else bracket
         else:
-            break
-        bracket = replace(bracket, found=found or bracket.found)
+            answer = in_time(within, bracket.found, seed, solver, _for_share(seconds_left))
+            undecided.add(asked)
+        bracket = Bracket(asked if answer.impossible else bracket.too_few, answer.found or bracket.found)
         missed = {ram for ram in missed if ram < bracket.enough}
         undecided = {ram for ram in undecided if bracket.too_few < ram < bracket.enough}
+        low, high = max({bracket.too_few, *missed}), min({bracket.enough, *undecided})
+        if not _close(low, bracket.enough):
+            asked = _middle(low, bracket.enough)
+        elif _close(bracket.too_few, high):
+            break
+        elif undecided:
+            asked = _middle(bracket.too_few, high)
+        else:
+            asked = min(whole_words(ceil(high / CLOSE)), high - WORD)
     return bracket
 
 

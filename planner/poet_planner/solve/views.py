@@ -50,10 +50,10 @@ def views(problem: Problem, first: Ints) -> list[View]:
     return ladder
 
 
-def whole_view(problem: Problem, first: Ints) -> View:
-    """All values are looked at, taken together as ``first`` says."""
+def whole_view(problem: Problem, first: Ints, little: int = 0) -> View:
+    """All values of more than ``little`` bytes are looked at, taken together as ``first`` says."""
     smaller = merged(problem, first)
-    return _view(smaller, np.nonzero(smaller.size > 0)[0], True, first)
+    return _view(smaller, np.nonzero(smaller.size > little)[0], True, first)
 
 
 def blind_view(problem: Problem) -> View:
