@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from chains import chain
 from paper_graphs import paper_graph
-from poet_planner.graph import Graph
+from poet_planner.graph import Graph, Node, Value
+from poet_planner.residency import smallest_ram_bytes
 from poet_planner.solve import checkpoints, staying
 from poet_planner.solve.contents import search_contents
 from poet_planner.solve.in_time import clearly_late
 from poet_planner.solve.incumbent import measured
+from poet_planner.solve.instants import ancestors
 from poet_planner.solve.problem import Problem, build_problem
 from poet_planner.solve.searches import Searches
 from poet_planner.solve.staying import search_what_stays
+from poet_planner.solve.views import whole_view
 from random_graphs import either_graph
 from solved_problems import plain_j, solved_problem
 
@@ -37,6 +41,56 @@ def peak_anywhere(problem: Problem, events: np.ndarray) -> int:
     best = measured(problem._replace(budget=10**9), events)
     assert best is not None, "not a schedule"
     return best.peak
+
+
+def attention_like(seed: int) -> Graph:
+    """Two or three layers of which one product takes most RAM, forwards and back, of random sizes and costs."""
+    rng = random.Random(seed)
+    layers = rng.choice((2, 3))
+    queries, product = rng.choice((8, 12, 16)), rng.choice((20, 24, 32))
+    nodes: list[Node] = []
+
+    def add(id: str, size: int, *inputs: str, recomputable: bool = True) -> None:
+        workspace = rng.choice((0, 0, 0, 4))
+        needed = tuple(dict.fromkeys(inputs))
+        nodes.append(Node(id, 1.0, round(rng.uniform(0.2, 3), 2), (Value(id, size),), needed, workspace, recomputable))
+
+    add("x0", 4)
+    for k in range(layers):
+        add(f"q{k}", queries, f"x{k}")
+        add(f"s{k}", product, f"q{k}", recomputable=rng.random() < 0.9)
+        add(f"c{k}", 4, f"s{k}")
+        add(f"x{k + 1}", 4, f"c{k}", *([f"x{k}"] if rng.random() < 0.7 else []))
+    add("g", 4, f"x{layers}")
+    for k in reversed(range(layers)):
+        add(f"gc{k}", 4, nodes[-1].id if k == layers - 1 else f"g{k + 1}", f"c{k}", f"x{k + 1}")
+        add(f"gs{k}", product, f"gc{k}", f"s{k}", f"q{k}")
+        if rng.random() < 0.5:
+            add(f"w{k}", rng.choice((0, 4)), f"gs{k}", f"x{k}")
+        add(f"gq{k}", queries, f"gs{k}", *([f"q{k}"] if rng.random() < 0.6 else []), f"x{k}")
+        add(f"g{k}", 4, f"gq{k}", f"x{k}", *([f"c{k - 1}"] if k > 0 and rng.random() < 0.4 else []))
+    return Graph(f"attention {seed}", tuple(nodes))
+
+
+def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
+    """Of these, graphs too large for brute force, the shortest path over all that RAM may hold knows the least."""
+    raised = exact = lost = 0
+    for seed in range(40):
+        graph = attention_like(seed)
+        problem = build_problem(graph, smallest_ram_bytes(graph) + 4 * (seed % 3), None)
+        apart = np.arange(len(problem.size))
+        known_j = 6 * plain_j(problem)
+        least = search_contents(problem, apart, plain_j(problem), known_j, 300_000, lambda: True)
+        found = search_what_stays(problem, known_j, lambda: True, apart=True)
+        if found is not None:
+            assert found.bound_j <= least.bound_j * (1 + 1e-9), seed
+            raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
+            exact += math.isclose(found.bound_j, least.bound_j, rel_tol=1e-9)
+        steps = staying.steps_between(whole_view(problem, apart), ancestors(problem))
+        lost += sum(bool((step.there != step.there_first).any()) for step in steps or ())
+    assert raised > 0
+    assert exact > 0
+    assert lost > 0, "no start is like a layer's gradient, beside which no other layer is computed"
 
 
 @pytest.mark.usefixtures("hungry_share")

@@ -20,7 +20,6 @@ from poet_planner.solve.states import (
     fits,
     is_removable,
     is_wanted,
-    settle,
     swapped,
     uncompute,
 )
@@ -38,6 +37,7 @@ class Segment(NamedTuple):
     need : (n,) bytes that a node takes by itself
     start : the checkpoint that the segment begins with, or ``NOWHERE``
     first : (n,) computed for the first time within the segment, in every schedule
+    prompt : (n,) those of them that no other node needs that may be computed within the segment
     energy : (n,) joules of computing a node again; nothing where it may be the first time, infinite where it cannot be
     middle : node of those in ``first`` whose first compute takes most RAM, or ``NOWHERE``
     ahead, behind : (n,) those in ``first`` that ``middle`` needs, at one remove or more, and that need it
@@ -52,6 +52,7 @@ class Segment(NamedTuple):
     need: Ints
     start: int
     first: Flags
+    prompt: Flags
     energy: Floats
     middle: int
     ahead: Flags
@@ -106,15 +107,15 @@ def cheapest_way(segment: Segment, end: Ints, there: Ints, there_first: Ints, li
 
 
 @compiled
-def least_of_all(s, ends, there, there_first, need, least):  # type: ignore[no-untyped-def]
+def least_of_all(s, ends, there, there_first, need, counted, least):  # type: ignore[no-untyped-def]
     """`least_to_pay` for each end and each of what is there, into ``least``."""
     for i in range(ends.shape[0]):
         for k in range(there.shape[0]):
-            least[i, k] = least_to_pay(s, ends[i], there[k], there_first[k], need)
+            least[i, k] = least_to_pay(s, ends[i], there[k], there_first[k], need, counted)
 
 
 @compiled
-def keep_until_middle(s, there, kept, need):  # type: ignore[no-untyped-def]
+def keep_until_middle(s, there, kept, need, counted):  # type: ignore[no-untyped-def]
     """Which of the values that are ``there`` after the start may stay until the middle node, into ``kept``.
 
     What the start makes for the middle node stays, unless the start is computed again; and some nodes are computed
@@ -133,13 +134,13 @@ def keep_until_middle(s, there, kept, need):  # type: ignore[no-untyped-def]
                 v = p.input_value[k]
                 if p.size[v] > 0 and p.producer[v] != s.start and has(kept, v) and _too_much(s, j, v):
                     put(kept, v, False)
-    if _to_middle(s, kept, need) - _to_middle(s, there, need) > s.energy[s.start]:
+    if _to_middle(s, kept, need, counted) - _to_middle(s, there, need, counted) > s.energy[s.start]:
         copy(there, kept)
 
 
 @inlined
-def _to_middle(s, there, need):  # type: ignore[no-untyped-def]
-    """Joules of making anew what the middle node needs and is not there."""
+def _to_middle(s, there, need, counted):  # type: ignore[no-untyped-def]
+    """Joules of making anew what the middle node needs and is not there; marks what is computed for that."""
     paid = 0.0
     copy(s.needed[s.middle], need)
     for j in range(s.middle - 1, -1, -1):
@@ -147,6 +148,7 @@ def _to_middle(s, there, need):  # type: ignore[no-untyped-def]
             _uncompute(s, need, j)
         elif _is_missing(s, j, need, there):
             paid += s.energy[j]
+            put(counted, j, True)
             _uncompute(s, need, j)
     return paid
 
@@ -178,33 +180,35 @@ def _too_much(s, j, v):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def least_to_pay(s, row, there, there_first, need):  # type: ignore[no-untyped-def]
+def least_to_pay(s, row, there, there_first, need, counted):  # type: ignore[no-untyped-def]
     """Joules above plain training that a state has to be paid for at least, if RAM counts at the middle node alone.
 
     Parameters
     ----------
     there : (words,) bits of the values in RAM right after the start
     there_first : (words,) those of them that may stay there until the middle node
-    need : scratch
+    need, counted : (words,), (words of nodes,) scratch
     """
-    contents = words_of(s.first.size)
-    copy(row[contents:], need)
+    contents = counted.size
     paid = 0.0
-    split = s.middle >= 0 and has(row, s.middle)
-    if split:
+    counted[:] = 0
+    if s.middle >= 0 and has(row, s.middle):
+        paid += _to_middle(s, there_first, need, counted)
+        copy(row[contents:], need)
         for j in range(s.first.size - 1, -1, -1):
             if s.behind[j] and has(row, j):
                 _uncompute(s, need, j)
-        for j in range(s.first.size - 1, -1, -1):
-            if _is_missing(s, j, need, s.small):
+            elif _is_missing(s, j, need, s.small):
                 paid += s.energy[j]
+                put(counted, j, True)
                 _uncompute(s, need, j)
+    copy(row[contents:], need)
     for j in range(s.first.size - 1, -1, -1):
-        if s.first[j] and has(row, j) and not (split and s.behind[j]):
+        if s.first[j] and has(row, j):
             _uncompute(s, need, j)
-    for j in range(s.first.size - 1, -1, -1):
-        if _is_missing(s, j, need, there_first if split else there):
-            paid += s.energy[j]
+        elif _is_missing(s, j, need, there):
+            if not has(counted, j):
+                paid += s.energy[j]
             _uncompute(s, need, j)
     return paid
 
@@ -213,6 +217,20 @@ def least_to_pay(s, row, there, there_first, need):  # type: ignore[no-untyped-d
 def _uncompute(s, need, j):  # type: ignore[no-untyped-def]
     for word in range(need.size):
         need[word] = (need[word] & ~s.made[j, word]) | s.needed[j, word]
+
+
+@compiled
+def _settle(s, row, contents):  # type: ignore[no-untyped-def]
+    """Put first computes right before a state that would gain no RAM by being earlier, of what only such need."""
+    p = s.problem
+    held = bytes_held(p, row, contents)
+    for j in range(p.node_time.size - 1, -1, -1):
+        if s.prompt[j] and has(row, j) and is_removable(s.users, row, j):
+            added, freed = swapped(p, row, contents, j)
+            if added <= freed and fits(p, held + added - freed, j):
+                held += added - freed
+                uncompute(p, row, contents, j)
+                put(row, j, False)
 
 
 @inlined
@@ -242,12 +260,12 @@ def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-
     to_go = np.zeros(most_states)
     before = np.full(most_states, -1, dtype=np.int64)
     via = np.full(most_states, -1, dtype=np.int64)
-    need = np.zeros(there.size, dtype=np.int64)
+    need, counted = np.zeros(there.size, dtype=np.int64), np.zeros(contents, dtype=np.int64)
     copy(end, rows[0])
-    settle(p, s.users, rows[0], contents)
+    _settle(s, rows[0], contents)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = least_to_pay(s, rows[0], there, there_first, need)
+    to_go[0] = least_to_pay(s, rows[0], there, there_first, need, counted)
     count = 1
     waiting = [(to_go[0], 0.0, np.int64(0))]
     if to_go[0] >= limit:
@@ -281,13 +299,13 @@ def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-
                 spent += s.energy[j]
             else:
                 put(rows[count], j, False)
-            settle(p, s.users, rows[count], contents)
+            _settle(s, rows[count], contents)
             slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:
                 to = better_state(p, table, rows, energy, rows[count], spent)
             if to < 0:
-                lower = max(least - spent, least_to_pay(s, rows[count], there, there_first, need))
+                lower = max(least - spent, least_to_pay(s, rows[count], there, there_first, need, counted))
                 if spent + lower >= limit:
                     continue
                 to = np.int64(count)

@@ -34,7 +34,7 @@ STATES = (2_000, 20_000, 100_000)
 MOST_STATES = 100_000
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """From all sets at one checkpoint to all at the next.
 
     Attributes
@@ -85,15 +85,17 @@ def search_what_stays(
     cheap_j = 0.0 if apart else CHEAP_SHARE * min(plain_j, known_j - plain_j)
     first = taken_together(problem, cheap_j, closely=True)
     view = whole_view(problem, first, int(LITTLE * problem.budget))
-    steps = _steps(view, ancestors(problem))
+    before = ancestors(problem)
+    steps = steps_between(view, before)
     if steps is None:
         return None
     found = _shortest(steps, known_j - plain_j, go_on)
-    events = None if found.events is None else made_apart(problem, first, _completed(problem, found.events))
+    events = None if found.events is None else made_apart(problem, first, _completed(problem, before, found.events))
     return Contents(plain_j + found.bound_j, events)
 
 
-def _steps(view: View, before: Flags) -> list[_Step] | None:
+def steps_between(view: View, before: Flags) -> list[Step] | None:
+    """From the sets at each checkpoint to those at the next; None where there are too many."""
     problem = view.problem
     checkpoints = hungriest(problem).tolist()
     nothing = np.zeros((1, words_of(len(problem.size))), dtype=np.int64)
@@ -127,18 +129,18 @@ def _sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]:
                 waiting.append((more, number + 1, left - int(problem.size[may_stay[number]])))
 
 
-def _step(view: View, before: Flags, start: int, end: int, stays: Ints, stay_after: Ints) -> _Step:
+def _step(view: View, before: Flags, start: int, end: int, stays: Ints, stay_after: Ints) -> Step:
     segment = _segment(view, before, start, end)
     there = stays | segment.taken
     there_first = np.empty_like(there)
-    need = np.empty_like(segment.taken)
+    need, counted = np.empty_like(segment.taken), np.empty(words_of(len(before)), dtype=np.int64)
     for k in range(len(there)):
-        keep_until_middle(segment, there[k], there_first[k], need)
+        keep_until_middle(segment, there[k], there_first[k], need, counted)
     taken = segment.needed[end] if end != NOWHERE else np.zeros_like(need)
     ends = np.array([end_state(segment, after | taken) for after in stay_after])
     least = np.empty((len(ends), len(there)))
-    least_of_all(segment, ends, there, there_first, need, least)
-    return _Step(segment, ends, there, there_first, least, np.zeros(least.shape, dtype=np.int64))
+    least_of_all(segment, ends, there, there_first, need, counted, least)
+    return Step(segment, ends, there, there_first, least, np.zeros(least.shape, dtype=np.int64))
 
 
 def _segment(view: View, before: Flags, start: int, end: int) -> Segment:
@@ -147,6 +149,11 @@ def _segment(view: View, before: Flags, start: int, end: int) -> Segment:
     everything = np.ones(n, dtype=np.bool_)
     older = before[:, start] | (np.arange(n) == start) if start != NOWHERE else ~everything
     first = (before[start] if start != NOWHERE else everything) & (before[:, end] if end != NOWHERE else everything)
+    later = before[end] | (np.arange(n) == end) if end != NOWHERE else ~everything
+    elsewhere = ~older & ~first & ~later
+    needs = np.repeat(np.arange(n), np.diff(problem.input_start))
+    prompt = first.copy()
+    prompt[problem.producer[problem.input_value[elsewhere[needs]]]] = False
     again = np.where(problem.recomputable, problem.node_energy, np.inf)
     made, needed = made_and_needed(problem)
     need = node_need(problem)
@@ -164,6 +171,7 @@ def _segment(view: View, before: Flags, start: int, end: int) -> Segment:
         need=need,
         start=start,
         first=first,
+        prompt=prompt,
         energy=np.where(older | first, again, 0.0),
         middle=middle,
         ahead=first & before[:, middle] if middle != NOWHERE else ~everything,
@@ -180,7 +188,7 @@ class _Shortest(NamedTuple):
     events: list[int] | None
 
 
-def _shortest(steps: list[_Step], limit: float, go_on: Callable[[], bool]) -> _Shortest:
+def _shortest(steps: list[Step], limit: float, go_on: Callable[[], bool]) -> _Shortest:
     """A shortest path; what a segment takes is found out where the shortest so far uses it, the earliest first."""
     to_pay = [np.zeros(1) for _ in range(len(steps) + 1)]
     events: dict[tuple[int, int, int], list[int]] = {}
@@ -211,7 +219,7 @@ def _shortest(steps: list[_Step], limit: float, go_on: Callable[[], bool]) -> _S
         changed = t
 
 
-def _path(steps: list[_Step], to_pay: list[Floats]) -> list[tuple[int, int, int]]:
+def _path(steps: list[Step], to_pay: list[Floats]) -> list[tuple[int, int, int]]:
     """Of a shortest path: the step, the set after it, the set before it."""
     path = []
     after = 0
@@ -222,12 +230,20 @@ def _path(steps: list[_Step], to_pay: list[Floats]) -> list[tuple[int, int, int]
     return path[::-1]
 
 
-def _completed(problem: Problem, events: list[int]) -> Ints:
-    """``events`` with each node that they lack right after what makes its inputs."""
-    computed = set(events)
+def _completed(problem: Problem, before: Flags, events: list[int]) -> Ints:
+    """``events`` as a schedule that takes no notice of the RAM.
+
+    What takes no RAM in the view may come too late there: it is computed right before what needs it first. Nodes that
+    are lacking are computed right after what makes their inputs.
+    """
+    ordered: list[int] = []
+    computed: set[int] = set()
+    for event in events:
+        needed = [j for j in np.nonzero(before[:, event])[0].tolist() if j not in computed]
+        ordered += [*needed, event]
+        computed.update([*needed, event])
     for j in range(len(problem.node_time)):
         if j not in computed:
             makers = producers(problem, j).tolist()
-            events.insert(max((events.index(maker) for maker in makers), default=-1) + 1, j)
-            computed.add(j)
-    return np.array(events, dtype=np.int64)
+            ordered.insert(max((ordered.index(maker) for maker in makers), default=-1) + 1, j)
+    return np.array(ordered, dtype=np.int64)
