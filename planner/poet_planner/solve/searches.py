@@ -150,9 +150,14 @@ class Searches:
     def _mend(self, events: Ints, go_on: Callable[[], bool]) -> None:
         for number in range(MENDERS):
             search = Search(self._problem, SEEDS * self._seed + number)
-            if search.adopt(events) and go_on():
-                search.refine(int(MENDING_S * moves_per_second(self._problem)), go_on)
+
+            def hear(search: Search = search) -> bool:
                 self._searches[0].keep(search.incumbent)
+                return go_on()
+
+            if search.adopt(events) and go_on():
+                search.refine(int(MENDING_S * moves_per_second(self._problem)), hear)
+                hear()
             if self.incumbent is not None:
                 return
 

@@ -30,7 +30,7 @@ CHEAP_SHARE = 1e-4
 MOST_SETS = 1_000
 MOST_PAIRS = 500_000
 # States of one segment: at first, and then where it matters; of all segments together.
-STATES = (2_000, 20_000, 100_000)
+STATES = (2_000, 20_000)
 MOST_STATES = 100_000
 
 
