@@ -32,6 +32,7 @@ MOST_PAIRS = 500_000
 # States of one segment: at first, and then where it matters; of all segments together.
 STATES = (2_000, 20_000)
 MOST_STATES = 100_000
+SETTLED = -1
 
 
 class Step(NamedTuple):
@@ -51,9 +52,6 @@ class Step(NamedTuple):
     there_first: Ints
     least: Floats
     tried: Ints
-
-
-SETTLED = -1
 
 
 def search_what_stays(
