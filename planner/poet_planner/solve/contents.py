@@ -302,7 +302,7 @@ def _seen(view, row, into):  # type: ignore[no-untyped-def]
             put(into[paid:], v, False)
             if view.paid[first]:
                 put(into[paid:], first, True)
-    settle(p, view.users, into, contents)
+    settle(p, view.users, view.prompt, into, contents)
 
 
 @compiled
@@ -371,7 +371,7 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
     goal = np.int64(-1)
     for j in range(n):
         put(rows[0], j, True)
-    settle(p, view.users, rows[0], contents)
+    settle(p, view.users, view.prompt, rows[0], contents)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
     to_go[0] = max(_known(coarser, bounds, rows[0], key, nodes, 0.0, limit), least_to_pay(known, rows[0], limit))
@@ -465,7 +465,7 @@ def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
             put(into, what, False)
         else:
             cost = p.node_energy[what]
-    settle(p, view.users, into, contents)
+    settle(p, view.users, view.prompt, into, contents)
     return cost
 
 

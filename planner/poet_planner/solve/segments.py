@@ -20,6 +20,7 @@ from poet_planner.solve.states import (
     fits,
     is_removable,
     is_wanted,
+    settle,
     swapped,
     uncompute,
 )
@@ -73,20 +74,12 @@ class Way(NamedTuple):
     states: int
 
 
-def end_state(segment: Segment, needed: Ints) -> Ints:
-    """What is before the next checkpoint: all of the segment is to be computed, ``needed`` has to be in RAM."""
-    nodes = np.zeros(words_of(len(segment.first)), dtype=np.int64)
-    for j in np.nonzero(segment.first)[0]:
-        put(nodes, j, True)
-    return np.append(nodes, needed)
-
-
 def cheapest_way(segment: Segment, end: Ints, there: Ints, there_first: Ints, limit: float, most_states: int) -> Way:
     """A* from the end of the segment to its start.
 
     Parameters
     ----------
-    end : of `end_state`
+    end : state right before the next checkpoint
     there, there_first : (words,) of `least_to_pay`
     limit : float
         Joules above plain training; a way that takes as much is not looked for.
@@ -219,20 +212,6 @@ def _uncompute(s, need, j):  # type: ignore[no-untyped-def]
         need[word] = (need[word] & ~s.made[j, word]) | s.needed[j, word]
 
 
-@compiled
-def _settle(s, row, contents):  # type: ignore[no-untyped-def]
-    """Put first computes right before a state that would gain no RAM by being earlier, of what only such need."""
-    p = s.problem
-    held = bytes_held(p, row, contents)
-    for j in range(p.node_time.size - 1, -1, -1):
-        if s.prompt[j] and has(row, j) and is_removable(s.users, row, j):
-            added, freed = swapped(p, row, contents, j)
-            if added <= freed and fits(p, held + added - freed, j):
-                held += added - freed
-                uncompute(p, row, contents, j)
-                put(row, j, False)
-
-
 @inlined
 def _arrived(s, row, there):  # type: ignore[no-untyped-def]
     """Whether a state is one right after the start, or the beginning of all."""
@@ -262,7 +241,7 @@ def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-
     via = np.full(most_states, -1, dtype=np.int64)
     need, counted = np.zeros(there.size, dtype=np.int64), np.zeros(contents, dtype=np.int64)
     copy(end, rows[0])
-    _settle(s, rows[0], contents)
+    settle(p, s.users, s.prompt, rows[0], contents)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
     to_go[0] = least_to_pay(s, rows[0], there, there_first, need, counted)
@@ -299,7 +278,7 @@ def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-
                 spent += s.energy[j]
             else:
                 put(rows[count], j, False)
-            _settle(s, rows[count], contents)
+            settle(p, s.users, s.prompt, rows[count], contents)
             slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:

@@ -88,11 +88,11 @@ def uncompute(p, row, contents, j):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def settle(p, users, row, contents):  # type: ignore[no-untyped-def]
-    """Put first computes right before a state that would gain no RAM by being earlier."""
+def settle(p, users, prompt, row, contents):  # type: ignore[no-untyped-def]
+    """Put first computes right before a state that would gain no RAM by being earlier, of the nodes in ``prompt``."""
     held = bytes_held(p, row, contents)
     for j in range(p.node_time.size - 1, -1, -1):
-        if has(row, j) and is_removable(users, row, j):
+        if prompt[j] and has(row, j) and is_removable(users, row, j):
             added, freed = swapped(p, row, contents, j)
             if added <= freed - paged_in(p, row, contents, j) and fits(p, held + added - freed, j):
                 held += added - freed

@@ -19,7 +19,7 @@ from poet_planner.solve.contents import Contents
 from poet_planner.solve.instants import ancestors, producers
 from poet_planner.solve.merging import made_apart, taken_together
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem, node_need, others
-from poet_planner.solve.segments import NOWHERE, Segment, cheapest_way, end_state, keep_until_middle, least_of_all
+from poet_planner.solve.segments import NOWHERE, Segment, cheapest_way, keep_until_middle, least_of_all
 from poet_planner.solve.views import View, whole_view
 
 # Of the RAM: what is less takes none. Of plain training's energy, or of the overhead: what a node may cost whose values
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    ends : (sets after, words), as of `end_state`
+    ends : (sets after, words of nodes and values) what is before the checkpoint: all of the segment is to be computed
     there, there_first : (sets before, words), as of `least_to_pay`
     least : (sets after, sets before) joules above plain training of the segment at least
     tried : the same, how many of `STATES` did not do; `SETTLED`: ``least`` is exact
@@ -108,7 +108,8 @@ def steps_between(view: View, before: Flags) -> list[Step] | None:
         stays.append(np.array(sets))
     stays.append(nothing)
     ends = pairwise([NOWHERE, *checkpoints, NOWHERE])
-    return [_step(view, before, *end, *pair) for end, pair in zip(ends, pairwise(stays), strict=True)]
+    whole = _whole(view)
+    return [_step(whole, before, *end, *pair) for end, pair in zip(ends, pairwise(stays), strict=True)]
 
 
 def _sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]:
@@ -127,55 +128,69 @@ def _sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]:
                 waiting.append((more, number + 1, left - int(problem.size[may_stay[number]])))
 
 
-def _step(view: View, before: Flags, start: int, end: int, stays: Ints, stay_after: Ints) -> Step:
-    segment = _segment(view, before, start, end)
+def _step(whole: Segment, before: Flags, start: int, end: int, stays: Ints, stay_after: Ints) -> Step:
+    segment = _segment(whole, before, start, end)
     there = stays | segment.taken
     there_first = np.empty_like(there)
     need, counted = np.empty_like(segment.taken), np.empty(words_of(len(before)), dtype=np.int64)
     for k in range(len(there)):
         keep_until_middle(segment, there[k], there_first[k], need, counted)
     taken = segment.needed[end] if end != NOWHERE else np.zeros_like(need)
-    ends = np.array([end_state(segment, after | taken) for after in stay_after])
+    nodes = np.repeat(bits_of(segment.first[np.newaxis]), len(stay_after), axis=0)
+    ends = np.hstack([nodes, stay_after | taken])
     least = np.empty((len(ends), len(there)))
     least_of_all(segment, ends, there, there_first, need, counted, least)
     return Step(segment, ends, there, there_first, least, np.zeros(least.shape, dtype=np.int64))
 
 
-def _segment(view: View, before: Flags, start: int, end: int) -> Segment:
+def _whole(view: View) -> Segment:
+    """From the beginning to the end, without a checkpoint."""
     problem = view.problem
-    n = len(problem.node_time)
-    everything = np.ones(n, dtype=np.bool_)
-    older = before[:, start] | (np.arange(n) == start) if start != NOWHERE else ~everything
-    first = (before[start] if start != NOWHERE else everything) & (before[:, end] if end != NOWHERE else everything)
-    later = before[end] | (np.arange(n) == end) if end != NOWHERE else ~everything
-    elsewhere = ~older & ~first & ~later
-    needs = np.repeat(np.arange(n), np.diff(problem.input_start))
-    prompt = first.copy()
-    prompt[problem.producer[problem.input_value[elsewhere[needs]]]] = False
-    again = np.where(problem.recomputable, problem.node_energy, np.inf)
+    n, m = len(problem.node_time), len(problem.size)
     made, needed = made_and_needed(problem)
-    need = node_need(problem)
-    middle, small = NOWHERE, np.ones(len(problem.size), dtype=np.bool_)
-    if start != NOWHERE and first.any():
-        middle = int(np.where(first, need, -1).argmax())
-        beside = needed[middle] | made[middle] | (problem.size <= problem.budget - need[middle])
-        small = beside | ~older[problem.producer]
-    taken = made[start] | needed[start] if start != NOWHERE else ~small
     return Segment(
         problem=problem,
         users=view.users,
         made=bits_of(made),
         needed=bits_of(needed),
-        need=need,
-        start=start,
-        first=first,
-        prompt=prompt,
-        energy=np.where(older | first, again, 0.0),
+        need=node_need(problem),
+        start=NOWHERE,
+        first=np.ones(n, dtype=np.bool_),
+        prompt=view.prompt,
+        energy=np.where(problem.recomputable, problem.node_energy, np.inf),
+        middle=NOWHERE,
+        ahead=np.zeros(n, dtype=np.bool_),
+        behind=np.zeros(n, dtype=np.bool_),
+        small=bits_of(np.ones((1, m), dtype=np.bool_))[0],
+        taken=np.zeros(words_of(m), dtype=np.int64),
+    )
+
+
+def _segment(whole: Segment, before: Flags, start: int, end: int) -> Segment:
+    problem = whole.problem
+    nodes = np.arange(len(problem.node_time))
+    nobody = np.zeros(len(nodes), dtype=np.bool_)
+    older = before[:, start] | (nodes == start) if start != NOWHERE else nobody
+    later = before[end] | (nodes == end) if end != NOWHERE else nobody
+    first = (before[start] if start != NOWHERE else ~nobody) & (before[:, end] if end != NOWHERE else ~nobody)
+    elsewhere = ~older & ~first & ~later
+    needs = np.repeat(nodes, np.diff(problem.input_start))
+    prompt = first.copy()
+    prompt[problem.producer[problem.input_value[elsewhere[needs]]]] = False
+    energy = np.where(older | first, whole.energy, 0.0)
+    segment = whole._replace(first=first, prompt=prompt, energy=energy)
+    if start == NOWHERE:
+        return segment
+    segment = segment._replace(start=start, taken=whole.made[start] | whole.needed[start])
+    if not first.any():
+        return segment
+    middle = int(np.where(first, whole.need, -1).argmax())
+    fits = (problem.size <= problem.budget - whole.need[middle]) | ~older[problem.producer]
+    return segment._replace(
         middle=middle,
-        ahead=first & before[:, middle] if middle != NOWHERE else ~everything,
-        behind=first & before[middle] if middle != NOWHERE else ~everything,
-        small=bits_of(small[np.newaxis])[0],
-        taken=bits_of(taken[np.newaxis])[0],
+        ahead=first & before[:, middle],
+        behind=first & before[middle],
+        small=bits_of(fits[np.newaxis])[0] | whole.made[middle] | whole.needed[middle],
     )
 
 

@@ -27,12 +27,14 @@ class View(NamedTuple):
     problem : Problem
         Values that are not looked at have no bytes and are not paged.
     users : (n, words of 64 bits) those of the nodes that need a value of a node
+    prompt : (n,) first computes that may be put as late as they can be: all of them
     paid : (m,) whether the page-out of a value counts
     first : (m,) of the values that each is taken together with (see `merging`), the first made
     """
 
     problem: Problem
     users: Ints
+    prompt: Flags
     paid: Flags
     first: Ints
 
@@ -82,7 +84,13 @@ def _view(problem: Problem, values: Ints, outs: bool, first: Ints) -> View:
     pageable = problem.pageable & seen
     viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
     viewed = viewed._replace(workspace=viewed.workspace + node_need(problem) - node_need(viewed))
-    return View(viewed, _users(problem), pageable & (problem.out_energy > 0) & outs, first)
+    return View(
+        viewed,
+        _users(problem),
+        np.ones(len(problem.node_time), dtype=np.bool_),
+        pageable & (problem.out_energy > 0) & outs,
+        first,
+    )
 
 
 def _users(problem: Problem) -> Ints:
