@@ -88,9 +88,9 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
 
 
 @pytest.mark.parametrize("hundred", range(3))
-@pytest.mark.parametrize("contents", [True, False])
+@pytest.mark.parametrize(("contents", "lean"), [(True, False), (False, False), (False, True)])
 def test_no_part_of_the_proof_bounds_above_the_least_energy(
-    hundred: int, contents: bool, monkeypatch: pytest.MonkeyPatch
+    hundred: int, contents: bool, lean: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "ASIDE_FEW_S", 0.0)
     monkeypatch.setattr(proof, "ASIDE_S", 0.0)
@@ -101,7 +101,7 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(
         problem, least = solved_problem(seed)
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
-        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0)
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean)
         proving.run(lambda: 60.0, lambda: True)
         assert plain_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)

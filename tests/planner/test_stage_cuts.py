@@ -5,20 +5,19 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import Relaxation, relaxation
+from poet_planner.solve.bound import relaxation
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.instants import longest_path
-from poet_planner.solve.problem import Floats, Problem, build_problem, inputs_of
+from poet_planner.solve.problem import build_problem
 from poet_planner.solve.root import Root
-from poet_planner.solve.search import Search
 from poet_planner.solve.stage import Prices, Stage, cheapest
 from poet_planner.solve.stage_cuts import StageCuts
 from random_graphs import random_graph, training_like_graph
+from relaxed_points import as_point, schedules
 
 
 def random_stage(seed: int) -> tuple[Stage, Prices]:
@@ -125,52 +124,6 @@ def test_cheapest_way_is_that_of_a_search_forward(hundred: int) -> None:
         for enough in (0.5 * min(expected, 10.0), expected, expected + 1.0):
             assert cheapest(stage, prices, enough).cost == pytest.approx(min(expected, enough)), seed
     assert infinite < 80
-
-
-def schedules(problem: Problem, seeds: int) -> Iterator[np.ndarray]:
-    """Events of schedules within the RAM, good ones and bad ones."""
-    for seed in range(seeds):
-        search = Search(problem, seed)
-        for _ in range(3):
-            search.run(300)
-            if search.incumbent is not None:
-                yield search.incumbent.events
-
-
-def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Floats:
-    """The schedule as columns of the model."""
-    columns = relaxed.columns
-    n = len(problem.node_time)
-    x = np.zeros(len(relaxed.model.cost))
-    places: dict[int, list[int]] = {v: [] for v in range(len(problem.size))}
-    uses: dict[int, list[int]] = {v: [] for v in range(len(problem.size))}
-    instants = columns.instants.tolist()
-    stage = 0
-    at: list[int] = []
-    for k, event in enumerate(events.tolist()):
-        numbers = columns.compute[stage, event] if event < n else columns.page_in[stage, event - n]
-        energy = problem.node_energy[event] if event < n else problem.in_energy[event - n]
-        if x[numbers] == 1.0:
-            x[columns.repeated[stage]] += energy * relaxed.scale
-        x[numbers] = 1.0
-        if event < n:
-            for v in range(problem.own[event], problem.own[event + 1]):
-                places[v].append(k)
-            for v in inputs_of(problem, event):
-                uses[int(v)].append(k)
-        else:
-            places[event - n].append(k)
-            x[columns.page_out[event - n]] = 1.0
-        if stage < len(instants) and event == instants[stage]:
-            at.append(k)
-            stage += 1
-    for t, k in enumerate(at):
-        for v in range(len(problem.size)):
-            made = max([place for place in places[v] if place < k], default=-1)
-            again = min([place for place in places[v] if place >= k], default=len(events) + 1)
-            if made >= 0 and any(max(made, k - 1) < use <= again for use in uses[v]) and columns.keep[t, v] >= 0:
-                x[columns.keep[t, v]] = 1.0
-    return x
 
 
 def test_no_schedule_violates_a_cut_of_a_stage() -> None:

@@ -17,7 +17,7 @@ from poet_planner.solve.staying import search_what_stays
 
 SEARCH_S = 0.5
 # The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
-LATER = 1e-4
+LATER = 1e-5
 GAP = 1e-6
 # Without a deadline, in times of plain training: what takes longer is not looked for.
 LONGEST = 1000.0
@@ -60,7 +60,7 @@ def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, secon
     """
     searches = _InTime(problem, seed, start)
     searches.look(seconds_left)
-    proof = Proof(_asked(problem), searches, solver, GAP, seed)
+    proof = Proof(_asked(problem), searches, solver, GAP, seed, lean=True)
 
     def go_on() -> bool:
         searches.bound_s = max(searches.bound_s, proof.bound_j)

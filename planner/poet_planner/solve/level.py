@@ -10,6 +10,7 @@ from poet_planner.solve.bound import events_of, relaxation
 from poet_planner.solve.branching import explore
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.incumbent import Incumbent, measured
+from poet_planner.solve.instants import missed
 from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.milp import Answer, seconds_to_state, solve_milp
 from poet_planner.solve.problem import Flags, Floats, Ints, Problem
@@ -75,6 +76,7 @@ class Level:
         self._problem = problem
         self._conflicts = conflicts
         self._solution: Ints | None = None
+        self._path = path
         self._instants = path[instants[path]]
         self._known = known
         self._gap = gap
@@ -106,6 +108,11 @@ class Level:
         end_s = seconds_left() * (1 - SEARCH_SHARE)
         moves = int(SEARCH_S * moves_per_second(self._problem))
         self._search.run(moves, lambda: go_on() and seconds_left() > end_s)
+
+    def missed(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> int | None:
+        """The node of the path at whose first compute the LP overflows the RAM most, if it does anywhere."""
+        root, whole = self._root(seconds_left, hear)
+        return missed(self._problem, self._path, root.relaxation.columns, whole.point)
 
     def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound until the relaxation is settled or the time is up.
@@ -142,14 +149,11 @@ class Level:
 
         With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
         """
-        relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
-        self._scale = relaxed.scale
-        root = Root(self._problem, relaxed)
-        whole = self._tightened(root, root.whole(), seconds_left, hear)
+        root, whole = self._root(seconds_left, hear)
         if (
             self._beyond_j is None
             and whole.bound < self._cutoff()
-            and self._follow(events_of(self._problem, relaxed, whole.point))
+            and self._follow(events_of(self._problem, root.relaxation, whole.point))
         ):
             whole = self._tightened(root, whole, seconds_left, hear)
         ruled_out = True
@@ -162,6 +166,13 @@ class Level:
             for point in points if stages else []:
                 ruled_out |= root.rule_out(whole.upper, point, self._cutoff, seconds_left)
         return self._reached(self._limit_j)
+
+    def _root(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> tuple[Root, Branch]:
+        """The relaxation's LP, with cuts."""
+        relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
+        self._scale = relaxed.scale
+        root = Root(self._problem, relaxed)
+        return root, self._tightened(root, root.whole(), seconds_left, hear)
 
     def _tightened(
         self,

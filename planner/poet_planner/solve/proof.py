@@ -13,7 +13,7 @@ from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.contents import search_between_checkpoints, search_contents
 from poet_planner.solve.exact import cheapest_events
 from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
-from poet_planner.solve.instants import first_instants, longest_path, overflowing
+from poet_planner.solve.instants import fewest_instants, first_instants, longest_path, overflowing
 from poet_planner.solve.level import Level
 from poet_planner.solve.merging import taken_together
 from poet_planner.solve.problem import Flags, Ints, Problem, size
@@ -54,18 +54,27 @@ NOT_WORTH = 0.9
 class Proof:
     """Raises the bound until it meets the best schedule.
 
+    Parameters
+    ----------
+    lean : bool
+        The RAM is limited at as few instants as the LP can do with: for a known energy just below which there may be
+        nothing, where a MILP solver has to go through all that is left.
+
     Attributes
     ----------
     bound_j : float
         A lower bound on the energy of every schedule of the contract, in joules.
     """
 
-    def __init__(self, problem: Problem, search: Searches, solver: Solver, gap: float, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, search: Searches, solver: Solver, gap: float, seed: int, lean: bool = False
+    ) -> None:
         self._problem = problem
         self._search = search
         self._solver = solver
         self._gap = gap
         self._seed = seed
+        self._lean = lean
         self._path = longest_path(problem)
         self._proofs = 0
         self._aside: Aside | None = None
@@ -131,7 +140,7 @@ class Proof:
 
         self._search_contents(seconds_left, hear)
         conflicts = Conflicts(self._problem)
-        instants = first_instants(self._problem, self._path)
+        instants = (fewest_instants if self._lean else first_instants)(self._problem, self._path)
         events = self._known().events
         while tell() and not self.complete:
             level = Level(
@@ -139,7 +148,10 @@ class Proof:
             )
             level.search(events, seconds_left, tell)
             overflow = overflowing(self._problem, self._path, level.events)
-            if not level.undercuts or instants[overflow].all():
+            missed = level.missed(seconds_left, hear) if self._lean else None
+            if missed is not None:
+                overflow = np.array([missed])
+            elif not level.undercuts or instants[overflow].all():
                 self._settle(level, instants, seconds_left, hear)
                 overflow = overflowing(self._problem, self._path, level.events)
                 if instants[overflow].all():

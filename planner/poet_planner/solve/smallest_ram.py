@@ -15,7 +15,7 @@ from poet_planner.solve.solvers import Solver
 
 CLOSE = 1.01
 # Of the time left, for one question.
-SHARE = 0.4
+SHARE = 0.5
 
 
 @dataclass(frozen=True)
