@@ -119,7 +119,7 @@ def _bounds(rows: pd.DataFrame) -> str:
 def _prototypes(rows: pd.DataFrame) -> pd.DataFrame:
     """Overheads beside those that earlier prototypes reached, to the digits that are known of them."""
     prototypes = pd.read_csv(PROTOTYPES, dtype=str)
-    merged = rows[rows["suite"] == "prototypes"].merge(prototypes, on=["graph", "ram"])
+    merged = rows[rows["suite"] == "prototypes"].merge(prototypes, on=["graph", "ram", "deadline"])
     digits = merged["overhead_percent_y"].str.partition(".")[2].str.len()
     theirs = merged["overhead_percent_y"].astype(float)
     reached = merged["overhead_percent_x"] <= theirs + 0.5 * 10.0**-digits
@@ -127,6 +127,7 @@ def _prototypes(rows: pd.DataFrame) -> pd.DataFrame:
         {
             "graph": merged["graph"],
             "RAM": merged["ram"],
+            "deadline": merged["deadline"],
             "limit, s": merged["seconds"].map("{:g}".format),
             "prototype, %": merged["overhead_percent_y"],
             "ours, %": merged["overhead_percent_x"].map("{:.4f}".format),

@@ -132,7 +132,7 @@ def _paper() -> Iterator[Instance]:
 def _prototypes() -> Iterator[Instance]:
     with PROTOTYPES.open(newline="") as file:
         for row in csv.DictReader(file):
-            yield Instance("prototypes", row["graph"], row["ram"], "1.5x", True)
+            yield Instance("prototypes", row["graph"], row["ram"], row["deadline"], True)
 
 
 def _layered() -> Iterator[Instance]:
