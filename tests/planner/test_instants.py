@@ -9,7 +9,7 @@ from poet_planner.solve.bound import Relaxation, relaxation
 from poet_planner.solve.conflicts import Conflicts
 from poet_planner.solve.evaluation import evaluate, new_workspace
 from poet_planner.solve.instants import fewest_instants, first_instants, longest_path, missed
-from poet_planner.solve.problem import Ints, Problem, build_problem
+from poet_planner.solve.problem import Ints, Problem, build_problem, node_need
 from random_graphs import random_graph, training_like_graph
 from relaxed_points import as_point, schedules
 
@@ -57,9 +57,10 @@ def test_plain_training_misses_the_ram_where_it_needs_most() -> None:
 def test_of_neighbours_that_need_much_the_fewest_instants_are_those_that_need_most() -> None:
     problem = build_problem(chain(4), 0, None)
     path = longest_path(problem)
-    # The first instants need at least 0.6 of the most: nodes of 2 and more values of up to 40 bytes.
     problem = problem._replace(size=np.array([4, 4, 40, 4, 4, 4, 4, 4]))
     few, first = fewest_instants(problem, path), first_instants(problem, path)
-    assert few.any() and not (few & ~first).any()
+    need = node_need(problem)
+    assert first.sum() > few.sum() > 0 and not (few & ~first).any()
+    assert need[few].max() == need.max()
     chosen = np.nonzero(np.isin(path, np.nonzero(few)[0]))[0]
     assert (np.diff(chosen) > 1).all()

@@ -82,6 +82,8 @@ class Level:
         self._gap = gap
         self._search = Searches(problem._replace(instant=instants), seed)
         self._beyond_j: float | None = None
+        # The LP that `missed` has looked at, for `prove` to go on from.
+        self._begun: tuple[Root, Branch] | None = None
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
@@ -111,7 +113,7 @@ class Level:
 
     def missed(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> int | None:
         """The node of the path at whose first compute the LP overflows the RAM most, if it does anywhere."""
-        root, whole = self._root(seconds_left, hear)
+        self._begun = root, whole = self._root(seconds_left, hear)
         return missed(self._problem, self._path, root.relaxation.columns, whole.point)
 
     def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
@@ -127,7 +129,8 @@ class Level:
             Told the bound in joules now and then; False ends the work.
         """
         share = 1.0 - min(MOST_BEYOND, self.share_beyond)
-        self._settle(self.share_beyond > LITTLE, solver, self._share_of(seconds_left, hear, share), hear)
+        begun, self._begun = self._begun, None
+        self._settle(self.share_beyond > LITTLE, solver, self._share_of(seconds_left, hear, share), hear, begun)
 
     def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
         """Raise the bound further: the RAM counts between the instants, too.
@@ -143,13 +146,23 @@ class Level:
             settled = self._settle(True, solver, seconds_left, hear)
 
     def _settle(
-        self, stages: bool, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]
+        self,
+        stages: bool,
+        solver: Solver,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+        begun: tuple[Root, Branch] | None = None,
     ) -> bool:
         """Raise the bound to the cutoff; whether that is reached.
 
         With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
+
+        Parameters
+        ----------
+        begun : tuple, optional
+            The LP to go on from, of the same cutoff: cuts and what is fixed hold below it only.
         """
-        root, whole = self._root(seconds_left, hear)
+        root, whole = begun or self._root(seconds_left, hear)
         if (
             self._beyond_j is None
             and whole.bound < self._cutoff()
