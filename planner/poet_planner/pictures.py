@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.graph import Graph
+from poet_planner.graph import Graph, Node
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Schedule
-from poet_planner.timeline import Kind, Moment, timeline
+from poet_planner.timeline import Kind, Moment, ram_over_time, timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +34,9 @@ LABELS = {
 HELD = "#D5DCE4"
 ABSENT = "#FFFFFF"
 INK = "#30363D"
+# Names under the columns of schedule.png at most, and cells a side below which a mark is drawn larger than its cell.
+MOST_NAMES = 60
+MOST_CELLS = 150
 
 
 def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
@@ -70,22 +73,22 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    cells, shown = _cells(graph, schedule, moments)
-    rows, columns = cells.shape
-    figure, (axis,) = new_figure(min(16.0, max(6.0, 2.6 + columns * 0.11)), min(16.0, max(4.5, 1.8 + rows * 0.055)))
-    colours = ListedColormap([ABSENT, HELD, *COLOURS.values()])
-    axis.pcolormesh(cells, cmap=colours, vmin=0, vmax=colours.N - 1, rasterized=True)
-    axis.invert_yaxis()
-    axis.set_xlabel("operator, forward to backward", color=INK)
+    nodes = _by_first_computation(graph, schedule)
+    held, shown = _held(nodes, schedule, moments)
+    rows, columns = held.shape
+    figure, (axis,) = new_figure(min(14.0, max(6.0, 2.6 + columns * 0.11)), min(11.0, max(4.5, 1.8 + rows * 0.055)))
+    axis.pcolormesh(held, cmap=ListedColormap([ABSENT, HELD]), vmin=0, vmax=1, rasterized=True)
+    _mark(axis, shown, {node.id: index for index, node in enumerate(nodes)}, rows, columns)
+    axis.set(xlim=(0, columns), ylim=(rows, 0))
+    axis.set_xlabel("operator, in the order of first computation", color=INK)
     axis.set_ylabel("time (one row a step)", color=INK)
-    first_backward = next((index for index, node in enumerate(graph.nodes) if node.backward), None)
+    first_backward = _first_backward(nodes)
     if first_backward:
         axis.axvline(first_backward, color=INK, linewidth=0.8, linestyle=":")
         axis.annotate(
             "backward \u2192", (first_backward, 0), (3, -10), textcoords="offset points", fontsize=8, color=INK
         )
-    if columns <= 60:
-        axis.set_xticks(np.arange(columns) + 0.5, [node.id for node in graph.nodes], rotation=90, fontsize=6)
+    _operator_ticks(axis, nodes)
     _time_ticks(axis, shown)
     patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in COLOURS]
     patches.append(Patch(facecolor=HELD, label="held in RAM"))
@@ -94,22 +97,35 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
     return figure
 
 
-def _cells(graph: Graph, schedule: Schedule, moments: list[Moment]) -> tuple[np.ndarray, list[Moment]]:
-    """Colour numbers by row and node, and the moment of each row; frees take no row."""
-    column = {node.id: index for index, node in enumerate(graph.nodes)}
-    owner = {value.id: node.id for node in graph.nodes for value in node.values}
-    number = {kind: index + 2 for index, kind in enumerate(COLOURS)}
-    held: dict[str, set[str]] = {node.id: set() for node in graph.nodes}
-    sized = {node.id: [value.id for value in node.values if value.bytes] for node in graph.nodes}
+def _by_first_computation(graph: Graph, schedule: Schedule) -> list[Node]:
+    """Nodes in the order in which the schedule computes them first, so that what is computed once is a diagonal."""
+    order = dict.fromkeys(step.target for step in schedule.steps if step.do is Action.COMPUTE)
+    nodes = {node.id: node for node in graph.nodes}
+    return [nodes[id] for id in order]
+
+
+def _first_backward(nodes: list[Node]) -> int:
+    """Where the backward pass begins: few nodes of either pass stand on the wrong side (updates may stand anywhere)."""
+    backward = np.array([node.backward for node in nodes])
+    backward_before = np.concatenate([[0], np.cumsum(backward)])
+    forward_behind = np.concatenate([np.cumsum(~backward[::-1])[::-1], [0]])
+    return int(np.argmin(backward_before + forward_behind))
+
+
+def _held(nodes: list[Node], schedule: Schedule, moments: list[Moment]) -> tuple[np.ndarray, list[Moment]]:
+    """Whether a node has a value in RAM, by row and node, and the moment of each row; frees take no row."""
+    column = {node.id: index for index, node in enumerate(nodes)}
+    owner = {value.id: node.id for node in nodes for value in node.values}
+    held: dict[str, set[str]] = {node.id: set() for node in nodes}
+    sized = {node.id: [value.id for value in node.values if value.bytes] for node in nodes}
     rows, shown = [], []
     for step, moment in zip(schedule.steps, moments, strict=True):
         if step.do is Action.FREE:
             held[moment.node].discard(step.target)
             continue
-        row = np.zeros(len(column), dtype=np.uint8)
+        row = np.zeros(len(nodes), dtype=np.uint8)
         for id, values in held.items():
             row[column[id]] = bool(values)
-        row[column[moment.node]] = number[moment.kind]
         rows.append(row)
         shown.append(moment)
         if step.do is Action.COMPUTE:
@@ -117,6 +133,28 @@ def _cells(graph: Graph, schedule: Schedule, moments: list[Moment]) -> tuple[np.
         elif step.do is Action.PAGE_IN:
             held[owner[step.target]].add(step.target)
     return np.array(rows), shown
+
+
+def _mark(axis: Axes, shown: list[Moment], column: dict[str, int], rows: int, columns: int) -> None:
+    """A coloured cell for each compute and transfer; larger than a cell where cells are too small to see."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    width, height = max(1.0, columns / MOST_CELLS), max(1.0, rows / MOST_CELLS)
+    for kind, colour in COLOURS.items():
+        marks = [
+            Rectangle((column[moment.node] + (1 - width) / 2, row + (1 - height) / 2), width, height)
+            for row, moment in enumerate(shown)
+            if moment.kind is kind
+        ]
+        axis.add_collection(PatchCollection(marks, facecolor=colour, linewidth=0))
+
+
+def _operator_ticks(axis: Axes, nodes: list[Node]) -> None:
+    """Names under the columns: all of them, or every so manieth."""
+    every = -(-len(nodes) // MOST_NAMES)
+    places = range(0, len(nodes), every)
+    axis.set_xticks([place + 0.5 for place in places], [nodes[place].id for place in places], rotation=90, fontsize=6)
 
 
 def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
@@ -130,15 +168,14 @@ def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: 
     """RAM held over time under the plan and under plain training, and the budget."""
     figure, (axis,) = new_figure(8.5, 4.2)
     unit, scale = _byte_unit(max(moment.ram_bytes for moment in plain + moments))
-    times, ram = _staircase(moments)
-    axis.fill_between(times, ram / scale, color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
-    axis.plot(times, ram / scale, color=COLOURS[Kind.COMPUTE], linewidth=1.2, label="this plan")
-    plain_times, plain_ram = _staircase(plain)
-    axis.plot(plain_times, plain_ram / scale, color=INK, linewidth=0.9, linestyle=":", label="plain training")
+    times_s, ram = _curve(moments, scale)
+    axis.fill_between(times_s, ram, step="post", color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
+    axis.step(times_s, ram, where="post", color=COLOURS[Kind.COMPUTE], linewidth=1.2, label="this plan")
+    axis.step(*_curve(plain, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label="plain training")
     axis.axhline(schedule.ram_budget_bytes / scale, color="#D55E00", linewidth=1.2, linestyle="--", label="budget")
     if graph.resident_bytes:
         axis.fill_between(
-            [0, times[-1]], graph.resident_bytes / scale, color="#8C959F", alpha=0.5, linewidth=0, label="resident"
+            [0, times_s[-1]], graph.resident_bytes / scale, color="#8C959F", alpha=0.5, linewidth=0, label="resident"
         )
     axis.set_xlim(left=0)
     axis.set_ylim(bottom=0)
@@ -149,16 +186,9 @@ def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: 
     return figure
 
 
-def _staircase(moments: list[Moment]) -> tuple[np.ndarray, np.ndarray]:
-    """Corners of the RAM curve; a free has no length and counts from the step behind it."""
-    corners = [
-        (time, moment.ram_bytes)
-        for moment in moments
-        if moment.kind is not Kind.FREE
-        for time in (moment.start_s, moment.end_s)
-    ]
-    times, ram = np.array(corners, dtype=float).T
-    return times, ram
+def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float]]:
+    times_s, ram_bytes = ram_over_time(moments)
+    return times_s, [held / scale for held in ram_bytes]
 
 
 def _byte_unit(largest: int) -> tuple[str, float]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 
 from poet_planner.graph import Graph
 from poet_planner.plain import aligned
@@ -29,7 +31,8 @@ class Moment:
     """One step of the schedule.
 
     ``node`` is the node computed, or the producer of the value moved or freed. ``ram_bytes`` is what is allocated
-    during the step, resident tensors included.
+    from ``start_s`` on, ``ram_after_bytes`` what stays allocated once a compute's workspace is gone; resident tensors
+    are included in both.
     """
 
     kind: Kind
@@ -39,6 +42,7 @@ class Moment:
     end_s: float
     energy_j: float
     ram_bytes: int
+    ram_after_bytes: int
 
 
 def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
@@ -66,6 +70,7 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
             kind = Kind.FREE
             span = clock.free(step.target)
             held -= sizes[step.target]
+            during = held
         else:
             page = values[step.target].page
             if page is None:
@@ -79,8 +84,31 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
                 kind, energy_j = Kind.PAGE_OUT, page.out_energy_j
                 span = clock.page_out(step.target, page.out_time_s)
         owner = step.target if step.do is Action.COMPUTE else producer[step.target]
-        moments.append(Moment(kind, step.target, owner, *span, energy_j, during))
+        moments.append(Moment(kind, step.target, owner, *span, energy_j, during, held))
     return moments
+
+
+def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:
+    """Corners of the RAM curve, in the order of time: bytes allocated from each time on.
+
+    RAM changes only where the CPU stands: a transfer beside it takes its RAM when it starts and gives it back with a
+    free. So the times never go back, however computes and transfers overlap. Of several changes at one time the curve
+    shows the highest and the last: what is freed and allocated again at once was never missing.
+    """
+    changes = [change for moment in moments for change in _changes(moment)]
+    changes.append((max(moment.end_s for moment in moments), moments[-1].ram_after_bytes))
+    corners: list[tuple[float, int]] = []
+    for time_s, group in groupby(changes, key=itemgetter(0)):
+        held = [ram_bytes for _, ram_bytes in group]
+        corners += [(time_s, max(held)), (time_s, held[-1])]
+    return [time_s for time_s, _ in corners], [ram_bytes for _, ram_bytes in corners]
+
+
+def _changes(moment: Moment) -> list[tuple[float, int]]:
+    starts = (moment.start_s, moment.ram_bytes)
+    if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE):
+        return [starts, (moment.end_s, moment.ram_after_bytes)]
+    return [starts]
 
 
 class _Clock:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poet_planner.graph import Graph, Node, PageCost, Value
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Schedule, Step
-from poet_planner.timeline import Kind, timeline
+from poet_planner.timeline import Kind, ram_over_time, timeline
 from poet_planner.verify import verify
 
 costs = st.integers(0, 20)
@@ -62,6 +62,40 @@ def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
     assert sum(moment.energy_j for moment in moments) == pytest.approx(report.energy_j)
     assert max(moment.end_s for moment in moments) == pytest.approx(report.time_s)
     assert max(moment.ram_bytes for moment in moments) == report.peak_bytes
+
+
+@settings(max_examples=200, deadline=None)
+@given(chains())
+def test_ram_curve_never_goes_back_in_time_and_reaches_the_peak(graph: Graph) -> None:
+    schedule = paged(graph, plain_schedule(graph))
+    report = verify(graph, schedule, check_offsets=False)
+    times_s, ram_bytes = ram_over_time(timeline(graph, schedule))
+    assert times_s == sorted(times_s)
+    assert times_s[-1] == pytest.approx(report.time_s)
+    assert max(ram_bytes) == report.peak_bytes
+
+
+def test_ram_curve_while_a_page_leaves_beside_a_compute() -> None:
+    """By hand: 8 bytes are paged out from 1 s to 6 s, beside a compute of 2 s that needs 4 and then 8 to work in."""
+    page = PageCost(5.0, 1.0, 5.0, 1.0)
+    nodes = (
+        Node("a", 1.0, 1.0, (Value("a", 8, page),)),
+        Node("b", 2.0, 1.0, (Value("b", 4),), (), 8),
+        Node("c", 1.0, 1.0, (Value("c", 16),), ("b",)),
+    )
+    graph = Graph("beside", nodes, 0, dma=True)
+    steps = (
+        Step(Action.COMPUTE, "a", (0,)),
+        Step(Action.PAGE_OUT, "a"),
+        Step(Action.COMPUTE, "b", (8,)),
+        Step(Action.FREE, "a"),
+        Step(Action.COMPUTE, "c", (16,)),
+        Step(Action.FREE, "b"),
+        Step(Action.FREE, "c"),
+    )
+    times_s, ram_bytes = ram_over_time(timeline(graph, replace(plain_schedule(graph), steps=steps)))
+    curve = dict(zip(times_s, ram_bytes, strict=True))
+    assert curve == {0.0: 8, 1.0: 20, 3.0: 12, 6.0: 20, 7.0: 0}
 
 
 @settings(max_examples=100, deadline=None)
