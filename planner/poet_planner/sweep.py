@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from io import BytesIO
-from itertools import product
 from pathlib import Path
+from typing import Any
 
+from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.graph import Graph
+from poet_planner.graph_file import graph_hash
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.summary import summarise
 from poet_planner.verify import verify
@@ -20,6 +22,7 @@ from poet_planner.verify import verify
 class Point:
     """One budget and deadline, and the plan for it; ``status`` is "none" where there is no schedule."""
 
+    graph_hash: str
     ram_budget_bytes: int
     deadline_s: float | None
     status: str
@@ -35,30 +38,62 @@ class Point:
 
 
 def sweep(
-    graph: Graph, rams_bytes: Iterable[int], deadlines_s: Iterable[float | None], options: OptimiseOptions, jobs: int
+    graph: Graph, budgets: Iterable[tuple[int, float | None]], options: OptimiseOptions, jobs: int
 ) -> Iterator[Point]:
-    """Plan every pair of budget and deadline, verified, in the order in which they finish.
+    """Plan every pair of RAM budget and deadline, verified, in the order in which they finish.
 
     Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster.
     """
     from joblib import Parallel, delayed
 
     quiet = replace(options, progress=None)
-    tasks = [delayed(_plan)(graph, ram, deadline, quiet) for ram, deadline in product(rams_bytes, deadlines_s)]
+    tasks = [delayed(_plan)(graph, ram_bytes, deadline_s, quiet) for ram_bytes, deadline_s in budgets]
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
 
 
-def write_sweep(graph: Graph, points: list[Point], folder: Path) -> None:
-    """Write `sweep.csv` and `sweep.png`."""
+def read_points(path: Path, graph: Graph) -> list[Point]:
+    """The points of an earlier sweep of the same graph.
+
+    Raises
+    ------
+    UserError
+        If the file is not a sweep's, or another graph's.
+    """
+    import csv
+
+    with path.open(newline="") as stream:
+        rows = csv.DictReader(stream)
+        if rows.fieldnames != [field.name for field in fields(Point)]:
+            raise UserError(f"{path}: is not a file of this sweep; name another --out")
+        try:
+            points = [_point(row) for row in rows]
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path}: line {rows.line_num}: {error}; mend the line or name another --out") from None
+    if any(point.graph_hash != graph_hash(graph) for point in points):
+        raise UserError(f"{path}: holds a sweep of another graph; name another --out")
+    return points
+
+
+def _point(row: dict[str, str]) -> Point:
+    """A row of the CSV; a blank cell is None."""
+    whole = {"ram_budget_bytes", "peak_bytes", "recomputes", "page_ins", "page_outs"}
+    figures: dict[str, Any] = {name: None if cell == "" else cell for name, cell in row.items()}
+    for name in figures.keys() - {"graph_hash", "status"}:
+        if figures[name] is not None:
+            figures[name] = int(figures[name]) if name in whole else float(figures[name])
+    return Point(**figures)
+
+
+def write_points(points: Iterable[Point], path: Path) -> None:
+    """Write the CSV, whole."""
     import csv
     from io import StringIO
 
     text = StringIO()
     table = csv.DictWriter(text, [field.name for field in fields(Point)], lineterminator="\n")
     table.writeheader()
-    table.writerows(asdict(point) for point in points)
-    write_whole(folder / "sweep.csv", text.getvalue())
-    write_whole(folder / "sweep.png", _picture(graph, points))
+    table.writerows(asdict(point) for point in in_order(points))
+    write_whole(path, text.getvalue())
 
 
 def in_order(points: Iterable[Point]) -> list[Point]:
@@ -70,7 +105,7 @@ def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Optim
     try:
         schedule = optimise(graph, ram_bytes, deadline_s, options)
     except NoScheduleError:
-        return Point(ram_bytes, deadline_s, "none")
+        return Point(graph_hash(graph), ram_bytes, deadline_s, "none")
     report = verify(graph, schedule)
     if not report.sound:
         raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
@@ -79,7 +114,7 @@ def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Optim
     return Point(**shared)
 
 
-def _picture(graph: Graph, points: list[Point]) -> bytes:
+def write_picture(graph: Graph, points: list[Point], path: Path) -> None:
     """Energy above plain training against RAM, one line a deadline; the band reaches down to the bound."""
     from poet_planner.pictures import INK, new_figure
 
@@ -100,4 +135,4 @@ def _picture(graph: Graph, points: list[Point]) -> bytes:
     figure.suptitle(f"{graph.name}: what less RAM costs (bands: not proven to be needed)", fontsize=10, color=INK)
     buffer = BytesIO()
     figure.savefig(buffer, format="png")
-    return buffer.getvalue()
+    write_whole(path, buffer.getvalue())

@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from poet_profiles.errors import UserError
+
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write ``content`` to a temporary file beside ``path``, then rename it into place.
@@ -30,3 +32,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path) -> None:
+    """See, before long work begins, that `write_whole` will be able to write ``path``; missing parent folders are made.
+
+    Raises
+    ------
+    UserError
+        If it will not: ``path`` is a folder, its parent is none, or nothing can be written there.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as probe:
+            probe.write(bytes(4096))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); name another place") from error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from poet_planner.graph_file import read_graph, write_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.problem import Problem
 from poet_planner.residency import Gradients, Parameters, settle, smallest_ram_bytes
+from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
-from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
+from poet_profiles.errors import BAD_INPUT, INTERRUPTED, NO_SCHEDULE
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
@@ -354,3 +357,50 @@ def test_models_that_fit_are_told_for_microcontrollers_only(
     assert "not a microcontroller" in capsys.readouterr().err
     assert run(monkeypatch, "models", "--graphs", "somewhere") == BAD_INPUT
     assert "--board" in capsys.readouterr().err
+
+
+def test_what_is_being_written_is_written_before_a_signal_ends_it(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from poet_planner import pictures
+
+    write = pictures.write_pictures
+
+    def terminated(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pictures, "write_pictures", terminated)
+    out = tmp_path / "plan"
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == INTERRUPTED
+    assert {path.name for path in out.iterdir()} >= {"graph.json", "schedule.json", "summary.json", "ram.png"}
+    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_optimising_makes_the_best_so_far_the_plan(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """It comes with the first schedule, long before the time limit."""
+    from poet_planner.cli import plan
+
+    def heard(state: Progress) -> None:
+        if state.incumbent_j is not None:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(plan, "progress", lambda: nullcontext(heard))
+    out = tmp_path / "plan"
+    assert run(monkeypatch, "--graph", graph, "--ram", "60%", "--time-limit", 600, "--out", out) == 0
+    assert json.loads((out / "summary.json").read_text())["peak_bytes"] <= 0.6 * (64 + 4 * 400)
+
+
+def test_where_a_plan_cannot_be_written_it_is_not_made(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("somebody's")
+    for out in (file, file / "below", Path("/proc/poet")):
+        assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 600, "--out", out) == BAD_INPUT
+        [line] = capsys.readouterr().err.splitlines()
+        assert "cannot be written" in line
+    assert file.read_text() == "somebody's"

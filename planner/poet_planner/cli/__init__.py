@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import typer
-from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.errors import BAD_INPUT, INTERRUPTED, UserError
 
 from poet_planner.cli import check, data, graph, models, plan, reference, solvers, sweep, verify
+from poet_planner.cli.interrupts import listen
 
 app = typer.Typer(
     name="poet-plan",
@@ -29,8 +30,13 @@ app.command("solvers")(solvers.solvers)
 
 def main() -> None:
     """Run the command line; a mistake of the user's ends it in one line on standard error."""
+    listen()
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            print("poet-plan: interrupted", file=sys.stderr)
+        raise
     except UserError as error:
         print(f"poet-plan: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

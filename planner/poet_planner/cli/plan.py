@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import INTERRUPTED, NO_SCHEDULE, UserError
 
+from poet_planner.cli.interrupts import held_back
+from poet_planner.cli.progress import progress
 from poet_planner.residency import Gradients, Parameters, settle
 
 if TYPE_CHECKING:
@@ -108,8 +110,12 @@ def plan(
     if context.invoked_subcommand is not None:
         return
     started_s = time.monotonic()
+    from poet_profiles.whole_file import check_writable
+
     from poet_planner.plain import plain_schedule
     from poet_planner.summary import summarise
+
+    check_writable(out / "summary.json")
 
     settled = settle(
         lambda resident_gradients: _problem(profile, model, graph, batch, board, momentum, paging, resident_gradients),
@@ -128,10 +134,11 @@ def plan(
     else:
         time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
         schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, formulation)
-    _check(problem.graph, schedule)
-    why_no_headers = _write(problem.graph, schedule, out)
-    summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
-    _report(summary, why_no_headers, out, json)
+    with held_back():
+        _check(problem.graph, schedule)
+        why_no_headers = _write(problem.graph, schedule, out)
+        summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
+        _report(summary, why_no_headers, out, json)
 
 
 def default_seconds(spent_s: float) -> float:
@@ -210,14 +217,16 @@ def _optimised(
     solver: str,
     formulation: Formulation,
 ) -> Schedule:
-    from poet_planner.cli.progress import progress
     from poet_planner.solve import OptimiseOptions, optimise
 
     with progress() as show:
         options = OptimiseOptions(
             time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=show
         )
-        return optimise(graph, budget_bytes, deadline_s, options)
+        try:
+            return optimise(graph, budget_bytes, deadline_s, options)
+        except KeyboardInterrupt:
+            raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
 
 
 def _check(graph: Graph, schedule: Schedule) -> None:

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from poet_profiles.errors import UserError
+from poet_profiles.errors import INTERRUPTED, UserError
+
+from poet_planner.residency import Parameters
 
 if TYPE_CHECKING:
+    from poet_planner.graph import Graph
+    from poet_planner.solve import OptimiseOptions
     from poet_planner.sweep import Point
 
 RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
@@ -25,27 +29,38 @@ def sweep(
         list[str] | None, typer.Option(help=f"A RAM budget; again for more. Default {' '.join(RAMS)}.")
     ] = None,
     deadline: Annotated[list[str] | None, typer.Option(help="A deadline; again for more. Default none.")] = None,
-    parameters: Annotated[bool, typer.Option(help="Whether parameters and gradients count in RAM.")] = True,
+    parameters: Annotated[
+        Parameters,
+        typer.Option(help="Count parameters and gradients in RAM (resident, the same as auto), or not (excluded)."),
+    ] = Parameters.AUTO,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise a point for, at most.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for sweep.csv and sweep.png.")] = Path("sweep"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out, of the same graph.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
 ) -> None:
-    """Plan every pair of RAM budget and deadline, and draw energy against RAM."""
-    from rich.console import Console
-    from rich.progress import track
-    from rich.table import Table
+    """Plan every pair of RAM budget and deadline, and draw energy against RAM.
+
+    Points are written to sweep.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
+    """
+    from itertools import product
+
+    from poet_profiles.whole_file import check_writable
 
     from poet_planner.amounts import deadline_s, ram_bytes
     from poet_planner.plain import plain_schedule
     from poet_planner.problem import problem_from_graph, problem_from_model
     from poet_planner.residency import without_parameters
     from poet_planner.solve import OptimiseOptions
-    from poet_planner.sweep import in_order, write_sweep
-    from poet_planner.sweep import sweep as plan_all
+    from poet_planner.sweep import in_order, read_points, write_picture
 
     if jobs == 0:
         raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
+    table_path = out / "sweep.csv"
+    check_writable(table_path)
+    if table_path.exists() and not resume:
+        raise UserError(f"{table_path}: exists already; --resume goes on with it, or name another --out")
     if graph is not None:
         others = {"--profile": profile, "--model": model, "--batch": batch, "--board": board}
         problem = problem_from_graph(graph, None, others)
@@ -53,18 +68,62 @@ def sweep(
         problem = problem_from_model(model, batch, profile, board)
     else:
         raise UserError("nothing to plan: give --profile or --graph; see --help")
-    planned = problem.graph if parameters else without_parameters(problem.graph)
+    planned = without_parameters(problem.graph) if parameters is Parameters.EXCLUDED else problem.graph
     plain = plain_schedule(planned)
     if plain.energy_j == 0:
         raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")
     rams = [ram_bytes(text, plain.peak_bytes) for text in ram or RAMS]
     deadlines: list[float | None] = [deadline_s(text, plain.time_s) for text in deadline or ()]
-    points = plan_all(planned, rams, deadlines or [None], OptimiseOptions(time_limit_s=time_limit, seed=seed), jobs)
-    errors = Console(stderr=True)
-    done = in_order(track(points, "planning", len(rams) * max(1, len(deadlines)), console=errors))
-    write_sweep(planned, done, out)
+    done = read_points(table_path, planned) if table_path.exists() else []
+    known = {(point.ram_budget_bytes, point.deadline_s) for point in done}
+    budgets = [pair for pair in product(rams, deadlines or [None]) if pair not in known]
+    options = OptimiseOptions(time_limit_s=time_limit, seed=seed)
+    _plan_all(planned, budgets, options, jobs, done, table_path)
+    done = in_order(done)
+    write_picture(planned, done, out / "sweep.png")
+    _print(done, out, json)
+
+
+def _plan_all(
+    graph: Graph,
+    budgets: list[tuple[int, float | None]],
+    options: OptimiseOptions,
+    jobs: int,
+    done: list[Point],
+    path: Path,
+) -> None:
+    """Add a point for each budget to ``done``, and to the file as they come."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from poet_planner.cli.interrupts import StopNow, held_back, stopping
+    from poet_planner.sweep import sweep as points_of
+    from poet_planner.sweep import write_points
+
+    points = points_of(graph, budgets, options, jobs)
+    try:
+        with stopping():
+            for point in track(points, "planning", len(budgets), console=Console(stderr=True)):
+                with held_back():
+                    done.append(point)
+                    write_points(done, path)
+    except StopNow:
+        kept = f"{path} holds {len(done)} points; --resume goes on" if done else "no point was planned"
+        raise UserError(f"interrupted; {kept}", INTERRUPTED) from None
+
+
+def _print(points: list[Point], out: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+    from json import dumps
+
+    from rich.console import Console
+    from rich.table import Table
+
+    if as_json:
+        print(dumps([asdict(point) for point in points], indent=1))
+        return
     table = Table("RAM, B", "deadline, s", "", "energy, J", "above plain", "gap", "time, s", "peak, B", box=None)
-    for point in done:
+    for point in points:
         table.add_row(
             str(point.ram_budget_bytes),
             _text(point.deadline_s, ".6g"),
