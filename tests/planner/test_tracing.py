@@ -93,8 +93,9 @@ def test_four_steps_of_training_equal_eager(optimiser: type[torch.optim.Optimize
     for step in range(4):
         torch.manual_seed(step)
         inputs, targets = (torch.randn(2, 3, 32, 32),), (torch.randint(10, (2,)),)
-        loss = train_step(graph, model.module, inputs, targets)
+        ours.zero_grad()
         theirs.zero_grad()
+        loss = train_step(graph, model.module, inputs, targets)
         expected = other.loss(other.module(*inputs), *targets)
         expected.backward()
         ours.step()

@@ -32,6 +32,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.ir import Kind
+from poet_planner.tracing.refusals import rebound_buffers
 
 Loss = Callable[..., Tensor]
 _LOG = logging.getLogger(__name__)
@@ -41,13 +42,14 @@ _LOG = logging.getLogger(__name__)
 class Captured:
     """A flat graph and what its placeholders and outputs are.
 
-    The graph returns the loss and then the gradient of each of ``trained``, in that order. A node's
-    ``meta["custom"]`` holds ``module`` (the path) and ``backward``.
+    The graph returns the loss, then the gradient of each of ``trained``, then what the step put in the place of each
+    of the buffers ``rebound``. A node's ``meta["custom"]`` holds ``module`` (the path) and ``backward``.
     """
 
     graph: GraphModule
     placeholders: tuple[tuple[str, Kind], ...]
     trained: tuple[str, ...]
+    rebound: tuple[str, ...]
 
 
 def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss) -> Captured:
@@ -81,23 +83,28 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         *((name, Kind.TARGET) for name in _numbered("target", len(targets))),
     )
     state_count = len(parameters) + len(buffers)
+    rebound: dict[str, Tensor] = {}
 
     def step(*flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
         where = _Where()
+        storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
         with _reparametrize_module(module, state, tie_weights=True), where.watching(module):
             value = loss(module(*given), *wanted)
             if value.numel() != 1:
                 raise UserError(f"the loss has shape {tuple(value.shape)}; it must be a scalar (take its mean)")
             where.watch_backward(value)
             gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
-        return [value, *gradients]
+            rebound.clear()
+            rebound.update(rebound_buffers(module, state, storages))
+        return [value, *gradients, *rebound.values()]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     try:
-        return Captured(_flat_graph(step, flat), placeholders, trained)
+        graph = _flat_graph(step, flat)
+        return Captured(graph, placeholders, trained, tuple(rebound))
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{error.func}: what it returns depends on its data; it has no place in a fixed graph"

@@ -6,14 +6,15 @@ goes to disk and back. Three rules make it so:
 - a batch norm updates its running statistics when it is computed first; a recomputation runs without them;
 - operators that draw random numbers are first computed in program order; the generator's state before each is kept
   and put back for a recomputation;
-- a buffer's new contents take its place when the step is over; until then every reader sees the old.
+- the new contents of a buffer, or of what else the step writes, take its place when the step is over; until then every
+  reader sees the old.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,13 +30,15 @@ from poet_planner.tracing.page_file import PageFile
 class StepResult:
     """What a training step leaves: the loss, gradients by parameter, and the buffers that changed.
 
-    ``peak_bytes`` is the most that values' storages ever held at once, those in residents left out.
+    ``written`` are the parameters, inputs and targets that the step itself wrote, as an embedding with ``max_norm``
+    scales its rows. ``peak_bytes`` is the most that values' storages ever held at once, those in residents left out.
     """
 
     loss: Tensor
     gradients: dict[str, Tensor]
     buffers: dict[str, Tensor]
     peak_bytes: int
+    written: dict[str, Tensor] = field(default_factory=dict)
 
 
 def execute(
@@ -89,14 +92,30 @@ def train_step(
     steps: Iterable[Step] | None = None,
     pages: PageFile | None = None,
 ) -> Tensor:
-    """Run one step, set every parameter's ``grad`` and the buffers, and return the loss; an optimiser may follow."""
-    result = execute(graph, residents_of(graph, module, inputs, targets), steps, pages)
-    for name, parameter in module.named_parameters():
-        parameter.grad = result.gradients.get(name)
-    buffers = dict(module.named_buffers())
-    for name, contents in result.buffers.items():
-        buffers[name].copy_(contents)
+    """Run one step, leave what eager PyTorch's ``backward()`` would, and return the loss; an optimiser may follow.
+
+    Gradients are added to those that are there; a parameter that takes no part keeps what it has. Buffers change, and
+    so do parameters, inputs and targets where the step itself writes them.
+    """
+    residents = residents_of(graph, module, inputs, targets)
+    result = execute(graph, residents, steps, pages)
+    parameters = dict(module.named_parameters())
+    with torch.no_grad():
+        for name, gradient in result.gradients.items():
+            _accumulate(parameters[name], gradient)
+        for name, contents in {**result.buffers, **result.written}.items():
+            residents[name].copy_(contents)
     return result.loss
+
+
+def _accumulate(parameter: Tensor, gradient: Tensor) -> None:
+    """As autograd does; the layout, too, because sums over a gradient (a clipped norm) go in its order."""
+    if parameter.grad is not None:
+        parameter.grad += gradient
+    elif gradient.stride() == parameter.stride():
+        parameter.grad = gradient
+    else:
+        parameter.grad = torch.empty_like(parameter).copy_(gradient)
 
 
 def plain_steps(graph: TracedGraph) -> Iterator[Step]:
@@ -149,11 +168,13 @@ class Execution:
         for operator in self._graph.bookkeeping:
             self._run(operator)
         results = {**self._results, **self._values}
+        buffers = {resident.id for resident in self._graph.residents if resident.kind is Kind.BUFFER}
         return StepResult(
             loss=_viewed(results[self._graph.loss.source], self._graph.loss),
             gradients={name: _viewed(results[ref.source], ref) for name, ref in self._graph.gradients.items()},
-            buffers=self._updates,
+            buffers={name: contents for name, contents in self._updates.items() if name in buffers},
             peak_bytes=self._peak_bytes,
+            written={name: contents for name, contents in self._updates.items() if name not in buffers},
         )
 
     def _compute(self, id: str) -> None:
@@ -267,11 +288,11 @@ class Execution:
             return self._residents[ref.source]
         return self._held(ref.source, "an operator needs")
 
-    def _updated(self, buffer: str) -> Tensor:
-        """The buffer's next contents, which start out as its present ones."""
-        if buffer not in self._updates:
-            self._updates[buffer] = self._residents[buffer].clone()
-        return self._updates[buffer]
+    def _updated(self, resident: str) -> Tensor:
+        """The resident's next contents, which start out as its present ones."""
+        if resident not in self._updates:
+            self._updates[resident] = self._residents[resident].clone()
+        return self._updates[resident]
 
     def _copy(self, argument: Ref | Blank) -> Tensor:
         if isinstance(argument, Blank):

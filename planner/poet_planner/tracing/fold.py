@@ -64,6 +64,7 @@ class _Folder:
         self._values: dict[str, TracedValue] = {}
         self._residents: list[TracedResident] = []
         self._buffers: dict[str, _Storage] = {}
+        self._given: dict[str, _Storage] = {}
         self._constants: dict[str, Tensor] = {}
         self._last_random: str | None = None
 
@@ -77,8 +78,8 @@ class _Folder:
             elif node.op == "call_function":
                 self._call(node)
             elif node.op == "output":
-                loss, gradients = self._results(node)
-        self._update_buffers()
+                loss, gradients, rebound = self._results(node)
+        self._update_residents(rebound)
         self._account_generator()
         return TracedGraph(
             name=self._name,
@@ -95,6 +96,7 @@ class _Folder:
             TracedResident(name, kind, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype)
         )
         storage = _Storage(layout, name)
+        self._given[name] = storage
         if kind is Kind.BUFFER:
             self._buffers[name] = storage
         return _Place(storage, (), layout)
@@ -276,15 +278,17 @@ class _Folder:
         """Whether an argument is a tensor without views, which a blank can stand for in a write."""
         return isinstance(argument, fx.Node) and not self._place(argument).views
 
-    def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref]]:
-        loss_node, *gradient_nodes = cast(list[fx.Node], node.args[0])
+    def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref], dict[str, _Place]]:
+        loss_node, *others = cast(list[fx.Node], node.args[0])
+        gradient_nodes, rebound_nodes = others[: len(self._captured.trained)], others[len(self._captured.trained) :]
         claimed: set[str] = set()
         loss = self._claim(loss_node, "loss", Kind.LOSS, claimed)
         gradients = {}
         for parameter, gradient in zip(self._captured.trained, gradient_nodes, strict=True):
             if gradient is not None:
                 gradients[parameter] = self._claim(gradient, f"{parameter}.grad", Kind.GRADIENT, claimed)
-        return loss, gradients
+        rebound = zip(self._captured.rebound, map(self._place, rebound_nodes), strict=True)
+        return loss, gradients, dict(rebound)
 
     def _claim(self, node: fx.Node, name: str, kind: Kind, claimed: set[str]) -> Ref:
         """Let a result live in a resident: its own value where that is the same numbers, else a copy of it."""
@@ -320,17 +324,28 @@ class _Folder:
             shape = (draws, state.numel())
             self._residents.append(TracedResident("generator", Kind.STATE, draws * state.nbytes, shape, state.dtype))
 
-    def _update_buffers(self) -> None:
-        for name, storage in self._buffers.items():
-            if storage.version == name or storage.version is None:
+    def _update_residents(self, rebound: dict[str, _Place]) -> None:
+        """Let what the step wrote, or put in a buffer's place, be what the next step starts from."""
+        for name, storage in self._given.items():
+            if name in rebound:
+                contents = self._ref(rebound[name])
+            elif storage.version != name:
+                layout = storage.layout
+                assert storage.version is not None
+                contents = Ref(storage.version, (), tuple(layout.shape), tuple(layout.stride()), layout.dtype)
+            else:
                 continue
-            shape, stride = tuple(storage.layout.shape), tuple(storage.layout.stride())
-            old, new = (Ref(source, (), shape, stride, storage.layout.dtype) for source in (name, storage.version))
+            if name in self._constants:
+                raise UserError(
+                    f"the model writes into {_described(self._constants[name])}, which it has not registered; "
+                    "register it with register_buffer"
+                )
+            old = Ref(name, (), contents.shape, contents.stride, contents.dtype)
             self._operators.append(
                 TracedOperator(
                     id=f"{name}.update",
                     target=aten.copy_.default,
-                    args=(old, new),
+                    args=(old, contents),
                     kwargs={},
                     outputs=(None,),
                     backward=False,
@@ -339,6 +354,10 @@ class _Folder:
                     recomputable=False,
                 )
             )
+
+
+def _described(constant: Tensor) -> str:
+    return f"a tensor of shape {tuple(constant.shape)}"
 
 
 def _same_layout(one: Tensor, other: Tensor) -> bool:
