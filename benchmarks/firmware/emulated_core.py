@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import nrf52840
+from poet_harness.emulation import nrf52840, samd21
 from poet_harness.emulation.bus import Bus, Peripheral, Register
 from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine
@@ -19,6 +19,7 @@ from poet_harness.emulation.machine import Machine
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
 MEMORY = replace(nrf52840.MEMORY, ram_bytes=4 << 20)  # more than any board has, for layers that fit none
+FLASH_WAIT = {"cortex-m4f": nrf52840.MEMORY.flash_wait, "cortex-m0plus": samd21.MEMORY.flash_wait}
 MACHINE_FLAGS = {
     "cortex-m4f": ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"],
     "cortex-m0plus": ["-mcpu=cortex-m0plus", "-mthumb"],
@@ -70,6 +71,8 @@ class EmulatedCore:
         Include directories besides the firmware's.
     defines : iterable of str
         Macros.
+    flash_wait : int, optional
+        Cycles that the core waits for a line of flash; if not given, those of the board with this core.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class EmulatedCore:
         build: Path,
         includes: Iterable[Path] = (),
         defines: Iterable[str] = (),
+        flash_wait: int | None = None,
     ) -> None:
         self.core = core
         options = [*(f"-I{path}" for path in includes), *(f"-D{macro}" for macro in defines)]
@@ -87,7 +91,8 @@ class EmulatedCore:
         with elf.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".symtab")
             self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
-        self.machine = Machine(core, MEMORY, load_image(elf), 64_000_000)
+        memory = replace(MEMORY, flash_wait=FLASH_WAIT[core] if flash_wait is None else flash_wait)
+        self.machine = Machine(core, memory, load_image(elf), 64_000_000)
         chip = _Chip()
         chip.done.machine = self.machine
         self.machine.connect(chip, lambda begin, end: None)

@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation.bus import Bus
+from bare_program import link, run_until_it_sleeps
 from poet_harness.emulation.cycles import CORES, prefix_sums
 from poet_harness.emulation.image import load_image
-from poet_harness.emulation.machine import Machine, Memory
 from poet_profiles.errors import UserError
 
 # Instructions, and their cycles without a pipeline refill: table 3-1 and table 7-1 of the Cortex-M4 manual.
@@ -79,52 +78,19 @@ def test_the_table_is_the_manuals(core: str, cpu: str, table: list[tuple[str, in
         assert sums[-1] - sums[0] == cycles, text
 
 
-class Bare:
-    """A chip without peripherals; an interrupt wakes the CPU a thousand cycles later."""
-
-    def __init__(self) -> None:
-        self.bus = Bus(())
-        self.machine: Machine | None = None
-        self.resets = 0
-
-    def next_interrupt(self) -> tuple[int, int] | None:
-        assert self.machine is not None
-        return self.machine.clock.now + 1000, 0
-
-    def reset(self) -> None:
-        self.resets += 1
-
-
-def run_until_it_sleeps(core: str, text: str, folder: Path, native: bool) -> int:
-    """Cycles of a program that ends in wfi."""
-    source, elf = folder / "program.s", folder / "program.elf"
-    head = [".syntax unified", ".thumb", f".cpu {core.removesuffix('f')}", ".word 0x20001000, start + 1", "start:"]
-    source.write_text("\n".join([*head, *(part.strip() for part in text.split(";")), "wfi", "b .", ""]))
-    command = ["arm-none-eabi-gcc", "-nostdlib", "-Wl,-Ttext=0", "-Wl,--no-warn-rwx-segments", "-Wl,-e,start"]
-    subprocess.run([*command, str(source), "-o", str(elf)], check=True)
-    machine = Machine(core, Memory(0, 0, 0x10000, 0x20000000, 0x2000), load_image(elf), 1_000_000, native=native)
-    chip, slept = Bare(), []
-    chip.machine = machine
-
-    def sleeps(begin: int, _end: int) -> None:
-        slept.append(begin)
-        machine.pause()
-
-    machine.connect(chip, sleeps)
-    machine.run(10_000_000)
-    assert chip.resets == 1
-    return slept[0]
-
-
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m0plus"])
 def test_a_branch_costs_its_refill_only_when_it_is_taken(core: str, native: bool, tmp_path: Path) -> None:
     refill = CORES[core].refill
-    straight = run_until_it_sleeps(core, "movs r0, #7; nop; nop", tmp_path, native)
+
+    def cycles(text: str) -> int:
+        return run_until_it_sleeps(core, link(core, text, tmp_path), native)
+
+    straight = cycles("movs r0, #7; nop; nop")
     assert straight == 3 + 1  # and the wfi
-    loop = run_until_it_sleeps(core, "movs r0, #100; 1: subs r0, #1; bne 1b", tmp_path, native)
+    loop = cycles("movs r0, #100; 1: subs r0, #1; bne 1b")
     assert loop == 1 + 100 * (1 + 1) + 99 * refill + 1
-    call = run_until_it_sleeps(core, "bl 2f; b 3f; 2: bx lr; 3: nop", tmp_path, native)
+    call = cycles("bl 2f; b 3f; 2: bx lr; 3: nop")
     bl = 1 if core == "cortex-m4f" else 2  # three cycles in all on the M0+
     assert call == bl + 1 + 1 + 1 + 3 * refill + 1
 

@@ -1,10 +1,15 @@
-/* Counts cycles: the engine calls on_block at the start of every translated block. The host's compiler builds this at
- * run time; cycles.py holds the same few lines in Python for machines that have none.
+/* Counts cycles: the engine calls on_block at the start of every translated block, and on_read for every read of the
+ * flash where the flash has wait states. The host's compiler builds this at run time; counter.py holds the same few lines
+ * in Python for machines that have none.
  *
  * A block is entered whole: what it costs is the difference of two prefix sums over the image. A jump, that is a block
- * which does not begin where the last one ended, also costs the refill of the pipeline.
+ * which does not begin where the last one ended, also costs the refill of the pipeline. A line of flash that is fetched
+ * or read and not in the cache costs the flash's wait.
  */
 #include <stdint.h>
+
+#define LINE_BYTES 8u
+#define LINES 8u
 
 struct counter {
     uint64_t cycles;
@@ -16,7 +21,18 @@ struct counter {
     uint32_t strayed;      /* an address outside of them, and 1 */
     const uint32_t *prefix;
     int (*stop)(void *engine);
+    uint32_t flash_wait;   /* cycles for a line that is not in the cache; 0: there is none to wait for */
+    uint32_t lines[LINES]; /* the line that each place of the direct-mapped cache holds */
 };
+
+static void touch(struct counter *counter, uint32_t line)
+{
+    uint32_t *const kept = &counter->lines[line % LINES];
+    if (*kept != line) {
+        *kept = line;
+        counter->cycles += counter->flash_wait;
+    }
+}
 
 void on_block(void *engine, uint64_t address, uint32_t size, struct counter *counter)
 {
@@ -38,4 +54,18 @@ void on_block(void *engine, uint64_t address, uint32_t size, struct counter *cou
     }
     counter->cycles += counter->prefix[(end - counter->begin) / 2] - counter->prefix[(begin - counter->begin) / 2];
     counter->expected = end;
+    if (counter->flash_wait != 0) {
+        for (uint32_t line = begin / LINE_BYTES; line * LINE_BYTES < end; line++) {
+            touch(counter, line);
+        }
+    }
+}
+
+void on_read(void *engine, int type, uint64_t address, int size, int64_t value, struct counter *counter)
+{
+    (void)engine;
+    (void)type;
+    (void)size; /* at most a word, and aligned: one line */
+    (void)value;
+    touch(counter, (uint32_t)address / LINE_BYTES);
 }

@@ -1,4 +1,4 @@
-"""The cycle counter: a block hook in C, compiled by the host's compiler and kept, or the same in Python."""
+"""The cycle counter: hooks in C, compiled by the host's compiler and kept, or the same in Python."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from unicorn.unicorn_py3 import unicorn as engine_binding
 
 SOURCE = Path(__file__).with_name("block_hook.c")
 NEVER = 2**64 - 1
+LINE_BYTES, LINES = 8, 8  # of the flash's cache, as in block_hook.c
+NO_LINE = 2**32 - 1
+EVERYWHERE = (1, 0)
 
 
 class Counter(ctypes.Structure):
@@ -35,36 +38,72 @@ class Counter(ctypes.Structure):
         ("strayed", ctypes.c_uint32),
         ("prefix", ctypes.c_void_p),
         ("stop", ctypes.c_void_p),
+        ("flash_wait", ctypes.c_uint32),
+        ("lines", ctypes.c_uint32 * LINES),
     ]
 
 
-def make_counter(prefix: NDArray[np.uint32], begin: int, end: int, refill: int) -> Counter:
-    """A counter at zero. Keeps no reference to ``prefix``: the caller must."""
+def make_counter(prefix: NDArray[np.uint32], begin: int, end: int, refill: int, flash_wait: int) -> Counter:
+    """A counter at zero, its cache empty. Keeps no reference to ``prefix``: the caller must."""
     stop = ctypes.cast(engine_binding.uclib.uc_emu_stop, ctypes.c_void_p)
-    return Counter(0, NEVER, 0, refill, begin, end, 0, 0, prefix.ctypes.data, stop.value)
+    counter = Counter(0, NEVER, 0, refill, begin, end, 0, 0, prefix.ctypes.data, stop.value, flash_wait)
+    empty_cache(counter)
+    return counter
 
 
-def attach(engine: Any, counter: Counter, prefix: NDArray[np.uint32], native: bool = True) -> None:
-    """Count the cycles of every block that `engine` runs, with the compiled hook if `native` and there is one."""
+def empty_cache(counter: Counter) -> None:
+    """Forget every line of the flash, as a reset does."""
+    counter.lines[:] = [NO_LINE] * LINES
+
+
+def attach(
+    engine: Any, counter: Counter, prefix: NDArray[np.uint32], flash: tuple[int, int], native: bool = True
+) -> None:
+    """Count the cycles of every block that `engine` runs, with the compiled hooks if `native` and there are some.
+
+    Where the flash makes the core wait, reads between the addresses `flash` (the last one included) count too.
+    """
     library = compiled_hook() if native else None
+    reads = unicorn_const.UC_HOOK_MEM_READ
     if library is None:
-        engine.hook_add(unicorn_const.UC_HOOK_BLOCK, _python_hook(counter, prefix))
+        engine.hook_add(unicorn_const.UC_HOOK_BLOCK, _block_hook(counter, prefix))
+        if counter.flash_wait:
+            engine.hook_add(reads, _read_hook(counter), begin=flash[0], end=flash[1])
         return
+    _add_native(engine, unicorn_const.UC_HOOK_BLOCK, library.on_block, counter, EVERYWHERE)
+    if counter.flash_wait:
+        _add_native(engine, reads, library.on_read, counter, flash)
+
+
+def _add_native(engine: Any, kind: int, function: Any, counter: Counter, where: tuple[int, int]) -> None:
     handle = ctypes.c_size_t()
     status = engine_binding.uclib.uc_hook_add(
         engine._uch,
         ctypes.byref(handle),
-        unicorn_const.UC_HOOK_BLOCK,
-        ctypes.cast(library.on_block, ctypes.c_void_p),
+        kind,
+        ctypes.cast(function, ctypes.c_void_p),
         ctypes.cast(ctypes.pointer(counter), ctypes.c_void_p),
-        ctypes.c_uint64(1),
-        ctypes.c_uint64(0),
+        ctypes.c_uint64(where[0]),
+        ctypes.c_uint64(where[1]),
     )
     if status != unicorn_const.UC_ERR_OK:
         raise engine_binding.UcError(status)
 
 
-def _python_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, int, int, Any], None]:
+def _touch(counter: Counter, line: int) -> None:
+    if counter.lines[line % LINES] != line:
+        counter.lines[line % LINES] = line
+        counter.cycles += counter.flash_wait
+
+
+def _read_hook(counter: Counter) -> Callable[[Any, int, int, int, int, Any], None]:
+    def on_read(_engine: Any, _type: int, address: int, _size: int, _value: int, _data: Any) -> None:
+        _touch(counter, address // LINE_BYTES)
+
+    return on_read
+
+
+def _block_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, int, int, Any], None]:
     sums = prefix.tolist()
     first, last, refill = counter.begin, counter.end, counter.refill
 
@@ -81,6 +120,9 @@ def _python_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any,
         jump = refill if address != counter.expected else 0
         counter.cycles += jump + sums[(end - first) // 2] - sums[(address - first) // 2]
         counter.expected = end
+        if counter.flash_wait:
+            for line in range(address // LINE_BYTES, -(-end // LINE_BYTES)):
+                _touch(counter, line)
 
     return on_block
 
@@ -97,7 +139,7 @@ def cache_dir() -> Path:
 
 
 def compiled_hook() -> ctypes.CDLL | None:
-    """The block hook as a shared library, or None where there is no C compiler."""
+    """The hooks as a shared library, or None where there is no C compiler."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         return None

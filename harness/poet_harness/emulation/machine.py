@@ -18,7 +18,7 @@ from unicorn.unicorn_py3.unicorn import Uc, UcError
 from . import cycles
 from .bus import Bus, EmulationError
 from .clock import Clock
-from .counter import attach, cache_dir, make_counter
+from .counter import attach, cache_dir, empty_cache, make_counter
 from .image import Image
 
 PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
@@ -34,13 +34,18 @@ CPU_MODELS = {
 
 @dataclass(frozen=True)
 class Memory:
-    """Flash and RAM of a chip, and where the firmware's vector table must lie."""
+    """Flash and RAM of a chip, and where the firmware's vector table must lie.
+
+    ``flash_wait`` is how many cycles a fetch or a read waits for a line of 8 bytes that is not among the eight of the
+    flash's cache; 0 where the flash never makes the core wait.
+    """
 
     vectors: int
     flash_begin: int
     flash_bytes: int
     ram_begin: int
     ram_bytes: int
+    flash_wait: int = 0
 
 
 class Chip(Protocol):
@@ -99,8 +104,9 @@ class Machine:
         self._load()
         begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
         self._prefix = _prefix_sums(self._core, image, begin, end)
-        self._counter = make_counter(self._prefix, begin, end, self._core.refill)
-        attach(self._engine, self._counter, self._prefix, native)
+        self._counter = make_counter(self._prefix, begin, end, self._core.refill, memory.flash_wait)
+        flash = memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1
+        attach(self._engine, self._counter, self._prefix, flash, native)
         self.clock = Clock(self._counter, hz)
 
     @property
@@ -254,6 +260,7 @@ class Machine:
         self._engine.reg_write(arm_const.UC_ARM_REG_PC, entry & ~1)
         self._engine.reg_write(arm_const.UC_ARM_REG_PRIMASK, 0)
         self._counter.expected = entry & ~1
+        empty_cache(self._counter)
 
     def _load(self) -> None:
         memory = self._memory
