@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import typer
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import Stopped, listening
 
 from .verbs import boards, doctor, energy, flash, meters, profile, run
 
@@ -23,7 +25,9 @@ for verb in (profile, flash, run, energy, boards, meters, doctor):
 def main() -> None:
     """Run the command line; a fault of the user's is one line and an exit code, never a traceback."""
     try:
-        app()
-    except UserError as error:
-        print(f"poet-harness: {error}", file=sys.stderr)
+        with listening():
+            app()
+    except (UserError, Stopped) as error:
+        with suppress(OSError):  # the terminal may be gone
+            print(f"poet-harness: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -16,7 +16,7 @@ class UserError(Exception):
     message : str
         One line.
     exit_code : int
-        2 bad input, 3 no schedule exists, 4 the device did not answer, 130 interrupted.
+        2 bad input, 3 no schedule exists, 4 the device did not answer, 128 + a signal that ended it.
     """
 
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 from .errors import UserError
+from .whole_file import check_writable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +102,8 @@ def read_profile(path: str | Path) -> pd.DataFrame:
 class ProfileWriter:
     """Appends rows to a profile as they come; each is on disk before the next is measured.
 
-    An existing file is continued: a last line that a crash tore is cut off first, and further columns are kept.
+    An existing file is continued: a last line that a crash tore is cut off first, and further columns are kept. Missing
+    parent folders are made. The file is locked until the writer is closed.
 
         with ProfileWriter(path) as profile:
             if ("nrf52840", "relu", "size=1024", "f32", "measured") not in profile.done:
@@ -109,34 +113,84 @@ class ProfileWriter:
     ----------
     done : set of tuple of str
         What the file already has: board, operator, parameters, dtype and source of each row.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written, is no profile, or another writer is at it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.done: set[tuple[str, ...]] = set()
-        header: list[str] = list(COLUMNS)
+        check_writable(self.path)
+        # Unbuffered, so that a row that a full disk cuts off can be taken back.
+        self._file = self.path.open("ab", buffering=0)
+        try:
+            self._lock()
+            self._columns = self._continued()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        """Make sure that nobody else writes. The lock ends with the process that holds it, whatever ends that."""
+        import fcntl  # which Windows has not; reading a profile works there
+
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except OSError:
+            ours = False
+        if not ours:
+            raise UserError(f"{self.path}: another run is writing this profile; wait for its end, or name another file")
+
+    def _continued(self) -> list[str]:
+        """The columns of the file, whose rows are ``done``."""
         _cut_torn_line(self.path)
-        if self.path.exists() and self.path.stat().st_size:
-            frame = read_profile(self.path)
-            if len(frame):
-                header = list(frame.columns)
-            self.done = set(frame[list(_KEY)].itertuples(index=False, name=None))
-        self._file: TextIO = self.path.open("a", encoding="utf-8", newline="")
-        self._rows = csv.DictWriter(self._file, header, restval="", lineterminator="\n")
-        if not self._file.tell():
-            self._rows.writeheader()
-            self._flush()
+        if not self._size_bytes():
+            return list(COLUMNS)
+        frame = read_profile(self.path)
+        self.done = set(frame[list(_KEY)].itertuples(index=False, name=None))
+        return list(frame.columns)
 
     def append(self, row: ProfileRow) -> None:
-        """Write one row, real numbers to seven digits, and wait until it is on disk."""
+        """Write one row, real numbers to seven digits, and wait until it is on disk.
+
+        Raises
+        ------
+        UserError
+            If the disk is full, or gone; the rows before are whole.
+        """
+        text = io.StringIO()
+        lines = csv.DictWriter(text, self._columns, restval="", lineterminator="\n")
+        size_bytes = self._size_bytes()
+        if not size_bytes:
+            lines.writeheader()
         values = asdict(row)
         sensed = [column for column in _SENSED if values[column] is not None]
-        self._rows.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
-        self._flush()
+        lines.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
+        data = text.getvalue().encode()
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size_bytes)
+            raise UserError(
+                f"{self.path}: a row could not be written: {error.strerror}; make room, then go on with --resume"
+            ) from None
         self.done.add(tuple(values[column] for column in _KEY))
 
     def close(self) -> None:
+        """Close the file, and leave none behind in which there is nothing."""
+        if self.path.is_file() and not self._size_bytes():
+            self.path.unlink()
         self._file.close()
+
+    def _size_bytes(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
 
     def __enter__(self) -> Self:
         return self
@@ -145,10 +199,6 @@ class ProfileWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _flush(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -202,11 +252,11 @@ def _count(path: Path, line: int, column: str, text: str) -> int:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Cut off what stands behind the last line feed: a row that a crash left half written."""
-    if not path.is_file():
-        return
+    """Cut off what stands behind the last line feed of a profile: a row that a crash left half written."""
     with path.open("r+b") as file:
         content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)
+        header, line_feed, _ = content.partition(b"\n")
+        is_profile = bool(line_feed) and set(COLUMNS) <= set(header.decode(errors="replace").strip().split(","))
+        is_torn_header = not line_feed and ",".join(COLUMNS).encode().startswith(header)
+        if is_profile or is_torn_header:  # what is no profile is left alone: reading it will say so
+            file.truncate(content.rfind(b"\n") + 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,71 +24,17 @@ from poet_harness.training.plan import read_plan
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import Stopped
 from simulated_device import TICKS_HZ, SimulatedDevice, serve
+from tiny_plan import BATCHES, GRAPH, HASH, PEAKS, SCHEDULE, SCHEDULE_HASH, STEPS, TICKS, board, write_plan
 from typer.testing import CliRunner
 
-HASH = "0123456789abcdef"
-# Of SCHEDULE below, as docs/SPEC.md states it.
-SCHEDULE_HASH = "2f747a3f16e2fc99"
-STEPS = 5
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
-GRAPH: dict[str, Any] = {
-    "format": "poet-graph/1",
-    "name": "tiny",
-    "nodes": [
-        {
-            **{"id": "a", "time_s": 1e-3, "energy_j": 1e-5, "bytes": 512, "op": "relu", "params": "size=128"},
-            **{"page_out_time_s": 2e-3, "page_out_energy_j": 4e-5, "page_in_time_s": 1e-3, "page_in_energy_j": 3e-5},
-        },
-        {"id": "all_gradients", "time_s": 0, "energy_j": 0, "bytes": 0},
-    ],
-    "edges": [["a", "all_gradients"]],
-    "resident_bytes": 20,
-    "residents": [
-        {"id": "w", "kind": "parameter", "bytes": 8, "offset": 0, "shape": [2]},
-        {"id": "w.grad", "kind": "gradient", "bytes": 4, "offset": 8, "shape": [1]},
-        {"id": "input", "kind": "input", "bytes": 8, "offset": 12, "shape": [2]},
-    ],
-}
-SCHEDULE: dict[str, Any] = {
-    "format": "poet-schedule/1",
-    "graph": "tiny",
-    "graph_hash": HASH,
-    "steps": [
-        {"do": "compute", "node": "a", "offset": 0},
-        {"do": "page_out", "node": "a"},
-        {"do": "free", "node": "a"},
-        {"do": "page_in", "node": "a", "offset": 0},
-        {"do": "compute", "node": "all_gradients"},
-    ],
-    "energy_j": 8e-5,
-    "time_s": 4e-3,
-    "peak_bytes": 1000,
-    "arena_bytes": 512,
-}
-TICKS = (16_000, 32_000, 0, 16_000, 10)
-# 20 bytes of residents, and 512 of the value wherever it is in RAM; the board says 4 bytes more in its second step.
-PEAKS = (532, 536, 532, 532, 532)
-BATCHES = np.arange(2 * STEPS, dtype=np.float32).reshape(STEPS, 2)
 
 
 @pytest.fixture
 def plan_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "plan"
-    folder.mkdir()
-    (folder / "graph.json").write_text(json.dumps(GRAPH))
-    (folder / "schedule.json").write_text(json.dumps(SCHEDULE))
-    np.savez(folder / "data.npz", w=np.array([1.0, 2.0], dtype=np.float32), input=BATCHES)
-    return folder
-
-
-def board(**changes: Any) -> SimulatedDevice:
-    return SimulatedDevice(
-        resident_bytes=(8, 4, 8),
-        schedule_ticks=TICKS,
-        schedule_peaks=PEAKS,
-        **{"graph_hash": HASH, "schedule_hash": SCHEDULE_HASH, **changes},
-    )
+    return write_plan(tmp_path / "plan")
 
 
 def train(device: SimulatedDevice, folder: Path, **options: Any) -> list[ObservedStep]:
@@ -323,7 +271,7 @@ def test_a_card_that_gives_back_another_runs_weights_is_not_believed(plan_folder
 def test_interrupting_tells_from_where_to_go_on(plan_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
         if number == 3:
-            raise KeyboardInterrupt
+            raise Stopped(signal.SIGINT)
         return whole(self, number, *arguments, **options)
 
     whole = Trainer._step
@@ -334,7 +282,7 @@ def test_interrupting_tells_from_where_to_go_on(plan_folder: Path, monkeypatch: 
     ):
         with serve(board()) as url:
             result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, *options))
-        assert str(result.exception) == f"interrupted {words}"
+        assert str(result.exception) == f"interrupted (SIGINT) {words}"
 
 
 def test_another_schedule_of_the_same_graph_is_refused(plan_folder: Path) -> None:
@@ -397,3 +345,42 @@ def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path, content: bytes) 
     (plan_folder / "data.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"not an \.npz"):
         read_training_data(plan_folder / "data.npz", read_plan(plan_folder), STEPS)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--out", "{0}"], "is a folder; name a file"),
+        (["--save", "/proc/x.npz"], "cannot be written"),
+        (["--out", "{0}/data.npz"], "the run reads this file"),
+        (["--save", "{0}/graph.json"], "the run reads this file"),
+        (["--out", "{0}/x", "--save", "{0}/../plan/x"], "the run reads this file"),
+    ],
+)
+def test_files_that_must_not_or_cannot_be_written_are_told_of_before_the_board_is_asked(
+    plan_folder: Path, options: list[str], words: str
+) -> None:
+    given = [option.format(plan_folder) for option in options]
+    result = CliRunner().invoke(app, arguments(plan_folder, "--port", "/dev/none", *given))
+    assert words in str(result.exception)
+
+
+def test_results_whose_folder_vanished_meanwhile_are_kept_elsewhere(
+    plan_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "results"
+
+    def vanished(self: Trainer, *given: Any, **options: Any) -> list[ObservedStep]:
+        folder.rmdir()
+        folder.write_text("no folder any more")
+        return whole(self, *given, **options)
+
+    whole = Trainer.train
+    monkeypatch.setattr(Trainer, "train", vanished)
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, "--out", str(folder / "observed.csv")))
+    assert result.exit_code == 0, result.output
+    [told] = [line for line in result.stderr.splitlines() if "could not be written" in line]
+    place = Path(told.rpartition(" ")[2])
+    assert len(pd.read_csv(place)) > STEPS
+    shutil.rmtree(place.parent)

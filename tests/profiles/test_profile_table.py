@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 from pathlib import Path
 
 import pandas as pd
@@ -166,3 +167,44 @@ def test_what_is_not_a_profile_is_one_line(tmp_path: Path, content: bytes, messa
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
         read_profile(tmp_path / "none.csv")
+
+
+def test_two_writers_of_one_file_do_not_mix_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "p.csv"
+    with ProfileWriter(path) as first:
+        with pytest.raises(UserError, match="another run is writing this profile"):
+            ProfileWriter(path)
+        first.append(ROW)
+        with pytest.raises(UserError, match="another run is writing this profile"):
+            ProfileWriter(path)
+    with ProfileWriter(path) as second:
+        second.append(dataclasses.replace(ROW, params="size=9"))
+    assert list(read_profile(path)["params"]) == ["size=8", "size=9"]
+
+
+def test_a_writer_that_wrote_nothing_leaves_no_file(tmp_path: Path) -> None:
+    written(tmp_path / "p.csv")
+    assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize("content", [b"my notes\nwithout an end", b"notes", b"a,b\n1,2"])
+def test_a_file_that_is_no_profile_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "notes.txt").write_bytes(content)
+    with pytest.raises(UserError, match="is this a profile"):
+        ProfileWriter(tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_bytes() == content
+
+
+def test_a_full_disk_keeps_the_rows_so_far_whole(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", ROW)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ProfileWriter(path) as profile:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, hard))
+        try:
+            with pytest.raises(UserError, match=r"could not be written: File too large.*--resume"):
+                profile.append(dataclasses.replace(ROW, params="size=9"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert len(read_profile(path)) == 1
+        profile.append(dataclasses.replace(ROW, params="size=10"))
+    assert list(read_profile(path)["params"]) == ["size=8", "size=10"]

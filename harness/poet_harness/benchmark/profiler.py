@@ -13,6 +13,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter
+from poet_profiles.stopping import undisturbed
 
 from ..meters.meter import Activity, Meter
 from ..protocol.device import Device, Timing
@@ -200,32 +201,32 @@ class Profiler:
             whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
         if measured.energy_j < 0:
             self._outcome.below_idle.append(item)
-        profile.append(
-            ProfileRow(
-                board=self._board.name,
-                op=item.op,
-                params=item.params,
-                dtype=DTYPE,
-                time_s=measured.time_s / fraction,
-                time_s_std=measured.time_s_std / fraction,
-                energy_j=max(0.0, measured.energy_j) / fraction,
-                energy_j_std=measured.energy_j_std / fraction,
-                idle_power_w=self._idle_power_w,
-                bytes=whole_bytes,
-                workspace_bytes=measured.workspace_bytes,
-                repeats=measured.repeats,
-                slice=fraction,
-                source=self._meter.source,
-                meter=self._meter.identity,
-                voltage_v=self._meter.voltage_v,
-                firmware=self._device.hello.firmware,
-                taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                cpu_hz=_median(measured.cpu_hz),
-                cpu_hz_std=_spread(measured.cpu_hz),
-                temperature_c=_median(measured.temperature_c),
-                temperature_c_std=_spread(measured.temperature_c),
-            )
+        row = ProfileRow(
+            board=self._board.name,
+            op=item.op,
+            params=item.params,
+            dtype=DTYPE,
+            time_s=measured.time_s / fraction,
+            time_s_std=measured.time_s_std / fraction,
+            energy_j=max(0.0, measured.energy_j) / fraction,
+            energy_j_std=measured.energy_j_std / fraction,
+            idle_power_w=self._idle_power_w,
+            bytes=whole_bytes,
+            workspace_bytes=measured.workspace_bytes,
+            repeats=measured.repeats,
+            slice=fraction,
+            source=self._meter.source,
+            meter=self._meter.identity,
+            voltage_v=self._meter.voltage_v,
+            firmware=self._device.hello.firmware,
+            taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            cpu_hz=_median(measured.cpu_hz),
+            cpu_hz_std=_spread(measured.cpu_hz),
+            temperature_c=_median(measured.temperature_c),
+            temperature_c_std=_spread(measured.temperature_c),
         )
+        with undisturbed():
+            profile.append(row)
         self._outcome.written += 1
 
 

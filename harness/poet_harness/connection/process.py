@@ -28,7 +28,10 @@ class ProcessStream:
     def __init__(self, command: Sequence[str]) -> None:
         self.timeout: float | None = None
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            # In a session of its own: a terminal's Ctrl-C is for the harness, which ends it when it is done with it.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
         except OSError as error:
             raise UserError(f"{command[0]}: cannot be started: {error.strerror}", NO_DEVICE) from None
         assert self._process.stdin and self._process.stdout

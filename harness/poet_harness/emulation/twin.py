@@ -9,6 +9,7 @@ from types import TracebackType
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import undisturbed
 
 from . import nrf52840, samd21
 from .bus import EmulationError
@@ -60,7 +61,8 @@ class TwinSerial:
         while not self._line.whole_line:
             self._starved = False
             try:
-                self._machine.run(SLICE_CYCLES)
+                with undisturbed():  # a signal's exception would be lost between the engine and what it calls
+                    self._machine.run(SLICE_CYCLES)
             except EmulationError as fault:
                 raise UserError(f"the emulated board stopped: {fault}", exit_code=4) from fault
             if self._starved:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.stopping import heed
 
 from .frame import SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
 
@@ -191,6 +192,7 @@ class Link:
     def _receive(self, sequence: int, deadline_s: float) -> Frame | None:
         """The next answer to a request; None when the time is up, or at once when an answer is damaged."""
         while time.monotonic() < deadline_s:
+            heed()
             if not self._received:
                 self._received.extend(self._lines.feed(self._read()))
                 continue

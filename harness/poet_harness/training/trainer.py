@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.stopping import finishing, heed
 
 from ..benchmark.idle import measure_idle
 from ..benchmark.measure import Effort
@@ -123,15 +124,16 @@ class Trainer:
 
         Raises
         ------
+        Stopped
+            On a signal: behind the step under way, which is observed and, where steps are committed, committed; on a
+            second one at once.
         UserError
             If the board refuses a step or keeps resetting, if there is nothing to resume from or nothing left to do, or
             if the meter is gone.
         """
         for _ in range(MOST_RESETS + 1):
             try:
-                for step in self._steps(data, learning_rate, commit_every, resume):
-                    self._observed[step.number] = step
-                    done(step)
+                self._steps(data, learning_rate, commit_every, resume, done)
                 return self.observed
             except DeviceResetError:
                 continue
@@ -140,8 +142,13 @@ class Trainer:
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
 
     def _steps(
-        self, data: TrainingData, learning_rate: float, commit_every: int, resume: bool
-    ) -> Iterator[ObservedStep]:
+        self,
+        data: TrainingData,
+        learning_rate: float,
+        commit_every: int,
+        resume: bool,
+        done: Callable[[ObservedStep], None],
+    ) -> None:
         """Steps from the last commit on, or from the initial weights if there is none."""
         begin = self._restored(resume, len(data.batches))
         if math.isnan(self.idle_power_w):
@@ -150,10 +157,14 @@ class Trainer:
         self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
         traced = min(self._observed, default=begin)
         for number in range(begin, len(data.batches)):
+            heed()
             self._put(data.batches[number])
-            yield self._step(number, learning_rate, trace=number == traced)
-            if commit_every and (number + 1) % commit_every == 0:
-                self._commit(number + 1)
+            with finishing() as stopping:
+                step = self._step(number, learning_rate, trace=number == traced)
+                self._observed[number] = step
+                done(step)
+                if commit_every and (stopping() or (number + 1) % commit_every == 0):
+                    self._commit(number + 1)
 
     def _restored(self, resume: bool, steps: int) -> int:
         """The number of steps behind the weights that the card gives back, where this run has kept or resumes any."""

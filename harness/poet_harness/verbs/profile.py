@@ -62,21 +62,22 @@ def command(
 
     description = load_board(board)
     target_path = out or Path(f"{description.name}.csv")
-    if target_path.exists() and target_path.stat().st_size and not resume:
-        raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
-    chosen = _chosen(description, graph or [], model or [], configs)
-    if image is None and takes_image(description, port, emulate):
-        image = build(description)
     effort = Effort(fewest=1, most=1) if quick else Effort()
-    with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
-        wanted = chosen or _standard(description)
-        if description.storage == "none" or not pages:
-            wanted = [item for item in wanted if not item.is_page]
-        if any(item.is_page for item in wanted) and (format_card or target.fresh_card):
-            target.device.format()
-        with ProfileWriter(target_path) as profile:
+    if not resume and target_path.is_file() and target_path.stat().st_size:
+        raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
+    with ProfileWriter(target_path) as profile:
+        chosen = _chosen(description, graph or [], model or [], configs)
+        if image is None and takes_image(description, port, emulate):
+            image = build(description)
+        with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
+            wanted = chosen or _standard(description)
+            if description.storage == "none" or not pages:
+                wanted = [item for item in wanted if not item.is_page]
+            if any(item.is_page for item in wanted) and (format_card or target.fresh_card):
+                target.device.format()
             outcome = _with_progress(Profiler(target.device, target.meter, description, effort), wanted, profile)
-        _report(wide_console(), target_path, outcome, target.meter.source)
+            source = target.meter.source
+    _report(wide_console(), target_path, outcome, source)
 
 
 def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
@@ -110,7 +111,8 @@ def _standard(board: Board) -> list[Configuration]:
 
 
 def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:
-    from poet_profiles.errors import INTERRUPTED, UserError
+    from poet_profiles.errors import UserError
+    from poet_profiles.stopping import Stopped
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -123,10 +125,9 @@ def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: Pro
 
         try:
             outcome = profiler.run(wanted, profile, began)
-        except KeyboardInterrupt:
-            progress.stop()
-            words = f"interrupted; {profile.path} keeps what was measured, --resume goes on"
-            raise UserError(words, INTERRUPTED) from None
+        except Stopped as stopped:
+            words = f"{stopped}; {profile.path} keeps what was measured, --resume goes on"
+            raise UserError(words, stopped.exit_code) from None
         progress.update(task, completed=len(wanted) + 1, description="done")
     return outcome
 

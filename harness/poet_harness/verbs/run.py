@@ -13,8 +13,6 @@ from .options import BoardName, Card, Emulate, MeterName, Plan, Port
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.table import Table
 
     from ..training import plan as plans
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "run"
 MOST_STEPS_SHOWN = 8
+PLAN_FILES = ("graph.json", "schedule.json", "summary.json", "poet_model.h", "poet_schedule.h")
 
 
 def command(
@@ -43,23 +42,25 @@ def command(
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
 
     The first step is traced: every operator and every page transfer is timed and metered for itself. What was observed
-    is written to --out and --save however the training ends.
+    is written to --out and --save however the training ends. Ctrl-C, or SIGTERM, ends it behind the step under way; a
+    second one at once.
     """
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
+    from poet_profiles.stopping import undisturbed
 
     from ..connection.target import connect, takes_image
     from ..training.batches import read_training_data
     from ..training.plan import read_plan
+    from ..training.results import Results
     from ..training.trainer import Trainer
     from .console import wide_console
 
-    for path in (out, save):
-        if resume and path is not None and path.exists():
-            raise UserError(f"{path}: exists already, with the steps before those to come; name another file")
     description = load_board(board)
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps)
+    results = Results(schedule, out, save)
+    results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
     image = None
     if takes_image(description, port, emulate):
         image = image_path(plan, description)
@@ -75,7 +76,8 @@ def command(
         try:
             _with_progress(trainer, batches, learning_rate, commit_every, resume, not target.fresh_card)
         finally:
-            _write(out, save, schedule, trainer, source)
+            with undisturbed():
+                results.write(trainer, source)
         observed, stack_bytes = trainer.observed, target.device.stack()
     console = wide_console()
     if description.kind == "host":
@@ -105,7 +107,8 @@ def _warn_of_stale_costs(plan: plans.Plan, firmware: str) -> None:
 def _with_progress(
     trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool, card_stays: bool
 ) -> None:
-    from poet_profiles.errors import INTERRUPTED, UserError
+    from poet_profiles.errors import UserError
+    from poet_profiles.stopping import Stopped, acted_upon
     from rich.console import Console
     from rich.progress import Progress
 
@@ -117,36 +120,11 @@ def _with_progress(
 
         try:
             trainer.train(data, learning_rate, commit_every, resume, done)
-        except KeyboardInterrupt:
-            progress.stop()
+        except Stopped as stopped:
+            acted_upon()
             kept = card_stays and trainer.kept is not None
             words = f"; --resume goes on behind step {trainer.kept}" if kept else ""
-            raise UserError(f"interrupted after {len(trainer.observed)} steps{words}", INTERRUPTED) from None
-
-
-def _write(out: Path | None, save: Path | None, plan: plans.Plan, trainer: Trainer, source: str) -> None:
-    from poet_profiles.whole_file import write_whole
-
-    from ..training.comparison import as_csv, compare
-
-    if out is not None and trainer.observed:
-        write_whole(out, as_csv(compare(plan, trainer.observed, trainer.idle_power_w, source)))
-    if save is not None and trainer.observed:
-        write_whole(save, _arrays(trainer.observed))
-
-
-def _arrays(steps: Sequence[ObservedStep]) -> bytes:
-    """The bytes of an .npz: ``loss`` of shape (steps,), and every gradient with a leading axis over the steps."""
-    import io
-
-    import numpy as np
-
-    arrays: dict[str, NDArray[np.float32]] = {"loss": np.array([step.loss for step in steps], dtype=np.float32)}
-    for name in steps[0].gradients:
-        arrays[name] = np.stack([step.gradients[name] for step in steps])
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
-    return content.getvalue()
+            raise UserError(f"{stopped} after {len(trainer.observed)} steps{words}", stopped.exit_code) from None
 
 
 def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -> Table:

@@ -1,0 +1,109 @@
+"""Signals that end a command: Ctrl-C, a plain `kill`, a closed terminal.
+
+A signal ends the command at once, by an exception. Two kinds of work make it wait: what is :func:`undisturbed` (native
+code that no exception can cross, a file being written), and what is to be brought to its end first (:func:`finishing`,
+a training step). A second signal does not wait for the latter.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+FINISHING = b"\nfinishing the step under way; the same again stops at once\n"
+STANDARD_ERROR = 2
+
+
+class Stopped(BaseException):
+    """Ends a command. No ``Exception``, so that nothing which mends errors catches it.
+
+    Parameters
+    ----------
+    number : int
+        The signal's.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted ({signal.Signals(number).name})")
+        self.exit_code = 128 + number
+
+
+class _Listener:
+    """What has been heard and not been acted upon, and what has to be brought to its end before."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self.undisturbed = 0
+        self.finishing = 0
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        self.heard.append(number)
+        if self.finishing and len(self.heard) == 1:
+            # Not by print: the signal may have come in the middle of one.
+            with suppress(OSError):
+                os.write(STANDARD_ERROR, FINISHING)
+        self.heed()
+
+    def heed(self) -> None:
+        waits = self.undisturbed or (self.finishing and len(self.heard) == 1)
+        if self.heard and not waits:
+            raise Stopped(self.heard[0])
+
+
+_listener = _Listener()
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Hear the signals inside this block. One that is ignored already (`nohup`) stays so."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    _listener.heard.clear()
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _listener.hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No signal ends this block; one that comes meanwhile is heeded behind it."""
+    _listener.undisturbed += 1
+    try:
+        yield
+    finally:
+        _listener.undisturbed -= 1
+    _listener.heed()
+
+
+@contextmanager
+def finishing() -> Iterator[Callable[[], bool]]:
+    """The first signal is heeded behind this block, a second one at once. Gives what tells whether one has come."""
+    _listener.finishing += 1
+    try:
+        yield lambda: bool(_listener.heard)
+    finally:
+        _listener.finishing -= 1
+    _listener.heed()
+
+
+def heed() -> None:
+    """End the command if a signal came whose exception got lost: Python drops those that are raised in a destructor.
+
+    Raises
+    ------
+    Stopped
+    """
+    _listener.heed()
+
+
+def acted_upon() -> None:
+    """What was heard has ended what it was to end: only another signal ends what follows."""
+    _listener.heard.clear()
