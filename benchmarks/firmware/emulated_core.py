@@ -50,7 +50,7 @@ class _Chip:
     def next_interrupt(self) -> tuple[int, int] | None:
         return None
 
-    def reset(self) -> None:
+    def reset(self, _cause: str) -> None:
         pass
 
 

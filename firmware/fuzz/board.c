@@ -123,3 +123,14 @@ int poet_board_storage(poet_block_device *device)
     };
     return POET_OK;
 }
+
+const bool poet_board_has_bootloader = true;
+
+void poet_board_start(poet_start *start)
+{
+    *start = (poet_start){.cause = "stall", .waited_for = 1u, .failures = 1u};
+}
+
+void poet_board_enter_bootloader(void)
+{
+}

@@ -67,6 +67,8 @@ def _platformio(
     environment = {**os.environ, **QUIET_PLATFORMIO}
     environment.setdefault("PLATFORMIO_CORE_DIR", str(project / ".pio-core"))
     environment.pop("POET_MODEL_DIR", None)
+    if board.regulator is not None:
+        environment["POET_DCDC"] = str(int(board.regulator.dcdc))
     if model_dir is not None:
         for header in HEADERS:
             if not (model_dir / header).is_file():

@@ -26,6 +26,18 @@ class Rails(BaseModel):
     storage_write: float = Field(ge=0)
 
 
+class Regulator(BaseModel):
+    """What feeds the core: the firmware switches the DC/DC converter on (`dcdc`), or leaves the linear regulator.
+
+    `rails_a` holds with the converter on; the linear regulator draws `ldo_current_ratio` times the CPU's part.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dcdc: bool
+    ldo_current_ratio: float = Field(ge=1)
+
+
 class Board(BaseModel):
     """One device under test. Every field stands in ``profiles/boards/*.toml`` with its meaning beside it."""
 
@@ -47,6 +59,7 @@ class Board(BaseModel):
     baud: int = Field(default=1_000_000, gt=0)
     usb_ids: tuple[UsbId, ...] = ()
     platformio_env: str | None = None
+    regulator: Regulator | None = None
     rails_a: Rails
 
     @property

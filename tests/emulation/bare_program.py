@@ -25,7 +25,7 @@ class Bare:
         assert self.machine is not None
         return self.machine.clock.now + 1000, 0
 
-    def reset(self) -> None:
+    def reset(self, _cause: str) -> None:
         self.resets += 1
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from emulated_board import BOARDS, REPOSITORY
+from poet_harness.emulation import open_twin
+from poet_profiles.boards import load_board
 
 
 @pytest.fixture
@@ -90,6 +92,17 @@ def test_a_models_headers_reach_the_compiler(project: Path, tmp_path: Path) -> N
     model.mkdir()
     (model / "poet_model.h").write_text("/* here */\n")
     assert pio(project, "-e", "nrf52840", POET_MODEL_DIR=str(model)).returncode == 0
+
+
+def test_the_converter_is_switched_on_where_the_board_has_its_coil(project: Path, tmp_path: Path) -> None:
+    board = load_board("nrf52840")
+    for setting, ratio in (("1", 1.0), ("0", 1.9)):
+        assert pio(project, "-e", "nrf52840", POET_DCDC=setting).returncode == 0
+        image = project / ".pio/build/nrf52840/firmware.elf"
+        with open_twin(board, image, tmp_path / "card.img") as twin:
+            twin._machine.run(1_000_000)
+            drawn = twin.power_trace().current_a[-1] - board.rails_a.storage_idle
+        assert drawn == pytest.approx(ratio * board.rails_a.cpu_active)
 
 
 def test_firmware_that_needs_too_much_ram_does_not_link(project: Path) -> None:

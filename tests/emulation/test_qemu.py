@@ -117,7 +117,7 @@ def test_nrf_uart_and_timer_drivers_run_on_qemus_microbit(tmp_path: Path) -> Non
     sources = [
         nrf / "serial.c",
         nrf / "timer.c",
-        REPOSITORY / "firmware/boards/cortex_m/startup.c",
+        *(REPOSITORY / "firmware/boards/cortex_m" / f"{part}.c" for part in ("startup", "failure", "wait")),
         BOARD / "microbit.c",
     ]
     image = compile_image(tmp_path / "microbit.elf", "cortex-m0", sources, "microbit.ld", "-I", str(nrf))

@@ -58,7 +58,7 @@ class OneInterrupt:
         taken = int.from_bytes(self.machine.read_memory(RAM, 4), "little")
         return (self.machine.clock.now + 1000, 0) if taken else (self.when, 0)
 
-    def reset(self) -> None:
+    def reset(self, _cause: str) -> None:
         assert self.machine is not None
         self.machine.write_memory(RAM, bytes(8))
 

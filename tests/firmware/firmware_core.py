@@ -87,13 +87,18 @@ Run = structure(
     "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
     page_ins=u32, page_outs=u32, steps=u32,
 )  # fmt: skip
+Start = structure(
+    "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
+    waited_for=u32,
+)  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
 Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
 Server = structure(
     "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, runner=Runner, runner_status=c.c_int, card=BlockDevice,
-    card_up=c.c_bool, pager=Pager, greeted=c.c_bool, sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
+    card_up=c.c_bool, pager=Pager, greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line,
+    answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from firmware_core import (
     Card,
     Net,
     Sensors,
+    Start,
 )
 
 SIZE = 128
@@ -62,6 +63,39 @@ def test_hello(device: Device) -> None:
         "protocol": "1", "board": "test", "firmware": "unknown", "boot": "00000001", "ticks_hz": "1000000",
         "ram_bytes": str(8 << 16), "model": "0" * 16, "schedule": "0" * 16,
     }  # fmt: skip
+
+
+def test_hello_tells_why_the_board_started_as_far_as_it_can(device: Device) -> None:
+    shown = Start.in_dll(device.core, "test_start")
+    for start, told in (
+        (Start(b"pin", 0x10), {"start": "pin", "reset": "00000010"}),
+        (
+            Start(b"fault", 4, b"ldo", 2, 0x1234, 0x5678, 0x10000),
+            {
+                "start": "fault", "reset": "00000004", "failures": "2", "pc": "00001234", "lr": "00005678",
+                "status": "00010000", "regulator": "ldo",
+            },
+        ),
+        (
+            Start(b"stall", 0x40, b"dcdc", 1, waited_for=1),
+            {"start": "stall", "reset": "00000040", "failures": "1", "waited_for": "1", "regulator": "dcdc"},
+        ),
+    ):  # fmt: skip
+        c.memmove(c.byref(shown), c.byref(start), c.sizeof(Start))
+        answer = device.ok("hello")
+        assert {key: answer[key] for key in list(answer)[8:]} == told
+    c.memset(c.byref(shown), 0, c.sizeof(Start))
+
+
+def test_the_bootloader_is_entered_behind_the_answer(device: Device) -> None:
+    entries = c.c_uint32.in_dll(device.core, "test_bootloader_entries")
+    entries.value = 0
+    assert device.ask("bootloader now").startswith("err -1")
+    assert entries.value == 0
+    assert device.ok("bootloader") == {}
+    assert entries.value == 1
+    device.ok("stack")
+    assert entries.value == 1
 
 
 def test_before_hello_every_verb_is_told_of_the_reset(core: c.CDLL) -> None:

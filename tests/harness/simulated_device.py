@@ -67,6 +67,8 @@ class SimulatedDevice:
 
     The card fails in training step ``fails_at`` since the last reset, counted from 1.
 
+    ``start`` is what ``hello`` says of its last start, with a space before each pair.
+
     ``sensors`` gives clock in kHz and temperature in thousandths of a degree at the end of each benchmark.
     """
 
@@ -85,6 +87,7 @@ class SimulatedDevice:
     sensors: Callable[[], tuple[int, int]] | None = None
     committed: tuple[int, bytes] | None = None
     fails_at: int = 0
+    start: str = ""
 
     def __post_init__(self) -> None:
         self.greeted = False
@@ -130,7 +133,7 @@ class SimulatedDevice:
         self.greeted = True
         return (
             f"ok protocol=1 board={self.board} firmware=simulated-1 boot={self.boot:08x} ticks_hz={TICKS_HZ} "
-            f"ram_bytes={self.ram_bytes} model={self.graph_hash} schedule={self.schedule_hash}"
+            f"ram_bytes={self.ram_bytes} model={self.graph_hash} schedule={self.schedule_hash}{self.start}"
         )
 
     def _bench(self, code: str, repeats: str, *params: str) -> str:

@@ -89,6 +89,12 @@ def test_another_board_at_the_port_is_told() -> None:
         connect(BOARD, url, meter="nominal")
 
 
+def test_a_firmware_built_for_another_supply_is_refused() -> None:
+    simulated = simulated_device.SimulatedDevice(start=" start=power reset=00000000 regulator=ldo")
+    with simulated_device.serve(simulated) as url, pytest.raises(UserError, match=r"core on the ldo.*says dcdc.*flash"):
+        connect(load_board("nrf52840"), url, meter="nominal")
+
+
 def test_a_recorded_trace_does_not_make_the_host_a_measurement(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("time_s,power_w,window\n0,1,0\n1,1,1\n2,1,0\n")

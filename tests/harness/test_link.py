@@ -104,6 +104,39 @@ def test_a_reset_is_noticed_and_greeted() -> None:
         assert device.stack() == 512
 
 
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (" start=pin reset=00000001", "the board was reset: its reset button or line was used"),
+        (" start=power reset=00000000", "its supply came up anew"),
+        ("", "it does not tell why"),
+        (" start=stall reset=4 failures=1 waited_for=1", "it waited in vain for the crystal to start"),
+        (" start=stack reset=4 failures=1", "its stack grew too far"),
+    ],
+)
+def test_a_reset_is_told_with_its_cause(start: str, words: str) -> None:
+    simulated = SimulatedDevice()
+    with serve(simulated) as url:
+        device = connect(url)
+        simulated.start = start
+        simulated.reset()
+        with pytest.raises(DeviceResetError, match=words):
+            device.stack()
+
+
+def test_a_fault_is_told_once_a_boot(capsys: pytest.CaptureFixture[str]) -> None:
+    simulated = SimulatedDevice(start=" start=fault reset=4 failures=2 pc=00001234 lr=00005678 status=00010000")
+    with serve(simulated) as url:
+        device = connect(url)
+        device.greet()
+        simulated.reset()
+        with pytest.raises(DeviceResetError, match="a fault at PC 0x00001234"):
+            device.stack()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2, "one for each boot"
+    assert all("the board restarted: a fault at PC 0x00001234" in line and "2 times" in line for line in lines)
+
+
 def test_an_error_carries_the_devices_number_and_words() -> None:
     with serve(SimulatedDevice(card=False)) as url, pytest.raises(DeviceError, match="no card") as caught:
         connect(url).page("in", 512, 1, "sequential")

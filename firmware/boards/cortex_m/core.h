@@ -11,11 +11,32 @@
 #define NVIC_ISER0 CORE_REGISTER(0xE000E100u)
 #define NVIC_ICER0 CORE_REGISTER(0xE000E180u)
 #define NVIC_ICPR0 CORE_REGISTER(0xE000E280u)
+#define NVIC_ICPR1 CORE_REGISTER(0xE000E284u)
 #define SCB_VTOR CORE_REGISTER(0xE000ED08u)
 #define SCB_AIRCR CORE_REGISTER(0xE000ED0Cu)
 #define SCB_AIRCR_SYSRESETREQ 0x05FA0004u
+#if __ARM_ARCH >= 7 /* Armv6-M has no fault status */
+#define SCB_CFSR CORE_REGISTER(0xE000ED28u)
+#endif
 #define SCB_CPACR CORE_REGISTER(0xE000ED88u)
 #define SCB_CPACR_CP10_CP11_FULL (0xFu << 20)
+#define FPSCR_EXCEPTIONS 0x9Fu
+#define NVIC_ICPR1_FPU (1u << (38u - 32u)) /* the nRF52840's number, the one chip here that has an FPU */
+
+/* Sleeps until something is pending. Nearly every float operation is inexact, and such a flag holds the FPU's own
+ * interrupt pending: Nordic's rule ("nRF52840 erratum 87"; nRF5 SDK, "FPU") is to clear both before a sleep. */
+static inline void core_wait_for_interrupt(void)
+{
+#ifdef __ARM_FP
+    uint32_t status;
+    __asm__ volatile("vmrs %0, fpscr\n\tbics %0, %1\n\tvmsr fpscr, %0\n\tvmrs %0, fpscr"
+                     : "=&r"(status)
+                     : "r"(FPSCR_EXCEPTIONS)
+                     : "cc");
+    NVIC_ICPR1 = NVIC_ICPR1_FPU;
+#endif
+    __asm__ volatile("dsb\n\twfi" ::: "memory");
+}
 
 /* Sleeps until interrupt `irq` is pending, without ever taking it: with interrupts masked, a pending one that is
  * enabled in the NVIC still ends wfi. `done` says whether what is waited for has happened. The peripheral's event is
@@ -28,7 +49,7 @@ static inline void core_sleep_until(uint32_t irq, int (*done)(void))
     NVIC_ICPR0 = bit;
     NVIC_ISER0 = bit;
     while (!done()) {
-        __asm__ volatile("dsb\n\twfi" ::: "memory");
+        core_wait_for_interrupt();
     }
     NVIC_ICER0 = bit;
     __asm__ volatile("cpsie i" ::: "memory");
@@ -39,7 +60,7 @@ static inline void core_sleep_while(const volatile uint8_t *busy)
 {
     __asm__ volatile("cpsid i" ::: "memory");
     if (*busy != 0u) {
-        __asm__ volatile("dsb\n\twfi" ::: "memory");
+        core_wait_for_interrupt();
     }
     __asm__ volatile("cpsie i\n\tisb" ::: "memory");
 }

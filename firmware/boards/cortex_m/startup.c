@@ -1,7 +1,10 @@
-/* Reset and faults of every Cortex-M board here, and the stack's paint. */
+/* Reset and vector table of every Cortex-M board here, and the stack's paint. */
+#include "startup.h"
+
 #include <stdint.h>
 
 #include "core.h"
+#include "failure.h"
 #include "poet/board.h"
 
 extern uint32_t poet_stack_start[], poet_stack_top[];
@@ -12,22 +15,19 @@ int main(void);
 void poet_reset(void);
 
 #define STACK_PAINT 0xA5A5A5A5u
+#define POET_VECTOR_MARK ((vector)0x74656F70u) /* "poet" */
 #define FRAME_WORDS 16u
+#define GUARD_WORDS 16u /* what is left of the stack when that is said to have grown too far */
 
-/* Nobody may be watching: start again, and the host notices a new boot. */
-static void fault(void)
-{
-    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
-    for (;;) {
-    }
-}
-
-/* The first 16 entries, the core's own. A board that takes interrupts has theirs in .vectors.interrupts. */
+/* The first 16 entries, the core's own. Nobody may be watching a fault: the board starts again, and `hello` tells. A
+ * board that takes interrupts has theirs in .vectors.interrupts. Entry 7 is reserved; the word there tells an upload
+ * tool that what lies on the board is this firmware and no bootloader (harness/poet_harness/upload_tools.py). */
 typedef void (*vector)(void);
 extern const vector poet_vectors[16];
 __attribute__((section(".vectors"), used)) const vector poet_vectors[16] = {
-    (vector)poet_stack_top, poet_reset, fault, fault, fault, fault, fault, fault,
-    fault, fault, fault, fault, fault, fault, fault, fault,
+    (vector)poet_stack_top, poet_reset,      failure_handler, failure_handler, failure_handler, failure_handler,
+    failure_handler,        POET_VECTOR_MARK, failure_handler, failure_handler, failure_handler, failure_handler,
+    failure_handler,        failure_handler, failure_handler, failure_handler,
 };
 
 /* Words between two of the linker's marks. */
@@ -36,8 +36,14 @@ static uint32_t words(const uint32_t *begin, const uint32_t *end)
     return (uint32_t)(((uintptr_t)end - (uintptr_t)begin) / sizeof *begin);
 }
 
+/* For a board that has nothing to do so early. */
+__attribute__((weak)) void startup_first(void)
+{
+}
+
 void poet_reset(void)
 {
+    startup_first();
     SCB_VTOR = (uint32_t)(uintptr_t)poet_vectors;
 #ifdef __ARM_FP
     SCB_CPACR |= SCB_CPACR_CP10_CP11_FULL;
@@ -57,8 +63,18 @@ void poet_reset(void)
     for (uint32_t i = 0u; i < words(poet_bss_start, poet_bss_end); i++) {
         bss[i] = 0u;
     }
+    failure_take();
     (void)main();
-    fault();
+    failure_restart(FAILURE_FAULT, 0u);
+}
+
+void startup_check_stack(void)
+{
+    for (uint32_t i = 0u; i < GUARD_WORDS; i++) {
+        if (poet_stack_start[i] != STACK_PAINT) {
+            failure_restart(FAILURE_STACK, 0u);
+        }
+    }
 }
 
 uint32_t poet_board_stack_peak(void)

@@ -179,6 +179,19 @@ uint32_t poet_board_stack_peak(void)
     return 0;
 }
 
+/* ---- start ---- */
+
+void poet_board_start(poet_start *start)
+{
+    *start = (poet_start){0};
+}
+
+const bool poet_board_has_bootloader = false;
+
+void poet_board_enter_bootloader(void)
+{
+}
+
 /* ---- sensors ---- */
 
 static bool read_number(const char *folder, int index, const char *name, long *number)

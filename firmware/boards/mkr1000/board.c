@@ -1,6 +1,8 @@
-/* MKR1000: the window line, the boot number, the card. */
+/* MKR1000: the window line, why it started, the way to the bootloader, the boot number, the card. */
 #include "card_spi.h"
 #include "clocks.h"
+#include "core.h"
+#include "failure.h"
 #include "pins.h"
 #include "poet/board.h"
 #include "poet/sdcard.h"
@@ -8,17 +10,23 @@
 #include "serial.h"
 #include "timer.h"
 
+/* The bootloader stays where it finds this word at the end of RAM after any reset but power-on: Arduino's double tap
+ * (ArduinoCore-samd, bootloaders/zero/main.c). */
+#define DOUBLE_TAP (*(volatile uint32_t *)0x20007FFCu)
+#define DOUBLE_TAP_MAGIC 0x07738135u
+
 const char poet_board_name[] = "mkr1000";
+const bool poet_board_has_bootloader = true;
 
 static poet_sdcard card;
 
 void poet_board_init(void)
 {
-    clocks_init();
     /* The WiFi module draws on the same supply: off. */
     const uint32_t low = 1u << PIN_WINDOW | 1u << PIN_WIFI_RESET | 1u << PIN_WIFI_ENABLE;
     PORT_OUTCLR0 = low;
     PORT_DIRSET0 = low;
+    clocks_init();
     timer_init();
     serial_init();
     card_spi_init();
@@ -47,6 +55,37 @@ uint32_t poet_board_boot_id(void)
     }
     boots++;
     return hash ^ (boots * 2654435761u);
+}
+
+static const char *cause_of(uint32_t flags)
+{
+    if ((flags & PM_RCAUSE_SYST) != 0u) {
+        return "request";
+    }
+    if ((flags & PM_RCAUSE_WDT) != 0u) {
+        return "watchdog";
+    }
+    if ((flags & PM_RCAUSE_EXT) != 0u) {
+        return "pin";
+    }
+    return (flags & PM_RCAUSE_POR) != 0u ? "power" : "brownout";
+}
+
+void poet_board_start(poet_start *start)
+{
+    const uint32_t flags = PM_RCAUSE;
+
+    *start = (poet_start){.cause = cause_of(flags), .flags = flags};
+    failure_report(start);
+}
+
+void poet_board_enter_bootloader(void)
+{
+    DOUBLE_TAP = DOUBLE_TAP_MAGIC;
+    __asm__ volatile("dsb" ::: "memory");
+    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
+    for (;;) {
+    }
 }
 
 int poet_board_storage(poet_block_device *device)

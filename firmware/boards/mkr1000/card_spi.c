@@ -6,13 +6,13 @@
 #include "clocks.h"
 #include "pins.h"
 #include "registers.h"
+#include "wait.h"
 
 #define FASTEST_HZ 12000000u
 
 static void settle(void)
 {
-    while (SERCOM1_SPI_SYNCBUSY != 0u) {
-    }
+    WAIT_UNTIL(SERCOM1_SPI_SYNCBUSY == 0u, WAIT_CARD);
 }
 
 /* BAUD can be written while the SERCOM is disabled alone (27.6.2.1). */
@@ -38,8 +38,7 @@ static void select_card(void *context, bool selected)
 
 static void wait_for(uint32_t flag)
 {
-    while ((SERCOM1_SPI_INTFLAG & flag) == 0u) {
-    }
+    WAIT_UNTIL((SERCOM1_SPI_INTFLAG & flag) != 0u, WAIT_CARD);
 }
 
 /* The next byte waits in the transmit buffer while one moves, so that the bus never stands still; the receive buffer

@@ -3,6 +3,7 @@
 #include "clocks.h"
 
 #include "registers.h"
+#include "wait.h"
 
 #define MAIN_GENERATOR 0u
 #define CRYSTAL_GENERATOR 1u
@@ -10,14 +11,12 @@
 
 static void gclk_settle(void)
 {
-    while ((GCLK_STATUS & GCLK_STATUS_SYNCBUSY) != 0u) {
-    }
+    WAIT_UNTIL((GCLK_STATUS & GCLK_STATUS_SYNCBUSY) == 0u, WAIT_CLOCK);
 }
 
-static void wait_for(uint32_t ready)
+static void wait_for(uint32_t ready, enum wait_for what)
 {
-    while ((SYSCTRL_PCLKSR & ready) != ready) {
-    }
+    WAIT_UNTIL((SYSCTRL_PCLKSR & ready) == ready, what);
 }
 
 static void feed(uint32_t id, uint32_t generator)
@@ -37,30 +36,31 @@ static void start_crystal(void)
 
     SYSCTRL_XOSC32K = (uint16_t)setting;
     SYSCTRL_XOSC32K = (uint16_t)(setting | SYSCTRL_XOSC32K_ENABLE); /* in a write of its own (17.6.3) */
-    wait_for(SYSCTRL_PCLKSR_XOSC32KRDY);
+    wait_for(SYSCTRL_PCLKSR_XOSC32KRDY, WAIT_CRYSTAL);
 }
 
 static void start_dfll(void)
 {
     /* Errata reference 9905: leave on-demand mode before any other register of the DFLL is written. */
     SYSCTRL_DFLLCTRL = SYSCTRL_DFLLCTRL_ENABLE;
-    wait_for(SYSCTRL_PCLKSR_DFLLRDY);
+    wait_for(SYSCTRL_PCLKSR_DFLLRDY, WAIT_CLOCK);
     SYSCTRL_DFLLMUL = SYSCTRL_DFLLMUL_CSTEP(31u) | SYSCTRL_DFLLMUL_FSTEP(511u) |
                       SYSCTRL_DFLLMUL_MUL((CORE_HZ + CRYSTAL_HZ / 2u) / CRYSTAL_HZ);
-    wait_for(SYSCTRL_PCLKSR_DFLLRDY);
+    wait_for(SYSCTRL_PCLKSR_DFLLRDY, WAIT_CLOCK);
     SYSCTRL_DFLLCTRL = SYSCTRL_DFLLCTRL_ENABLE | SYSCTRL_DFLLCTRL_MODE | SYSCTRL_DFLLCTRL_QLDIS;
-    wait_for(SYSCTRL_PCLKSR_DFLLRDY | SYSCTRL_PCLKSR_DFLLLCKC | SYSCTRL_PCLKSR_DFLLLCKF);
+    wait_for(SYSCTRL_PCLKSR_DFLLRDY | SYSCTRL_PCLKSR_DFLLLCKC | SYSCTRL_PCLKSR_DFLLLCKF, WAIT_CLOCK);
 }
 
 void clocks_init(void)
 {
     /* One wait state above 24 MHz (22.8.2). MANW, errata reference 13134: a stray store must not write flash. */
     NVMCTRL_CTRLB = NVMCTRL_CTRLB_RWS(1u) | NVMCTRL_CTRLB_MANW;
-    start_crystal();
+    /* The core goes back to the internal 1 MHz, which needs no crystal: waits have a known length from here on. */
+    SYSCTRL_OSC8M |= SYSCTRL_OSC8M_PRESC(OSC8M_DIV8);
     GCLK_CTRL = GCLK_CTRL_SWRST;
-    while ((GCLK_CTRL & GCLK_CTRL_SWRST) != 0u) {
-    }
+    WAIT_UNTIL((GCLK_CTRL & GCLK_CTRL_SWRST) == 0u, WAIT_CLOCK);
     gclk_settle();
+    start_crystal();
     GCLK_GENCTRL =
         GCLK_GENCTRL_ID(CRYSTAL_GENERATOR) | GCLK_GENCTRL_SRC(GCLK_SOURCE_XOSC32K) | GCLK_GENCTRL_GENEN;
     gclk_settle();

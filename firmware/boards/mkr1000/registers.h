@@ -11,7 +11,12 @@
 #define REGISTER16(address) (*(volatile uint16_t *)(address))
 #define REGISTER32(address) (*(volatile uint32_t *)(address))
 
-/* 16 PM, power manager: clock gates. */
+/* 16 PM, power manager: reset cause and clock gates. */
+#define PM_RCAUSE REGISTER8(0x40000438u)
+#define PM_RCAUSE_POR (1u << 0)
+#define PM_RCAUSE_EXT (1u << 4)
+#define PM_RCAUSE_WDT (1u << 5)
+#define PM_RCAUSE_SYST (1u << 6)
 #define PM_APBCMASK REGISTER32(0x40000420u)
 #define PM_APBCMASK_SERCOM1 (1u << 3)
 #define PM_APBCMASK_SERCOM5 (1u << 7)
@@ -29,6 +34,9 @@
 #define SYSCTRL_XOSC32K_XTALEN (1u << 2)
 #define SYSCTRL_XOSC32K_EN32K (1u << 3)
 #define SYSCTRL_XOSC32K_STARTUP(value) ((uint32_t)(value) << 8)
+#define SYSCTRL_OSC8M REGISTER32(0x40000820u)
+#define SYSCTRL_OSC8M_PRESC(value) ((uint32_t)(value) << 8)
+#define OSC8M_DIV8 3u
 #define SYSCTRL_DFLLCTRL REGISTER16(0x40000824u)
 #define SYSCTRL_DFLLCTRL_ENABLE (1u << 1)
 #define SYSCTRL_DFLLCTRL_MODE (1u << 2)

@@ -5,6 +5,8 @@
 #include "pins.h"
 #include "poet/board.h"
 #include "registers.h"
+#include "startup.h"
+#include "wait.h"
 
 #define BAUD 115200u
 
@@ -15,8 +17,7 @@ static bool sending;
 
 static void settle(void)
 {
-    while (SERCOM5_USART_SYNCBUSY != 0u) {
-    }
+    WAIT_UNTIL(SERCOM5_USART_SYNCBUSY == 0u, WAIT_SERIAL);
 }
 
 void serial_init(void)
@@ -42,6 +43,7 @@ void serial_init(void)
 int poet_board_getchar(void)
 {
     if ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_RXC) == 0u) {
+        startup_check_stack();
         return -1;
     }
     return (int)(SERCOM5_USART_DATA & 0xFFu);
@@ -49,8 +51,7 @@ int poet_board_getchar(void)
 
 void poet_board_putchar(char byte)
 {
-    while ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_DRE) == 0u) {
-    }
+    WAIT_UNTIL((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_DRE) != 0u, WAIT_SERIAL);
     SERCOM5_USART_DATA = (uint8_t)byte;
     sending = true;
 }
@@ -58,8 +59,7 @@ void poet_board_putchar(char byte)
 void poet_board_flush(void)
 {
     if (sending) {
-        while ((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_TXC) == 0u) {
-        }
+        WAIT_UNTIL((SERCOM5_USART_INTFLAG & SERCOM5_USART_INTFLAG_TXC) != 0u, WAIT_SERIAL);
         sending = false;
     }
 }

@@ -5,6 +5,7 @@
 #include "core.h"
 #include "poet/board.h"
 #include "registers.h"
+#include "wait.h"
 
 #define COUNT_OFFSET 0x10u
 
@@ -15,8 +16,7 @@ const uint32_t poet_board_ticks_hz = CORE_HZ / 8u;
 
 static void settle(void)
 {
-    while ((TC4_COUNT32_STATUS & TC4_COUNT32_STATUS_SYNCBUSY) != 0u) {
-    }
+    WAIT_UNTIL((TC4_COUNT32_STATUS & TC4_COUNT32_STATUS_SYNCBUSY) == 0u, WAIT_TIMER);
 }
 
 void timer_init(void)
@@ -24,8 +24,7 @@ void timer_init(void)
     PM_APBCMASK |= PM_APBCMASK_TC4 | PM_APBCMASK_TC5;
     clocks_feed(GCLK_ID_TC4_TC5);
     TC4_COUNT32_CTRLA = TC4_COUNT32_CTRLA_SWRST;
-    while ((TC4_COUNT32_CTRLA & TC4_COUNT32_CTRLA_SWRST) != 0u) {
-    }
+    WAIT_UNTIL((TC4_COUNT32_CTRLA & TC4_COUNT32_CTRLA_SWRST) == 0u, WAIT_TIMER);
     settle();
     TC4_COUNT32_CTRLA = (uint16_t)(TC4_COUNT32_CTRLA_MODE(TC_MODE_COUNT32) |
                                    TC4_COUNT32_CTRLA_PRESCALER(TC_PRESCALER_DIV8) | TC4_COUNT32_CTRLA_ENABLE);

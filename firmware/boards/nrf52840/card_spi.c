@@ -7,19 +7,21 @@
 #include "core.h"
 #include "pins.h"
 #include "registers.h"
+#include "wait.h"
 
 #define RAM_BASE 0x20000000u
-#define LONGEST_TRANSFER 0xFFFFu /* RXD.MAXCNT has 16 bits */
+#define LONGEST_TRANSFER 512u /* 16 ms at 250 kHz: WAIT_POLLS is longer */
 
 void card_spi_init(void)
 {
-    const uint32_t output = P1_PIN_CNF_DIR | P1_PIN_CNF_INPUT | P1_PIN_CNF_DRIVE(DRIVE_H0H1);
+    /* Standard drive: at 8 MHz the high one makes jumper wires ring. */
+    const uint32_t output = P1_PIN_CNF_DIR | P1_PIN_CNF_INPUT;
 
     P1_OUTSET = 1u << PIN_CARD_CS | 1u << PIN_CARD_MOSI;
     P1_OUTCLR = 1u << PIN_CARD_SCK;
     P1_PIN_CNF(PIN_CARD_CS) = output;
     P1_PIN_CNF(PIN_CARD_MOSI) = output;
-    P1_PIN_CNF(PIN_CARD_SCK) = output;
+    P1_PIN_CNF(PIN_CARD_SCK) = P1_PIN_CNF_DIR; /* SPIM hears its own clock through the input buffer */
     P1_PIN_CNF(PIN_CARD_MISO) = P1_PIN_CNF_PULL(PULL_UP);
     SPIM0_PSEL_SCK = PORT1 + PIN_CARD_SCK;
     SPIM0_PSEL_MOSI = PORT1 + PIN_CARD_MOSI;
@@ -73,8 +75,7 @@ static void move(const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     SPIM0_INTENCLR = SPIM0_INTENSET_END;
     begin(send, receive, bytes);
-    while (SPIM0_EVENTS_END == 0u) {
-    }
+    WAIT_UNTIL(SPIM0_EVENTS_END != 0u, WAIT_CARD);
     SPIM0_EVENTS_END = 0u;
     __asm__ volatile("dmb" ::: "memory");
 }
@@ -105,7 +106,7 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
 }
 
 
-/* At most LONGEST_TRANSFER bytes, from RAM: the driver starts no more than a block at once. */
+/* At most 65,535 bytes (RXD.MAXCNT), from RAM: the driver starts no more than a block at once. */
 static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     (void)context;

@@ -13,6 +13,23 @@
 #define CLOCK_TASKS_HFCLKSTART REGISTER(0x40000000u)
 #define CLOCK_EVENTS_HFCLKSTARTED REGISTER(0x40000100u)
 
+/* 5.3 POWER: reset causes, and the converter in front of the core (REG1). Not DCDCEN0: REG0 feeds only what hangs on VDDH. */
+#define POWER_RESETREAS REGISTER(0x40000400u)
+#define POWER_RESETREAS_RESETPIN (1u << 0)
+#define POWER_RESETREAS_DOG (1u << 1)
+#define POWER_RESETREAS_SREQ (1u << 2)
+#define POWER_RESETREAS_LOCKUP (1u << 3)
+#define POWER_DCDCEN REGISTER(0x40000578u)
+#define POWER_DCDCEN_DCDCEN (1u << 0)
+
+/* 4.8 Debug: the access port's lock. Nordic's nrfx knows DISABLE and the two words of FICR, the SVD file does not. */
+#define UICR_APPROTECT REGISTER(0x10001208u)
+#define APPROTECT_DISABLE REGISTER(0x40000558u)
+#define FICR_PART_CODE REGISTER(0x10000130u)
+#define FICR_REVISION_CODE REGISTER(0x10000134u)
+#define PART_CODE_NRF52840 8u
+#define REVISION_CODE_F0 5u
+
 /* 4.3 NVMC: instruction cache. */
 #define NVMC_ICACHECNF REGISTER(0x4001E540u)
 #define NVMC_ICACHECNF_CACHEEN (1u << 0)
@@ -30,9 +47,7 @@
 #define P1_PIN_CNF_INPUT (1u << 1) /* 1: input buffer disconnected */
 #define P0_PIN_CNF_PULL(value) ((uint32_t)(value) << 2)
 #define P1_PIN_CNF_PULL(value) ((uint32_t)(value) << 2)
-#define P1_PIN_CNF_DRIVE(value) ((uint32_t)(value) << 8)
 #define PULL_UP 3u
-#define DRIVE_H0H1 3u
 
 /* 6.19 RNG. */
 #define RNG_TASKS_START REGISTER(0x4000D000u)
@@ -93,6 +108,5 @@
 #define SPIM0_FREQUENCY_K125 0x02000000u
 #define SPIM0_FREQUENCY_K250 0x04000000u
 #define SPIM0_FREQUENCY_M8 0x80000000u
-
 
 #endif

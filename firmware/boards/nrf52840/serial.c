@@ -5,6 +5,8 @@
 #include "pins.h"
 #include "poet/board.h"
 #include "registers.h"
+#include "startup.h"
+#include "wait.h"
 
 static bool sending;
 
@@ -28,6 +30,7 @@ void serial_init(void)
 int poet_board_getchar(void)
 {
     if (UART0_EVENTS_RXDRDY == 0u) {
+        startup_check_stack();
         return -1;
     }
     /* Cleared first: reading RXD raises the event again if another byte is waiting. */
@@ -38,8 +41,7 @@ int poet_board_getchar(void)
 void poet_board_flush(void)
 {
     if (sending) {
-        while (UART0_EVENTS_TXDRDY == 0u) {
-        }
+        WAIT_UNTIL(UART0_EVENTS_TXDRDY != 0u, WAIT_SERIAL);
         UART0_EVENTS_TXDRDY = 0u;
         sending = false;
     }

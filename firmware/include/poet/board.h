@@ -42,6 +42,23 @@ uint8_t *poet_board_ram(uint32_t *bytes);
 /* A number that differs between two boots (reset cause, noise, a counter): the host notices a reset by it. */
 uint32_t poet_board_boot_id(void);
 
+/* Why the board last started, and what it is fed by. Words are NULL, and numbers 0, for what a board cannot tell. */
+typedef struct poet_start {
+    const char *cause; /* power, brownout, pin, watchdog, lockup, request; fault, stack or stall where it gave up itself */
+    uint32_t flags;    /* the chip's register of reset causes, where it has one */
+    const char *regulator; /* dcdc or ldo */
+    uint32_t failures;     /* faults, stacks and stalls since the power came */
+    uint32_t pc, lr, status; /* of the last fault; status is the CFSR of an Armv7-M core */
+    uint32_t waited_for;     /* in a stall: a number of docs/boards.md */
+} poet_start;
+
+void poet_board_start(poet_start *start);
+
+/* Goes to the bootloader that waits for an upload, and does not return. Returns at once, with nothing done, where the
+ * board has none: poet_board_has_bootloader says so. */
+void poet_board_enter_bootloader(void);
+extern const bool poet_board_has_bootloader;
+
 /* Clock and temperature of the core, where the board can tell: a system that changes its clock. Read at the end of each
  * benchmark, outside of its window. */
 typedef struct poet_sensors {

@@ -30,6 +30,7 @@ typedef struct poet_server {
     bool card_up;
     poet_pager pager;
     bool greeted;      /* a `hello` has been heard since boot */
+    bool leaving;      /* for the bootloader, when the answer has been sent */
     uint16_t sequence; /* of the last request carried out, whose answer is kept */
     poet_line line;
     char answer[POET_LINE_BYTES + 2u];

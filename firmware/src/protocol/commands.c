@@ -134,6 +134,29 @@ static bool at_end(const char *cursor)
     return *cursor == '\0';
 }
 
+/* Why the board started, as far as it can tell. */
+static void put_start(poet_text *answer)
+{
+    poet_start start;
+    poet_board_start(&start);
+    if (start.cause != NULL) {
+        put_string(answer, "start", start.cause);
+        put_hex(answer, "reset", start.flags, 8);
+    }
+    if (start.failures != 0u)
+        put_number(answer, "failures", start.failures);
+    if (start.pc != 0u) {
+        put_hex(answer, "pc", start.pc, 8);
+        put_hex(answer, "lr", start.lr, 8);
+    }
+    if (start.status != 0u)
+        put_hex(answer, "status", start.status, 8);
+    if (start.waited_for != 0u)
+        put_number(answer, "waited_for", start.waited_for);
+    if (start.regulator != NULL)
+        put_string(answer, "regulator", start.regulator);
+}
+
 /* ---- verbs ---- */
 
 static int hello(poet_server *server, const char *arguments, poet_text *answer)
@@ -149,6 +172,7 @@ static int hello(poet_server *server, const char *arguments, poet_text *answer)
     put_number(answer, "ram_bytes", server->ram_bytes);
     put_hex(answer, "model", built->model != NULL ? built->model->graph_hash : 0, 16);
     put_hex(answer, "schedule", built->schedule != NULL ? built->schedule->hash : 0, 16);
+    put_start(answer);
     return POET_OK;
 }
 
@@ -446,6 +470,17 @@ static int format(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
+/* The board leaves when the answer has been sent. */
+static int bootloader(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!at_end(arguments))
+        return fail(answer, POET_E_ARGUMENT, "bootloader takes no arguments");
+    if (!poet_board_has_bootloader)
+        return fail(answer, POET_E_UNSUPPORTED, "this board has no bootloader");
+    server->leaving = true;
+    return POET_OK;
+}
+
 /* ---- dispatch ---- */
 
 static const struct {
@@ -456,7 +491,7 @@ static const struct {
     {"hello", hello, false},  {"bench", bench, false},    {"page", page, false},   {"idle", idle, false},
     {"put", put, true},       {"get", get, true},         {"step", step, true},    {"times", times, true},
     {"peaks", peaks, true},   {"commit", commit, true},   {"restore", restore, true}, {"stack", stack, false},
-    {"format", format, false},
+    {"format", format, false}, {"bootloader", bootloader, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

@@ -77,4 +77,8 @@ void poet_server_receive(poet_server *server, char byte)
     if (hello || server->answer_length == 0 || request.sequence != server->sequence)
         answer_request(server, &request);
     send(server->answer, server->answer_length);
+    if (server->leaving) {
+        server->leaving = false;
+        poet_board_enter_bootloader();
+    }
 }

@@ -143,10 +143,20 @@ def _check_processor(board: Board) -> None:
 
 
 def _check_board(device: Device, board: Board) -> None:
-    """A Linux board runs the host's program, which does not know the board's name; firmware does."""
+    """A Linux board runs the host's program, which does not know the board's name; firmware does.
+
+    Its supply must be the one of the board file, or every energy would be another board's.
+    """
     said = device.hello.board
     if board.kind == "microcontroller" and said != board.name:
         raise UserError(f"{device.link.name}: the board there is {said}, not {board.name}; use --board {said}")
+    if board.regulator is not None and device.hello.regulator:
+        wanted = "dcdc" if board.regulator.dcdc else "ldo"
+        if device.hello.regulator != wanted:
+            raise UserError(
+                f"{device.link.name}: its firmware runs the core on the {device.hello.regulator}, the board file says "
+                f"{wanted}; put the firmware on it again with poet-harness flash"
+            )
 
 
 def _card(card: Path | None, opening: ExitStack, folder: Path | None = None) -> tuple[Path, bool]:

@@ -13,15 +13,17 @@ SYSRESETREQ = 0x05FA0004
 class SystemControlSpace(Peripheral):
     """NVIC and SCB (Armv6-M and Armv7-M Architecture Reference Manuals, B3.2 and B3.4).
 
-    No exception is ever taken: the firmware polls, and sleeps with interrupts masked.
+    Interrupts and faults are taken by `poet_harness.emulation.machine.Machine`.
     """
 
     REGISTERS: ClassVar[dict[str, Register]] = {
         "NVIC_ISER0": Register(0x100),
         "NVIC_ICER0": Register(0x180),
         "NVIC_ICPR0": Register(0x280),
+        "NVIC_ICPR1": Register(0x284),
         "SCB_VTOR": Register(0xD08),
         "SCB_AIRCR": Register(0xD0C, reset=0xFA050000),
+        "SCB_CFSR": Register(0xD28),
         "SCB_CPACR": Register(0xD88),
     }
 

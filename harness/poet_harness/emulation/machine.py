@@ -20,11 +20,23 @@ from .bus import Bus, EmulationError
 from .clock import Clock
 from .counter import attach, cache_dir, empty_cache, make_counter
 from .image import Image
+from .specimen import Cause, Specimen
 
 PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
 PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
 FOREVER = 0xFFFFFFFF
 EXCEPTION_RETURN = 0xFFFFFFF9
+HARD_FAULT = 3
+# CFSR (Armv7-M Architecture Reference Manual, B3.2.15).
+FAULT_STATUS_REGISTER = 0xE000ED28
+FETCH_ERROR, ACCESS_ERROR, STACKING_ERROR, UNDEFINED_INSTRUCTION = 1 << 8, 1 << 9, 1 << 12, 1 << 16
+FAULT_STATUS = {
+    unicorn_const.UC_ERR_READ_UNMAPPED: ACCESS_ERROR,
+    unicorn_const.UC_ERR_WRITE_UNMAPPED: ACCESS_ERROR,
+    unicorn_const.UC_ERR_WRITE_PROT: ACCESS_ERROR,
+    unicorn_const.UC_ERR_FETCH_UNMAPPED: FETCH_ERROR,
+    unicorn_const.UC_ERR_FETCH_PROT: FETCH_ERROR,
+}
 IF_THEN = 0x0600FC00  # the part of xPSR that says how far an IT block has come
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
@@ -53,11 +65,16 @@ class Chip(Protocol):
 
     bus: Bus
 
+    @property
+    def debug_locked(self) -> bool:
+        """Whether a debug probe is refused."""
+        ...
+
     def next_interrupt(self) -> tuple[int, int] | None:
         """When the next enabled interrupt is or will be pending, in cycles, and its number; or None."""
         ...
 
-    def reset(self) -> None:
+    def reset(self, cause: Cause) -> None:
         """Every peripheral as after a reset."""
         ...
 
@@ -79,6 +96,8 @@ class Machine:
         RAM wakes up with noise made from this number.
     native : bool
         False: count cycles in Python even where there is a compiler.
+    specimen : Specimen
+        Whether faults are taken.
 
     Raises
     ------
@@ -86,7 +105,17 @@ class Machine:
         If the image is linked for another board.
     """
 
-    def __init__(self, core: str, memory: Memory, image: Image, hz: int, seed: int = 0, native: bool = True) -> None:
+    def __init__(
+        self,
+        core: str,
+        memory: Memory,
+        image: Image,
+        hz: int,
+        seed: int = 0,
+        native: bool = True,
+        specimen: Specimen | None = None,
+    ) -> None:
+        self._takes_faults = (specimen or Specimen()).faults == "taken"
         self._core = cycles.CORES[core]
         self._memory = memory
         self._image = image
@@ -95,7 +124,7 @@ class Machine:
         self._failure: BaseException | None = None
         self._noise = random.Random(seed)
         self._ram_lost = True
-        self._reset_wanted = True
+        self._reset_wanted: Cause | None = "power"
         self._pause_wanted = False
         self._interrupted: Any = None  # the CPU's state before the handler under way
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
@@ -123,15 +152,15 @@ class Machine:
                 page, Bus.PAGE, self._reader(chip.bus, page), None, self._writer(chip.bus, page), None
             )
 
-    def request_reset(self) -> None:
+    def request_reset(self, cause: Cause = "pin") -> None:
         """Reset at the end of the block under way."""
-        self._reset_wanted = True
+        self._reset_wanted = cause
         self._counter.limit = 0
 
     def cut_power(self) -> None:
         """Power fails and comes back: a reset, and RAM wakes up with other noise than before."""
         self._ram_lost = True
-        self.request_reset()
+        self.request_reset("power")
 
     def pause(self) -> None:
         """Leave `run` at the end of the block under way."""
@@ -165,8 +194,8 @@ class Machine:
         until = self.clock.now + at_most_cycles
         self._pause_wanted = False
         while True:
-            if self._reset_wanted:
-                self._reset()
+            if self._reset_wanted is not None:
+                self._reset(self._reset_wanted)
             self._arm(until)
             asleep = self._step_engine()
             if self._failure is not None:
@@ -230,10 +259,40 @@ class Machine:
             if self._interrupted is not None and place == EXCEPTION_RETURN & ~1:
                 self._leave_handler()
                 return False
+            if self._failure is None and self._takes_faults:
+                self._take_fault(error)
+                return False
             self._failure = self._failure or EmulationError(f"{error} at pc 0x{place:08X}")
         if counter.strayed:
             self._failure = EmulationError(f"the program jumped to 0x{counter.strayed & ~1:08X}, outside of the image")
         return not counter.stopped and self._failure is None
+
+    def _take_fault(self, error: UcError) -> None:
+        """HardFault as the Architecture Reference Manuals have it (B1.5).
+
+        A frame that falls outside of RAM is lost. An Armv7-M core enters the handler all the same and notes it; of
+        Armv6-M no manual promises that, so here it locks up.
+        """
+        engine, words = self._engine, ("R0", "R1", "R2", "R3", "R12", "LR", "PC", "XPSR")
+        stack = engine.reg_read(arm_const.UC_ARM_REG_SP) - self._core.frame_bytes & ~7
+        frame = np.array([engine.reg_read(getattr(arm_const, f"UC_ARM_REG_{word}")) for word in words], "<u4")
+        status = FAULT_STATUS.get(error.errno, UNDEFINED_INSTRUCTION)
+        if self.in_ram(stack, frame.nbytes):
+            self.write_memory(stack, frame.tobytes())
+        elif self._core.name == "cortex-m0plus":
+            self._failure = EmulationError(f"the core locks up: {error}, and its stack is outside of RAM")
+            return
+        else:
+            status |= STACKING_ERROR
+        if self._core.name != "cortex-m0plus":
+            assert self._chip is not None
+            self._chip.bus.write(FAULT_STATUS_REGISTER, 4, status)
+        self._interrupted = None
+        handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * HARD_FAULT, 4), "little")
+        engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
+        engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
+        engine.reg_write(arm_const.UC_ARM_REG_PC, handler & ~1)
+        self._counter.expected = handler & ~1
 
     def _sleep(self) -> None:
         """The engine has stopped at a wfi."""
@@ -246,14 +305,14 @@ class Machine:
             self._sleeps(self.clock.now, wake)
             self.clock.advance_to(wake)
 
-    def _reset(self) -> None:
+    def _reset(self, cause: Cause) -> None:
         assert self._chip is not None
-        self._reset_wanted = False
+        self._reset_wanted = None
         self._interrupted = None
         if self._ram_lost:
             self._ram_lost = False
             self._engine.mem_write(self._memory.ram_begin, self._noise.randbytes(self._memory.ram_bytes))
-        self._chip.reset()
+        self._chip.reset(cause)
         table = self._image.entry_table
         stack, entry = np.frombuffer(self.read_memory(table, 8), "<u4").tolist()
         self._engine.reg_write(arm_const.UC_ARM_REG_SP, stack)

@@ -9,6 +9,8 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
+from poet_profiles.boards import Board, Regulator
+
 from .bus import Bus, EmulationError, Peripheral, Register
 from .clock import Clock
 from .core_registers import SystemControlSpace
@@ -16,6 +18,7 @@ from .machine import Machine, Memory
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
+from .specimen import Cause, Specimen
 from .spi_bus import SpiBus
 
 MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
@@ -23,6 +26,10 @@ MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
 SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives
 SPI_PINS = (32 + 15, 32 + 13, 32 + 14)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
+SCK_PIN = 15
+INPUT_DISCONNECTED = 1 << 1
+REVISION_CODE_F0 = 5
+HARDWARE_DISABLED = 0x5A
 TIMER_IRQ = 8
 SPIM_IRQ = 3
 SPIM_END_INTERRUPT = 1 << 6
@@ -46,13 +53,82 @@ class ClockControl(Peripheral):
         "EVENTS_HFCLKSTARTED": Register(0x100),
     }
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, crystal_starts: bool) -> None:
         self._clock = clock
+        self._crystal_starts = crystal_starts
         super().__init__("CLOCK", 0x40000000)
 
     def write_tasks_hfclkstart(self, _value: int) -> None:
+        if not self._crystal_starts:
+            return
         self._clock.advance_to(self._clock.now + self._clock.cycles(CRYSTAL_START_S))
         self.values["EVENTS_HFCLKSTARTED"] = 1
+
+
+class PowerControl(Peripheral):
+    """5.3 POWER: reset causes, and the converter in front of the core. It starts on the linear regulator."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"RESETREAS": Register(0x400), "DCDCEN": Register(0x578)}
+    CAUSES: ClassVar[dict[Cause, int]] = {"power": 0, "pin": 1 << 0, "request": 1 << 2, "lockup": 1 << 3}
+
+    def __init__(self, power: Power, regulator: Regulator | None) -> None:
+        self._power = power
+        self._ldo_ratio = regulator.ldo_current_ratio if regulator else 1.0
+        self._causes = 0
+        super().__init__("POWER", 0x40000000)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._power.cpu_draws(self._ldo_ratio)
+
+    def came_up(self, cause: Cause) -> None:
+        """Causes add up until the firmware clears them or the supply fails."""
+        self._causes = self._causes | self.CAUSES[cause] if cause != "power" else 0
+
+    def read_resetreas(self) -> int:
+        return self._causes
+
+    def write_resetreas(self, value: int) -> None:
+        self._causes &= ~value
+
+    def write_dcdcen(self, value: int) -> None:
+        self.values["DCDCEN"] = value
+        self._power.cpu_draws(1.0 if value & 1 else self._ldo_ratio)
+
+
+class AccessPort(Peripheral):
+    """4.8 APPROTECT, the firmware's half of the debug port's lock: each reset closes it (build code F0 and later)."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"DISABLE": Register(0x558)}
+
+    def __init__(self) -> None:
+        super().__init__("APPROTECT", 0x40000000)
+
+
+class UserConfiguration(Peripheral):
+    """4.5 UICR: flash, which no reset changes."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"APPROTECT": Register(0x208, reset=0xFFFFFFFF)}
+
+    def __init__(self, approtect: int) -> None:
+        self._approtect = 0xFFFFFF00 | approtect
+        super().__init__("UICR", 0x10001000)
+
+    def power_on(self) -> None:
+        self.values["APPROTECT"] = self._approtect
+
+
+class FactoryInformation(Peripheral):
+    """4.4 FICR: part and revision as Nordic's nrfx reads them (`nrf52_configuration_249`)."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"PART_CODE": Register(0x130), "REVISION_CODE": Register(0x134)}
+
+    def __init__(self, revision_code: int) -> None:
+        self.revision_code = revision_code
+        super().__init__("FICR", 0x10000000)
+
+    def power_on(self) -> None:
+        self.values.update(PART_CODE=8, REVISION_CODE=self.revision_code)
 
 
 class FlashControl(Peripheral):
@@ -339,8 +415,9 @@ class SpiMaster(Peripheral):
         "ORC": Register(0x5C0),
     }
 
-    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine) -> None:
+    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine, port: Port) -> None:
         self._clock = clock
+        self._port = port
         self._bus = bus
         self._machine = machine
         super().__init__("SPIM0", 0x40003000)
@@ -363,6 +440,8 @@ class SpiMaster(Peripheral):
         pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
         if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
             raise EmulationError("SPIM0 is started before it is enabled, in mode 0 and connected to the card's pins")
+        if self._port.values[f"PIN_CNF[{SCK_PIN}]"] & INPUT_DISCONNECTED:
+            raise EmulationError("SPIM0 is started while the input buffer of SCK, which it hears itself by, is off")
         if self._transfer is not None:
             raise EmulationError("SPIM0 is started while a transfer is under way")
         for name in ("TXD", "RXD"):
@@ -428,18 +507,35 @@ class Nrf52840:
     """The chip: every peripheral that the firmware uses."""
 
     def __init__(
-        self, machine: Machine, card: SdCard, power: Power, line: SerialLine, starvation: Starvation, seed: int
+        self,
+        board: Board,
+        specimen: Specimen,
+        machine: Machine,
+        card: SdCard,
+        power: Power,
+        line: SerialLine,
+        starvation: Starvation,
+        seed: int,
     ) -> None:
         clock = machine.clock
-        self._core = SystemControlSpace(machine.request_reset)
+        port1 = Port1(card, power)
+        self._supply = PowerControl(power, board.regulator)
+        self._configuration = UserConfiguration(specimen.uicr_approtect)
+        self._information = FactoryInformation(specimen.revision_code)
+        self._debug = AccessPort()
+        self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         self._timer = Timer(clock)
-        self._spi = SpiMaster(clock, SpiBus(card, clock), machine)
+        self._spi = SpiMaster(clock, SpiBus(card, clock), machine, port1)
         self.bus = Bus(
             (
-                ClockControl(clock),
+                ClockControl(clock, specimen.crystal_starts),
+                self._supply,
+                self._debug,
+                self._configuration,
+                self._information,
                 FlashControl(),
                 Port("P0", 0x50000000),
-                Port1(card, power),
+                port1,
                 RandomNumbers(clock, seed),
                 self._timer,
                 Uart(clock, line, starvation),
@@ -456,8 +552,17 @@ class Nrf52840:
         pending = [(when, irq) for when, irq in sources if when is not None and self._core.is_enabled(irq)]
         return min(pending, default=None)
 
-    def reset(self) -> None:
+    @property
+    def debug_locked(self) -> bool:
+        """See `poet_harness.emulation.machine.Chip`."""
+        allowed = self._configuration.values["APPROTECT"] & 0xFF
+        if self._information.revision_code < REVISION_CODE_F0:
+            return allowed == 0x00
+        return not allowed == self._debug.values["DISABLE"] & 0xFF == HARDWARE_DISABLED
+
+    def reset(self, cause: Cause) -> None:
         """Pins float: pull-ups release the card, a pull-down ends the window."""
         self.bus.power_on()
+        self._supply.came_up(cause)
         self._card.select(False)
         self._power.window(False)

@@ -57,14 +57,20 @@ class Power:
         self._rails = rails
         self._clock = clock
         self._begin = 0
+        self._cpu_ratio = 1.0
         self._cpu = _Track(rails.cpu_active)
         self._storage = _Track(rails.storage_idle)
         self._window = _Track(0.0)
 
     def cpu_sleeps(self, begin: int, end: int) -> None:
         """The CPU sleeps between two times."""
-        self._cpu.set(begin, self._rails.cpu_idle)
-        self._cpu.set(end, self._rails.cpu_active)
+        self._cpu.set(begin, self._cpu_ratio * self._rails.cpu_idle)
+        self._cpu.set(end, self._cpu_ratio * self._rails.cpu_active)
+
+    def cpu_draws(self, ratio: float) -> None:
+        """From now on the CPU draws so many times what the board file says."""
+        self._cpu_ratio = ratio
+        self._cpu.set(self._clock.now, ratio * self._rails.cpu_active)
 
     def storage_reads(self, begin: int) -> None:
         """The card reads from `begin` on."""

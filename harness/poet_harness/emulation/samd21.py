@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import ClassVar
 
+from poet_profiles.boards import Board
+
 from .bus import Bus, EmulationError, Peripheral, Register
 from .clock import Clock
 from .core_registers import SystemControlSpace
@@ -16,6 +18,7 @@ from .machine import Machine, Memory
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
+from .specimen import Cause, Specimen
 from .spi_bus import SpiBus
 
 # The bootloader holds the flash below 0x2000 and jumps there. At 48 MHz the flash has one wait state; its cache
@@ -37,12 +40,20 @@ MULTIPLEX_C, MULTIPLEX_D = 2, 3
 
 
 class PowerManager(Peripheral):
-    """16 PM: clock gates."""
+    """16 PM: clock gates, and why the chip came out of reset. It knows no lock-up."""
 
-    REGISTERS: ClassVar[dict[str, Register]] = {"APBCMASK": Register(0x20, reset=0x00010000)}
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "APBCMASK": Register(0x20, reset=0x00010000),
+        "RCAUSE": Register(0x38, 1, reset=1 << 0),
+    }
+    CAUSES: ClassVar[dict[Cause, int]] = {"power": 1 << 0, "pin": 1 << 4, "request": 1 << 6}
 
     def __init__(self) -> None:
         super().__init__("PM", 0x40000400)
+
+    def came_up(self, cause: Cause) -> None:
+        """The last reset's cause stays until the next."""
+        self.values["RCAUSE"] = self.CAUSES[cause]
 
     def require(self, gate: int, who: str) -> None:
         """Fault if a peripheral's bus clock is off: a real one would not answer."""
@@ -56,18 +67,20 @@ class Oscillators(Peripheral):
     REGISTERS: ClassVar[dict[str, Register]] = {
         "PCLKSR": Register(0x0C),
         "XOSC32K": Register(0x14, 2, 0x0080),
+        "OSC8M": Register(0x20, reset=0x87070382),
         "DFLLCTRL": Register(0x24, 2, 0x0080),
         "DFLLMUL": Register(0x2C),
     }
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, crystal_starts: bool) -> None:
         self._clock = clock
+        self._crystal_starts = crystal_starts
         super().__init__("SYSCTRL", 0x40000800)
 
     @property
     def crystal_runs(self) -> bool:
         """Enabled, with its 32 kHz output."""
-        return self.values["XOSC32K"] & 0xE == 0xE
+        return self._crystal_starts and self.values["XOSC32K"] & 0xE == 0xE
 
     @property
     def dfll_hz(self) -> int:
@@ -483,14 +496,23 @@ class Samd21:
     """The chip: every peripheral that the firmware uses."""
 
     def __init__(
-        self, machine: Machine, card: SdCard, power: Power, line: SerialLine, starvation: Starvation, _seed: int
+        self,
+        _board: Board,
+        specimen: Specimen,
+        machine: Machine,
+        card: SdCard,
+        power: Power,
+        line: SerialLine,
+        starvation: Starvation,
+        _seed: int,
     ) -> None:
         clock = machine.clock
         gates = PowerManager()
-        oscillators = Oscillators(clock)
+        self._gates = gates
+        oscillators = Oscillators(clock, specimen.crystal_starts)
         clocks = GenericClocks(oscillators)
         ports = Ports(card, power)
-        self._core = SystemControlSpace(machine.request_reset)
+        self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         self._timer = Timer(clock, gates, clocks)
         self.bus = Bus(
             (
@@ -513,8 +535,14 @@ class Samd21:
         when = self._timer.wakes_at() if self._core.is_enabled(TC4_IRQ) else None
         return None if when is None else (when, TC4_IRQ)
 
-    def reset(self) -> None:
+    @property
+    def debug_locked(self) -> bool:
+        """See `poet_harness.emulation.machine.Chip`. The security bit is never set."""
+        return False
+
+    def reset(self, cause: Cause) -> None:
         """Pins float: pull-ups release the card, a pull-down ends the window."""
         self.bus.power_on()
+        self._gates.came_up(cause)
         self._card.select(False)
         self._power.window(False)

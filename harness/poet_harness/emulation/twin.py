@@ -18,6 +18,7 @@ from .machine import Chip, Machine, Memory
 from .power import Power, Trace
 from .sdcard import KIND, SdCard
 from .serial_line import Faults, SerialLine, Starvation
+from .specimen import Specimen
 
 CHIPS: dict[str, tuple[Memory, Callable[..., Chip]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
@@ -91,16 +92,25 @@ def _wait_in_vain(deadline: float | None) -> None:
 class Twin:
     """An emulated board. Use `open_twin`."""
 
-    def __init__(self, board: Board, image: Path, card: Path, faults: Faults | None, kind: KIND, native: bool) -> None:
+    def __init__(
+        self,
+        board: Board,
+        image: Path,
+        card: Path,
+        faults: Faults | None,
+        kind: KIND,
+        native: bool,
+        specimen: Specimen,
+    ) -> None:
         memory, chip = CHIPS[board.name]
         seed = 1
-        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native)
+        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, specimen)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
         self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind)
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self.chip: Chip = chip(self._machine, self.card, self._power, self._line, starvation, seed)
+        self.chip: Chip = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
         self._machine.connect(self.chip, self._power.cpu_sleeps)
 
     @property
@@ -118,12 +128,24 @@ class Twin:
         return self._power.drain()
 
     def memory(self, address: int, size: int) -> bytes:
-        """What lies in RAM or flash, as a debug probe would read it."""
+        """What lies in RAM or flash, as a debug probe would read it.
+
+        Raises
+        ------
+        EmulationError
+            If the chip's debug port is locked.
+        """
+        if self.chip.debug_locked:
+            raise EmulationError("the debug port is locked: only an erase of the whole chip opens it")
         return self._machine.read_memory(address, size)
 
     def reset(self) -> None:
         """Press the reset button. RAM keeps its content."""
         self._machine.request_reset()
+
+    def cut_power(self) -> None:
+        """The supply fails and comes back. RAM wakes up with noise."""
+        self._machine.cut_power()
 
     def close(self) -> None:
         """Write the card's image out."""
@@ -145,6 +167,7 @@ def open_twin(
     faults: Faults | None = None,
     kind: KIND = "sdhc",
     native: bool = True,
+    specimen: Specimen | None = None,
 ) -> Twin:
     """Emulate a board.
 
@@ -162,6 +185,8 @@ def open_twin(
         Kind of card.
     native : bool
         False: count cycles in Python even where there is a C compiler.
+    specimen : Specimen, optional
+        What the board has of its own; a good one of today if not given.
 
     Raises
     ------
@@ -170,4 +195,4 @@ def open_twin(
     """
     if board.name not in CHIPS:
         raise UserError(f"board {board.name!r} cannot be emulated; these can: {', '.join(sorted(CHIPS))}")
-    return Twin(board, image, card, faults, kind, native)
+    return Twin(board, image, card, faults, kind, native, specimen or Specimen())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from .link import Answer, DeviceResetError, Link, SilentDeviceError
+from .start import Start, read_start
 
 PROTOCOL = "1"
 LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
@@ -18,7 +20,10 @@ HELLO_ATTEMPTS = 6
 
 @dataclass(frozen=True)
 class Hello:
-    """What a device says of itself. ``model`` and ``schedule`` are hashes, zeros for none."""
+    """What a device says of itself. ``model`` and ``schedule`` are hashes, zeros for none.
+
+    ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice.
+    """
 
     board: str
     firmware: str
@@ -27,6 +32,8 @@ class Hello:
     ram_bytes: int
     model: str
     schedule: str
+    regulator: str = ""
+    start: Start = field(default_factory=Start)
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Device:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        self._told_of: str | None = None  # the boot whose failure has been printed
         self.hello = self.greet()
         self._chunk_bytes = LONGEST_CHUNK_BYTES
 
@@ -99,8 +107,19 @@ class Device:
             ram_bytes=int(values["ram_bytes"]),
             model=values["model"],
             schedule=values["schedule"],
+            regulator=values.get("regulator", ""),
+            start=read_start(values),
         )
+        self._tell_of_failure()
         return self.hello
+
+    def _tell_of_failure(self) -> None:
+        """One line, once, about a firmware that gave up: it looks like a loss of power otherwise."""
+        hello = self.hello
+        if hello.start.is_failure and self._told_of != hello.boot:
+            self._told_of = hello.boot
+            count = f" ({hello.start.failures} times since its power came)" if hello.start.failures > 1 else ""
+            print(f"{self.link.name}: the board restarted: {hello.start.words}{count}", file=sys.stderr)
 
     def bench(self, code: int, repeats: int, params: Sequence[int], expected_s: float = 0.0) -> Timing:
         """Run an operator ``repeats`` times inside one window."""
@@ -195,8 +214,7 @@ class Device:
         try:
             return self.link.request(text, expected_s, attempts)
         except DeviceResetError:
-            self.greet()
-            raise
+            raise DeviceResetError(self.greet().start.words) from None
 
     def _timing(self, answer: Answer, repeats: int) -> Timing:
         values = answer.values

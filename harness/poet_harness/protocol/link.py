@@ -68,8 +68,8 @@ class SilentDeviceError(UserError):
 class DeviceResetError(UserError):
     """The device has started anew since the last ``hello``; what it held in RAM is lost. Exit code 4."""
 
-    def __init__(self) -> None:
-        super().__init__("the board was reset; check its supply", NO_DEVICE)
+    def __init__(self, why: str = "check its supply") -> None:
+        super().__init__(f"the board was reset: {why}", NO_DEVICE)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "core.h"
+#include "failure.h"
 #include "poet/board.h"
 #include "poet/sdcard.h"
 
@@ -142,4 +143,16 @@ int poet_board_storage(poet_block_device *device)
 uint32_t poet_board_boot_id(void)
 {
     return 1u;
+}
+
+const bool poet_board_has_bootloader = false;
+
+void poet_board_start(poet_start *start)
+{
+    *start = (poet_start){0};
+    failure_report(start);
+}
+
+void poet_board_enter_bootloader(void)
+{
 }

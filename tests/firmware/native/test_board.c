@@ -14,6 +14,8 @@ poet_block_device test_card; /* absent while it has no `read` */
 uint32_t test_tick_step = 1; /* by how much each look at the clock advances it */
 uint32_t test_ticks;
 uint32_t test_boot_id = 1;
+poet_start test_start; /* tells nothing, until a test sets some */
+uint32_t test_bootloader_entries;
 poet_sensors test_sensors; /* none, until a test sets some */
 char test_output[1u << 16];
 uint32_t test_output_length;
@@ -82,4 +84,16 @@ void poet_board_sensors(poet_sensors *sensors)
 uint32_t poet_board_stack_peak(void)
 {
     return 0;
+}
+
+const bool poet_board_has_bootloader = true;
+
+void poet_board_start(poet_start *start)
+{
+    *start = test_start;
+}
+
+void poet_board_enter_bootloader(void)
+{
+    test_bootloader_entries++;
 }

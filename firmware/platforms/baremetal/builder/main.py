@@ -22,16 +22,19 @@ def source_identity():
     return digest.hexdigest()[:12]
 
 
-def define_identity(build_env, node):
-    """Gives POET_FIRMWARE_ID to the files that name it, so that a change elsewhere does not rebuild everything."""
-    if b"POET_FIRMWARE_ID" not in node.srcnode().get_contents():
-        return node
-    return build_env.Object(node, CPPDEFINES=[*build_env["CPPDEFINES"], ("POET_FIRMWARE_ID", identity)])
+def define_settings(build_env, node):
+    """Gives each setting to the files that name it alone, so that a change elsewhere does not rebuild everything."""
+    text = node.srcnode().get_contents()
+    named = [(name, value) for name, value in settings.items() if name.encode() in text]
+    return build_env.Object(node, CPPDEFINES=[*build_env["CPPDEFINES"], *named]) if named else node
 
 
-identity = env.StringifyMacro(source_identity())
+settings = {"POET_FIRMWARE_ID": env.StringifyMacro(source_identity())}
+# `regulator.dcdc` of the board's profile, as poet-harness passes it on; the board's own source has the default.
+if "POET_DCDC" in os.environ:
+    settings["POET_DCDC"] = os.environ["POET_DCDC"]
 env.Append(CCFLAGS=COMMON_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(project / "firmware" / "include")])
-env.AddBuildMiddleware(define_identity, "*.c")
+env.AddBuildMiddleware(define_settings, "*.c")
 
 model_dir = os.environ.get("POET_MODEL_DIR")
 if model_dir:

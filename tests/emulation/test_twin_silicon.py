@@ -1,0 +1,182 @@
+"""What a real chip does and the firmware must live with: supply, debug lock, faults, crystals that never start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from emulated_board import BOARDS, Line, Opener
+from poet_harness.emulation import EmulationError, Trace, Twin
+from poet_harness.emulation.specimen import Specimen
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+
+TAKEN = Specimen(faults="taken")
+UNDEFINED = bytes.fromhex("00de")  # udf #0
+READS_NOWHERE = bytes.fromhex("4ff0e0600068")  # mov.w r0, #0x70000000; ldr r0, [r0]
+RECURSES = bytes.fromhex("ffb4fde7")  # push {r0-r7}; b the push
+
+
+def address_of(image: Path, symbol: str) -> int:
+    with image.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        (found,) = table.get_symbol_by_name(symbol)
+        return int(found["st_value"]) & ~1
+
+
+def patch(twin: Twin, image: Path, symbol: str, code: bytes) -> int:
+    """Overwrites the first instructions of a function that has not run yet."""
+    address = address_of(image, symbol)
+    twin._machine.write_memory(address, code)
+    return address
+
+
+def ask_in_vain(line: Line, request: str) -> dict[str, str]:
+    """Sends a request that the board does not survive, and returns what it says in its next life."""
+    with pytest.raises(TimeoutError):
+        line.ask(request, patience_s=0.3)
+    line.rest = b""
+    assert line.ask("stack").startswith("err -4 reset")
+    return line.values("hello")
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_hello_tells_power_button_and_nothing_else(open_line: Opener, name: str) -> None:
+    line = open_line(name, greet=False)
+    assert line.values("hello")["start"] == "power"
+    line.twin.reset()
+    again = line.values("hello")
+    assert again["start"] == "pin"
+    line.twin.cut_power()
+    last = line.values("hello")
+    assert last["start"] == "power"
+    assert not {"failures", "pc", "status", "waited_for"} & (set(again) | set(last))
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_fault_is_told_from_a_power_loss(open_line: Opener, images: dict[str, Path], name: str) -> None:
+    line = open_line(name, specimen=TAKEN)
+    place = patch(line.twin, images[name], "poet_board_stack_peak", UNDEFINED)
+    told = ask_in_vain(line, "stack")
+    assert told["start"] == "fault" and told["failures"] == "1"
+    assert int(told["pc"], 16) == place
+    assert ("status" in told) == (name == "nrf52840")
+    line.twin.reset()
+    told = line.values("hello")
+    assert (told["start"], told["failures"]) == ("pin", "1"), "the fault belongs to the start behind it alone"
+    ask_in_vain_again = ask_in_vain(line, "stack")
+    assert ask_in_vain_again["failures"] == "2"
+    line.twin.cut_power()
+    assert "failures" not in line.values("hello")
+
+
+def test_a_cortex_m4s_fault_names_its_kind(open_line: Opener, images: dict[str, Path]) -> None:
+    line = open_line("nrf52840", specimen=TAKEN)
+    patch(line.twin, images["nrf52840"], "poet_board_stack_peak", READS_NOWHERE)
+    assert int(ask_in_vain(line, "stack")["status"], 16) & 1 << 9, "PRECISERR"
+
+
+def test_a_stack_that_leaves_ram_restarts_a_cortex_m4(open_line: Opener, images: dict[str, Path]) -> None:
+    line = open_line("nrf52840", specimen=TAKEN)
+    patch(line.twin, images["nrf52840"], "poet_board_stack_peak", RECURSES)
+    told = ask_in_vain(line, "stack")
+    assert told["start"] == "stack"
+    assert int(told["status"], 16) & 1 << 12, "STKERR"
+
+
+def test_a_stack_that_leaves_ram_locks_a_cortex_m0plus(open_line: Opener, images: dict[str, Path]) -> None:
+    line = open_line("mkr1000", specimen=TAKEN)
+    patch(line.twin, images["mkr1000"], "poet_board_stack_peak", RECURSES)
+    with pytest.raises(UserError, match="locks up"):
+        line.ask("stack", patience_s=1.0)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_stack_that_comes_near_its_end_restarts_the_board(
+    open_line: Opener, images: dict[str, Path], name: str
+) -> None:
+    line = open_line(name)
+    line.twin._machine.write_memory(address_of(images[name], "poet_stack_start") + 32, bytes(4))
+    line.twin.serial.timeout = 0.3
+    line.twin.serial.read(1)
+    assert line.ask("stack").startswith("err -4 reset")
+    assert line.values("hello")["start"] == "stack"
+
+
+def pulses(trace: Trace) -> list[float]:
+    """Times at which the window line rises, in seconds."""
+    rises = np.flatnonzero(trace.window & ~np.append(False, trace.window[:-1]))
+    return [float(trace.times_s[rise]) for rise in rises]
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("nrf52840", 0.4), ("mkr1000", 0.6)])
+def test_a_crystal_that_never_starts_is_blinked(open_line: Opener, name: str, seconds: float) -> None:
+    line = open_line(name, greet=False, specimen=Specimen(crystal_starts=False))
+    while line.twin.time_s < seconds:
+        line.twin._machine.run(1_000_000)
+    gaps = np.diff(pulses(line.twin.power_trace()))[:5]
+    within, between = gaps[[0, 1, 3, 4]], gaps[2]
+    assert within == pytest.approx(within[0]), "number 1 three times: a pulse, a pause, a pulse"
+    assert between > 2 * within[0], "the board starts again and waits again"
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_wait_that_failed_is_told_by_the_next_life(open_line: Opener, name: str) -> None:
+    """The crystal starts at the second attempt."""
+    line = open_line(name, greet=False, specimen=Specimen(crystal_starts=False))
+    while not line.twin.power_trace().window.any():
+        line.twin._machine.run(1_000_000)
+    for peripheral in line.twin.chip.bus.peripherals:
+        if hasattr(peripheral, "_crystal_starts"):
+            peripheral._crystal_starts = True
+    told = line.values("hello")
+    assert (told["start"], told["waited_for"], told["failures"]) == ("stall", "1", "1")
+
+
+def test_the_debug_port_stays_open_where_uicr_allows_it(open_line: Opener) -> None:
+    for revision, uicr, is_open in ((5, 0x5A, True), (5, 0xFF, False), (4, 0xFF, True), (4, 0x00, False)):
+        specimen = Specimen(revision_code=revision, uicr_approtect=uicr)
+        line = open_line("nrf52840", specimen=specimen)
+        assert line.twin.chip.debug_locked != is_open, (revision, uicr)
+        line.twin.reset()
+        line.values("hello")
+        assert line.twin.chip.debug_locked != is_open, (revision, uicr)
+
+
+def test_a_firmware_that_does_not_open_the_debug_port_locks_it(open_line: Opener, images: dict[str, Path]) -> None:
+    line = open_line("nrf52840", greet=False)
+    patch(line.twin, images["nrf52840"], "startup_first", bytes.fromhex("7047"))  # bx lr
+    line.values("hello")
+    with pytest.raises(EmulationError, match="debug port is locked"):
+        line.twin.memory(0, 4)
+
+
+def test_the_firmware_switches_the_converter_on(open_line: Opener) -> None:
+    board = load_board("nrf52840")
+    assert board.regulator is not None
+    line = open_line("nrf52840", greet=False)
+    assert line.values("hello")["regulator"] == "dcdc"
+    active = board.rails_a.cpu_active + board.rails_a.storage_idle
+    line.twin.power_trace()
+    line.values("stack")
+    assert line.twin.power_trace().current_a == pytest.approx(active)
+    line.twin.chip.bus.write(0x40000578, 4, 0)
+    line.twin.power_trace()
+    assert line.values("hello")["regulator"] == "ldo"
+    trace = line.twin.power_trace()
+    assert trace.current_a == pytest.approx(active + 0.9 * board.rails_a.cpu_active)
+    line.values("idle 160000")
+    assert line.twin.power_trace().current_a.min() == pytest.approx(
+        board.rails_a.storage_idle + 1.9 * board.rails_a.cpu_idle
+    )
+
+
+def test_spim_needs_the_input_buffer_of_its_clock(open_line: Opener) -> None:
+    line = open_line("nrf52840")
+    line.twin.chip.bus.write(0x50000A3C, 4, 0x3)
+    with pytest.raises(UserError, match="input buffer of SCK"):
+        line.ask("format")
