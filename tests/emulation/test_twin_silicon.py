@@ -120,7 +120,7 @@ def test_a_crystal_that_never_starts_is_blinked(open_line: Opener, name: str, se
         line.twin._machine.run(1_000_000)
     gaps = np.diff(pulses(line.twin.power_trace()))[:5]
     within, between = gaps[[0, 1, 3, 4]], gaps[2]
-    assert within == pytest.approx(within[0]), "number 1 three times: a pulse, a pause, a pulse"
+    assert within == pytest.approx(within[0], rel=0.01), "number 1 three times: a pulse, a pause, a pulse"
     assert between > 2 * within[0], "the board starts again and waits again"
 
 
