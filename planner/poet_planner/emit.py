@@ -244,8 +244,10 @@ def _remark(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text that cannot end a C comment."""
-    return text.replace("*/", "* /").replace("\n", " ")
+    """Text that a C comment can hold: it opens and ends none, and no character of it is unseen or turns the line."""
+    ascii_text = text.encode("ascii", "backslashreplace").decode()
+    visible = "".join(character if character.isprintable() else "?" for character in ascii_text)
+    return visible.replace("*/", "* /").replace("/*", "/ *")
 
 
 def _title(graph: Graph, schedule: Schedule) -> str:

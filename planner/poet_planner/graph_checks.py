@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
+import math
+
+from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, parse_params
 
 from poet_planner.graph import Graph, Node, Operation
+
+MOST_BYTES = 2**40
 
 
 class FaultError(Exception):
     """What is wrong inside a file, without the file's name."""
 
 
+def refuse_unsound(graph: Graph) -> None:
+    """The same checks for a graph that came from no file.
+
+    Raises
+    ------
+    UserError
+        With the graph's name before what is wrong.
+    """
+    try:
+        check_graph(graph)
+    except FaultError as fault:
+        raise UserError(f"{graph.name}: {fault}") from None
+
+
 def check_graph(graph: Graph) -> None:
     """Whether ids are unique, nodes in order, residents and operands in their places, and changes behind all else.
-
-    Every edge ends at a node of the graph already.
 
     Raises
     ------
     FaultError
         In one line: what is wrong, and where.
     """
+    if not graph.nodes:
+        raise FaultError('"nodes" is empty: there is nothing to plan')
+    _check_numbers(graph)
     _check_ids(graph)
     _check_order(graph)
     _check_residents(graph)
     _check_operands(graph)
     _check_changes(graph)
+
+
+def _check_numbers(graph: Graph) -> None:
+    """Costs that can be added up, and sizes that 64 bits hold with room for their sums."""
+    sizes = [("the graph", graph.resident_bytes), *((f"resident {r.id}", r.bytes) for r in graph.residents)]
+    for node in graph.nodes:
+        where = f"node {node.id}"
+        pages = [value.page for value in node.values if value.page]
+        costs = [node.time_s, node.energy_j, *(cost for page in pages for cost in vars(page).values())]
+        for cost in costs:
+            if not (math.isfinite(cost) and cost >= 0):
+                raise FaultError(f"{where}: {cost} is no cost; a cost is finite and not negative")
+        sizes += [(where, node.workspace_bytes), *((f"value {value.id}", value.bytes) for value in node.values)]
+    for where, size in sizes:
+        if not 0 <= size <= MOST_BYTES:
+            raise FaultError(f"{where}: {size} bytes; give a whole number from 0 to 2^40")
 
 
 def _check_ids(graph: Graph) -> None:
@@ -39,10 +75,18 @@ def _check_ids(graph: Graph) -> None:
             if id in seen:
                 raise FaultError(f"{what} id {id} is there twice; ids must be unique")
             seen.add(id)
+    made = {value.id for node in graph.nodes for value in node.values}
+    for resident in graph.residents:
+        if resident.id in made:
+            raise FaultError(f"id {resident.id} is a value's and a resident's; rename one of them")
 
 
 def _check_order(graph: Graph) -> None:
     producer = _producers(graph)
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value not in producer:
+                raise FaultError(f"edge {value} -> {node.id}: no node yields a value {value}; correct the id")
     place = {node.id: index for index, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         for value in node.inputs:

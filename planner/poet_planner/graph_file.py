@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
-from poet_planner.graph_checks import FaultError, check_graph
+from poet_planner.graph_checks import FaultError, check_graph, refuse_unsound
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
@@ -36,7 +36,14 @@ def read_graph(path: Path) -> Graph:
 
 
 def write_graph(graph: Graph, path: Path) -> None:
-    """Write ``graph`` as `poet-graph/1`."""
+    """Write ``graph`` as `poet-graph/1`.
+
+    Raises
+    ------
+    UserError
+        If :func:`read_graph` would refuse it.
+    """
+    refuse_unsound(graph)
     write_whole(path, json.dumps(document_of_graph(graph), indent=1) + "\n")
 
 
@@ -76,7 +83,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: line {error.lineno}: not JSON ({error.msg}); mend it or write it again") from None
-    except (UnicodeDecodeError, FaultError) as error:
+    except (ValueError, RecursionError, FaultError) as error:  # Also digits or brackets without end.
         raise UserError(f"{path}: not JSON ({error}); mend it or write it again") from None
 
 
@@ -87,8 +94,6 @@ def graph_from_document(document: Any) -> Graph:
         raise FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
     inputs = _inputs_by_node(top)
     nodes = tuple(_node(entry, inputs) for entry in _list(top, "nodes", "the file"))
-    if not nodes:
-        raise FaultError('"nodes" is empty: there is nothing to plan')
     graph = Graph(
         name=str(top.get("name", "")),
         nodes=nodes,
@@ -96,7 +101,8 @@ def graph_from_document(document: Any) -> Graph:
         dma=_flag(top, "dma", "the file", False),
         residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
     )
-    _check_ends(graph, inputs)
+    for node in inputs.keys() - {node.id for node in nodes}:
+        raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
     check_graph(graph)
     return graph
 
@@ -151,9 +157,13 @@ def _cost(entry: dict[str, Any], key: str, where: str) -> float:
     value = entry[key]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FaultError(f'{where}: "{key}" is {value!r}, not a number')
-    if not math.isfinite(value) or value < 0:
-        raise FaultError(f'{where}: "{key}" is {value}; a cost is finite and not negative')
-    return float(value)
+    try:
+        cost = float(value)
+    except OverflowError:
+        cost = math.inf
+    if not math.isfinite(cost) or cost < 0:
+        raise FaultError(f'{where}: "{key}" is {cost}; a cost is finite and not negative')
+    return cost
 
 
 def _count(entry: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
@@ -245,18 +255,6 @@ def _resident(entry: Any) -> Resident:
     if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         raise FaultError(f'{where}: "shape" must be a list of extents')
     return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), tuple(shape))
-
-
-def _check_ends(graph: Graph, inputs: dict[str, dict[str, None]]) -> None:
-    """Whether each edge goes from a value to a node."""
-    nodes = {node.id for node in graph.nodes}
-    made = {value.id for node in graph.nodes for value in node.values}
-    for node_id, values in inputs.items():
-        for value in values:
-            if value not in made:
-                raise FaultError(f"edge {value} -> {node_id}: no node yields a value {value}; correct the id")
-            if node_id not in nodes:
-                raise FaultError(f"edge {value} -> {node_id}: there is no node {node_id}; correct the id")
 
 
 def _node_document(node: Node) -> dict[str, Any]:

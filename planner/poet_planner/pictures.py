@@ -34,6 +34,7 @@ LABELS = {
 HELD = "#D5DCE4"
 ABSENT = "#FFFFFF"
 INK = "#30363D"
+LABEL_LENGTH = 40
 # Names under the columns of schedule.png at most, and cells a side below which a mark is drawn larger than its cell.
 MOST_NAMES = 60
 MOST_CELLS = 150
@@ -93,7 +94,7 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
     patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in COLOURS]
     patches.append(Patch(facecolor=HELD, label="held in RAM"))
     figure.legend(handles=patches, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure
 
 
@@ -154,7 +155,13 @@ def _operator_ticks(axis: Axes, nodes: list[Node]) -> None:
     """Names under the columns: all of them, or every so manieth."""
     every = -(-len(nodes) // MOST_NAMES)
     places = range(0, len(nodes), every)
-    axis.set_xticks([place + 0.5 for place in places], [nodes[place].id for place in places], rotation=90, fontsize=6)
+    labels = [_shortened(nodes[place].id) for place in places]
+    axis.set_xticks([place + 0.5 for place in places], labels, rotation=90, fontsize=6, parse_math=False)
+
+
+def _shortened(id: str) -> str:
+    """An id as long as a label may be; its end tells operators of a module apart."""
+    return id if len(id) <= LABEL_LENGTH else f"…{id[1 - LABEL_LENGTH :]}"
 
 
 def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
@@ -182,7 +189,7 @@ def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: 
     axis.set_xlabel("time, s", color=INK)
     axis.set_ylabel(f"RAM, {unit}", color=INK)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure
 
 
@@ -219,7 +226,7 @@ def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> F
     added.set_xlim(0, max(*extra.values(), 1e-30) / scale * 1.2)
     added.set_xlabel(f"above plain training, {unit}", color=INK)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK)
+    figure.suptitle(_title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure
 
 

@@ -98,9 +98,13 @@ def _text(entry: dict[str, Any], key: str) -> str:
 
 def _number(entry: dict[str, Any], key: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise _FaultError(f'"{key}" is {value!r}, not a finite number')
-    return float(value)
+    return number
 
 
 def _bytes(entry: dict[str, Any], key: str, where: str) -> int:

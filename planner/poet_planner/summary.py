@@ -151,10 +151,13 @@ def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
 
 def table(summary: Summary) -> Table:
     """The summary as a table for a terminal."""
+    from rich.markup import escape
     from rich.table import Table
 
     rows = Table(
-        title=f"{summary.graph}, {summary.nodes} nodes: {summary.status}", show_header=False, title_justify="left"
+        title=f"{escape(summary.graph)}, {summary.nodes} nodes: {summary.status}",
+        show_header=False,
+        title_justify="left",
     )
     rows.add_column(style="bold")
     rows.add_column(justify="right")

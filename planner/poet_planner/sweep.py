@@ -132,7 +132,8 @@ def write_picture(graph: Graph, points: list[Point], path: Path) -> None:
     axis.set_xlabel("RAM budget, KB", color=INK)
     axis.set_ylabel("energy above plain training, %", color=INK)
     axis.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"{graph.name}: what less RAM costs (bands: not proven to be needed)", fontsize=10, color=INK)
+    title = f"{graph.name}: what less RAM costs (bands: not proven to be needed)"
+    figure.suptitle(title, fontsize=10, color=INK, parse_math=False)
     buffer = BytesIO()
     figure.savefig(buffer, format="png")
     write_whole(path, buffer.getvalue())

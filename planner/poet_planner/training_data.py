@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
+from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
@@ -102,9 +101,7 @@ def reference_run(
 
 def write_arrays(arrays: Arrays, path: Path) -> None:
     """Write arrays as .npz, whole or not at all."""
-    buffer = BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    write_whole(path, buffer.getvalue())
+    write_whole(path, npz(arrays))
 
 
 def _as_stored(array: NDArray[Any]) -> NDArray[Any]:

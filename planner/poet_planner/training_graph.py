@@ -9,6 +9,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
 from poet_planner.graph import Graph
+from poet_planner.graph_checks import FaultError, check_graph
 
 if TYPE_CHECKING:
     from poet_planner.tracing.ir import TracedGraph
@@ -41,8 +42,14 @@ def training_graph(
     if board.kind == "linux":
         if momentum:
             raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
-        return lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
-    return lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
+        graph = lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
+    else:
+        graph = lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
+    try:
+        check_graph(graph)
+    except FaultError as fault:
+        raise UserError(f"{model}: poet made a wrong graph of it ({fault}); report this as a bug") from None
+    return graph
 
 
 @cache

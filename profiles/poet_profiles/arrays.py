@@ -1,16 +1,30 @@
-"""Reading the arrays that go from one command to the next, as .npz."""
+"""Reading and writing the arrays that go from one command to the next, as .npz."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 from .errors import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The content of an .npz that holds arrays of any names; those of `numpy.savez` must not be its own arguments'."""
+    import numpy as np
+
+    content = BytesIO()
+    with ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return content.getvalue()
 
 
 def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:

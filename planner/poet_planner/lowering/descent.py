@@ -13,9 +13,9 @@ from poet_profiles.operators import params_key
 from poet_planner.graph import Node, Operation, Value
 from poet_planner.lowering.draft import homes
 from poet_planner.lowering.rules import Lowered, nano
-from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident
+from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident, poets_own
 
-ORDERING_NODE = "gradients"
+ORDERING_NODE = poets_own("gradients")
 
 
 def velocities(traced: TracedGraph) -> list[TracedResident]:

@@ -98,4 +98,9 @@ def _order_values(drafts: list[Draft]) -> dict[str, list[str]]:
 
 def done(node: str) -> str:
     """Id of the value of 0 bytes that says that a node has been computed."""
-    return f"{node}.done"
+    return added(node, "done")
+
+
+def added(id: str, what: str) -> str:
+    """Id of what lowering adds to an operator: no id of the traced graph has two dots in a row."""
+    return f"{id}..{what}"

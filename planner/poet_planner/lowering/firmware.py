@@ -12,7 +12,7 @@ from poet_planner.graph import Graph, Value
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.copies import copied, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
-from poet_planner.lowering.draft import Draft, arena_value, done, nodes_of, placed, region_bytes
+from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.rules import (
     Lowered,
@@ -118,7 +118,7 @@ class _Lowering:
         operands = tuple(made[place].id if place in made else ref.source for place, ref in enumerate(lowered.operands))
         main = replace(self._draft(operator, operator.id, lowered), operands=operands)
         if lowered.update is not None:
-            self.statistics[f"{operator.id}.update"] = lowered.update
+            self.statistics[added(operator.id, "update")] = lowered.update
         return [*made.values(), main]
 
     def _operator(self, operator: TracedOperator) -> Lowered | None:
@@ -152,7 +152,7 @@ class _Lowering:
             read_transposed = place in lowered.transposed and is_transposed(ref)
             if self._is_whole(ref) and (read_transposed or is_row_major(ref.shape, ref.stride)):
                 continue
-            id = f"{operator.id}.operand{place}"
+            id = added(operator.id, f"operand{place}")
             copy = None if read_transposed else copied(ref, self._shapes[ref.source], id)
             copies[place] = None if copy is None else self._helper(operator, id, copy)
         return copies

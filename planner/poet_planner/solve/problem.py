@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poet_planner.graph import Graph, PageCost
+from poet_planner.graph_checks import refuse_unsound
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -68,7 +69,7 @@ class Problem(NamedTuple):
 
 
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
-    """Arrays of ``graph``.
+    """Arrays of ``graph``, which compiled code follows unchecked: so a graph that breaks the contract is refused here.
 
     Parameters
     ----------
@@ -78,7 +79,13 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         None: no deadline.
     paging : bool
         False: plan as on a board without storage.
+
+    Raises
+    ------
+    UserError
+        If an id is there twice, an edge leads back, a size or cost is none, …
     """
+    refuse_unsound(graph)
     values = [value for node in graph.nodes for value in node.values]
     index = {value.id: v for v, value in enumerate(values)}
     inputs = [sorted({index[id] for id in node.inputs}) for node in graph.nodes]

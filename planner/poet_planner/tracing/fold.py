@@ -29,6 +29,7 @@ from poet_planner.tracing.ir import (
     TracedValue,
     View,
     Write,
+    poets_own,
 )
 
 aten = torch.ops.aten
@@ -72,7 +73,9 @@ class _Folder:
         placeholders = iter(self._captured.placeholders)
         for node in self._captured.graph.graph.nodes:
             if node.op == "placeholder":
-                self._places[node] = self._resident(*next(placeholders), node.meta["val"])
+                name, kind = next(placeholders)
+                id = name if kind in (Kind.PARAMETER, Kind.BUFFER) else poets_own(name)
+                self._places[node] = self._resident(id, kind, node.meta["val"])
             elif node.op == "get_attr":
                 self._places[node] = self._constant(node)
             elif node.op == "call_function":
@@ -103,7 +106,7 @@ class _Folder:
 
     def _constant(self, node: fx.Node) -> _Place:
         data = operator.attrgetter(str(node.target))(self._captured.graph)
-        name = f"constant{len(self._constants)}"
+        name = poets_own(f"constant{len(self._constants)}")
         self._constants[name] = data.detach().clone()
         return self._resident(name, Kind.CONSTANT, self._constants[name])
 
@@ -144,8 +147,9 @@ class _Folder:
         pure = self._out_of_place(node, target, declared)
         if pure is not None:
             place = self._place(node.args[0])
-            place.storage.version = self._emit(node, pure, (node.name,))
-            self._add_value(node.name, place.storage.layout)
+            id = provisional(node)
+            place.storage.version = self._emit(node, pure, (id,))
+            self._add_value(id, place.storage.layout)
             self._places[node] = place
             return
         hidden = schema.hidden_writes(target, node.args, node.kwargs)
@@ -161,7 +165,7 @@ class _Folder:
                 outputs.append(None)
                 results.append(self._place(_argument(node, source)))
             elif isinstance(layout, Tensor):
-                id = f"{node.name}.{index}" if several else node.name
+                id = f"{provisional(node)}.{index}" if several else provisional(node)
                 outputs.append(id)
                 results.append(_Place(_Storage(layout, id), (), layout))
                 self._add_value(id, layout)
@@ -190,7 +194,7 @@ class _Folder:
         writes = []
         for argument in written:
             storage = self._place(_argument(node, argument)).storage
-            id = f"{node.name}.write{argument}"
+            id = f"{provisional(node)}.write{argument}"
             writes.append(Write(argument, id))
             self._add_value(id, storage.layout)
             storage.version = id
@@ -198,7 +202,7 @@ class _Folder:
         random = schema.is_random(target, node.args, node.kwargs)
         self._operators.append(
             TracedOperator(
-                id=node.name,
+                id=provisional(node),
                 target=target,
                 args=tuple(args),
                 kwargs=kwargs,
@@ -212,8 +216,8 @@ class _Folder:
             )
         )
         if random:
-            self._last_random = node.name
-        return node.name
+            self._last_random = provisional(node)
+        return provisional(node)
 
     def _place(self, argument: Any) -> _Place:
         place = self._places[argument]
@@ -250,8 +254,8 @@ class _Folder:
         """Somebody reads or partly writes fresh memory as it is: its allocation becomes an operator after all."""
         node = storage.creation
         assert node is not None and isinstance(node.target, OpOverload)
-        storage.version = self._emit(node, node.target, (node.name,))
-        self._add_value(node.name, storage.layout)
+        storage.version = self._emit(node, node.target, (provisional(node),))
+        self._add_value(provisional(node), storage.layout)
 
     def _out_of_place(self, node: fx.Node, target: OpOverload, declared: tuple[int | str, ...]) -> OpOverload | None:
         """The out-of-place form of an in-place operator, where it gives the same tensor in the same layout."""
@@ -282,47 +286,49 @@ class _Folder:
         loss_node, *others = cast(list[fx.Node], node.args[0])
         gradient_nodes, rebound_nodes = others[: len(self._captured.trained)], others[len(self._captured.trained) :]
         claimed: set[str] = set()
-        loss = self._claim(loss_node, "loss", Kind.LOSS, claimed)
+        loss = self._claim(loss_node, poets_own("loss"), Kind.LOSS, claimed)
         gradients = {}
         for parameter, gradient in zip(self._captured.trained, gradient_nodes, strict=True):
             if gradient is not None:
-                gradients[parameter] = self._claim(gradient, f"{parameter}.grad", Kind.GRADIENT, claimed)
+                resident = poets_own(f"{parameter}.grad")
+                gradients[parameter] = self._claim(gradient, resident, Kind.GRADIENT, claimed)
         rebound = zip(self._captured.rebound, map(self._place, rebound_nodes), strict=True)
         return loss, gradients, dict(rebound)
 
-    def _claim(self, node: fx.Node, name: str, kind: Kind, claimed: set[str]) -> Ref:
+    def _claim(self, node: fx.Node, resident: str, kind: Kind, claimed: set[str]) -> Ref:
         """Let a result live in a resident: its own value where that is the same numbers, else a copy of it."""
         ref = self._ref(self._place(node))
         if ref.source in claimed or ref.source not in self._values or not _one_to_one(ref, self._values[ref.source]):
+            copy = f"{resident}.clone"
             self._operators.append(
                 TracedOperator(
-                    id=f"{name}.clone",
+                    id=copy,
                     target=aten.clone.default,
                     args=(ref,),
                     kwargs={"memory_format": torch.contiguous_format},
-                    outputs=(name,),
+                    outputs=(copy,),
                     backward=kind is Kind.GRADIENT,
                     module="",
                 )
             )
             layout = torch.empty(ref.shape, dtype=ref.dtype, device="meta")
-            self._add_value(name, layout)
-            ref = Ref(name, (), ref.shape, tuple(layout.stride()), ref.dtype)
+            self._add_value(copy, layout)
+            ref = Ref(copy, (), ref.shape, tuple(layout.stride()), ref.dtype)
         claimed.add(ref.source)
         value = self._values[ref.source]
-        self._values[ref.source] = replace(value, resident=name)
+        self._values[ref.source] = replace(value, resident=resident)
         size = value.dtype.itemsize
         for extent in ref.shape:
             size *= extent
-        self._residents.append(TracedResident(name, kind, size, ref.shape, ref.dtype))
+        self._residents.append(TracedResident(resident, kind, size, ref.shape, ref.dtype))
         return ref
 
     def _account_generator(self) -> None:
         draws = sum(operator.random for operator in self._operators)
         if draws:
             state = torch.get_rng_state()
-            shape = (draws, state.numel())
-            self._residents.append(TracedResident("generator", Kind.STATE, draws * state.nbytes, shape, state.dtype))
+            size, shape = draws * state.nbytes, (draws, state.numel())
+            self._residents.append(TracedResident(poets_own("generator"), Kind.STATE, size, shape, state.dtype))
 
     def _update_residents(self, rebound: dict[str, _Place]) -> None:
         """Let what the step wrote, or put in a buffer's place, be what the next step starts from."""
@@ -343,17 +349,22 @@ class _Folder:
             old = Ref(name, (), contents.shape, contents.stride, contents.dtype)
             self._operators.append(
                 TracedOperator(
-                    id=f"{name}.update",
+                    id=poets_own(f"{name}.update"),
                     target=aten.copy_.default,
                     args=(old, contents),
                     kwargs={},
                     outputs=(None,),
                     backward=False,
-                    module=name.rpartition(".")[0],
+                    module=name.rpartition(".")[0].strip("."),
                     updates=(name,),
                     recomputable=False,
                 )
             )
+
+
+def provisional(node: fx.Node) -> str:
+    """Id of an operator, and of its main value, until `naming` finds a better one."""
+    return f".{node.name}"
 
 
 def _described(constant: Tensor) -> str:

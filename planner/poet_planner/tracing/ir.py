@@ -18,7 +18,12 @@ Ids are for people: the path of the module, and the operator where the module ha
 behind it ``backward_weight``, ``backward_input``, ``backward`` or ``backward_NAME``. Residents are named by parameter
 (``conv1.weight``), its gradient (``conv1.weight.grad``), buffer, ``input``, ``target`` (``input0``, ``input1`` … where
 there are several) and ``loss``. A node's main value is named like the node, further ones ``NODE.indices``,
-``NODE.mean``, …
+``NODE.mean``, … No two operators, values or residents share an id. Parameters and buffers keep the names that the user
+gave them; whatever else would be called the same gets a number behind its name (``input_2``).
+
+PyTorch allows no empty part in a name: none starts with a dot or has two in a row. So poet's ids do where they must not
+meet a user's name: those that live until `naming` alone start with a dot, and what a board's lowering adds to an
+operator follows two dots.
 """
 
 from __future__ import annotations
@@ -202,6 +207,11 @@ class TracedGraph:
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""
         return tuple(dict.fromkeys(ref.source for ref in operator.refs if ref.source in self.values))
+
+
+def poets_own(name: str) -> str:
+    """Id of what is poet's and not the user's; until `naming`, of its residents and of the operators that serve one."""
+    return f"..{name}"
 
 
 def map_refs(arguments: Any, change: Callable[[Ref], Any]) -> Any:

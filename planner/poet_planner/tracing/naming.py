@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, map_refs
+from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedValue, map_refs, poets_own
+
+_USERS = (Kind.PARAMETER, Kind.BUFFER)
 
 _OUTPUT_NAMES: dict[str, tuple[str, ...]] = {
     "aten::max_pool2d_with_indices": ("", "indices"),
@@ -37,14 +39,21 @@ _SHORT = {
 
 
 def name(graph: TracedGraph) -> TracedGraph:
-    """The same graph with readable ids."""
-    operator_ids = _operator_ids(graph)
-    value_ids: dict[str, str] = {}
+    """The same graph with readable ids, no two of them alike."""
+    names = _Names(resident.id for resident in graph.residents if resident.kind in _USERS)
+    resident_ids = {
+        resident.id: names.fresh(resident.id.removeprefix(poets_own("")))
+        for resident in graph.residents
+        if resident.kind not in _USERS
+    }
+    gradient_of = {ref.source: parameter for parameter, ref in graph.gradients.items()}
+    operator_ids = _operator_ids(graph, gradient_of, names)
+    source_ids = dict(resident_ids)
     for operator in graph.operators + graph.bookkeeping:
-        value_ids.update(_value_ids(operator, operator_ids[operator.id], graph.values))
+        source_ids.update(_value_ids(operator, operator_ids[operator.id], gradient_of, names))
 
     def rename(ref: Ref) -> Ref:
-        return replace(ref, source=value_ids.get(ref.source, ref.source))
+        return replace(ref, source=source_ids.get(ref.source, ref.source))
 
     def renamed(operator: TracedOperator) -> TracedOperator:
         return replace(
@@ -52,37 +61,52 @@ def name(graph: TracedGraph) -> TracedGraph:
             id=operator_ids[operator.id],
             args=map_refs(operator.args, rename),
             kwargs=map_refs(operator.kwargs, rename),
-            outputs=tuple(None if id is None else value_ids[id] for id in operator.outputs),
-            writes=tuple(replace(write, value=value_ids[write.value]) for write in operator.writes),
+            outputs=tuple(None if id is None else source_ids[id] for id in operator.outputs),
+            writes=tuple(replace(write, value=source_ids[write.value]) for write in operator.writes),
             after=tuple(operator_ids[id] for id in operator.after),
+            updates=tuple(resident_ids.get(id, id) for id in operator.updates),
         )
+
+    def renamed_value(value: TracedValue) -> TracedValue:
+        resident = None if value.resident is None else resident_ids[value.resident]
+        return replace(value, id=source_ids[value.id], resident=resident)
 
     return replace(
         graph,
         operators=tuple(renamed(operator) for operator in graph.operators),
         bookkeeping=tuple(renamed(operator) for operator in graph.bookkeeping),
-        values={value_ids[id]: replace(value, id=value_ids[id]) for id, value in graph.values.items()},
+        values={source_ids[id]: renamed_value(value) for id, value in graph.values.items()},
+        residents=tuple(replace(r, id=resident_ids.get(r.id, r.id)) for r in graph.residents),
         gradients={parameter: rename(ref) for parameter, ref in graph.gradients.items()},
         loss=rename(graph.loss),
+        constants={resident_ids[id]: data for id, data in graph.constants.items()},
     )
 
 
-def _operator_ids(graph: TracedGraph) -> dict[str, str]:
+class _Names:
+    """Ids that are taken, those that the user gave from the start."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted``, with a number behind it where that is taken; taken from now on."""
+        id, count = wanted, 1
+        while id in self._taken:
+            count += 1
+            id = f"{wanted}_{count}"
+        self._taken.add(id)
+        return id
+
+
+def _operator_ids(graph: TracedGraph, gradient_of: dict[str, str], names: _Names) -> dict[str, str]:
     forward = Counter(operator.module for operator in graph.operators if not operator.backward)
     parents = {parent for operator in graph.operators for parent in _parents(operator.module)}
-    gradient_of = {ref.source: parameter for parameter, ref in graph.gradients.items()}
-    taken = {resident.id for resident in graph.residents}
     ids: dict[str, str] = {}
     books = {operator.id for operator in graph.bookkeeping}
     for operator in graph.operators + graph.bookkeeping:
         alone = forward[operator.module] == 1 and operator.module not in parents and operator.id not in books
-        wanted = _wanted(operator, alone, gradient_of)
-        id, count = wanted, 1
-        while id in taken:
-            count += 1
-            id = f"{wanted}_{count}"
-        taken.add(id)
-        ids[operator.id] = id
+        ids[operator.id] = names.fresh(_wanted(operator, alone, gradient_of))
     return ids
 
 
@@ -97,16 +121,16 @@ def _wanted(operator: TracedOperator, alone: bool, gradient_of: dict[str, str]) 
     short = _short(operator)
     prefix = f"{operator.module}." if operator.module else ""
     if operator.updates and not operator.values:
-        return operator.id
+        return operator.updates[0].removeprefix(poets_own("")) + ".update"
     if not operator.backward:
         return operator.module if alone and operator.module else prefix + short
     if short == "ones_like" and not operator.module:
         return "loss.backward"
     parameters = [gradient_of[id] for id in operator.values if id in gradient_of]
     if parameters:
-        owner, _, leaf = parameters[0].rpartition(".")
+        owner, dot, leaf = parameters[0].rpartition(".")
         several = len(parameters) == len(operator.values) or operator.id.endswith(".parameters")
-        return f"{owner}.backward_{leaf}" if several else f"{owner}.backward"
+        return f"{owner}{dot}backward_{leaf}" if several else f"{owner}{dot}backward"
     if operator.id.endswith(".parameters"):
         return f"{prefix}backward_weight"
     if operator.id.endswith(".input") or (short == "mm" and alone):
@@ -121,23 +145,20 @@ def _short(operator: TracedOperator) -> str:
     return _SHORT.get(schema_name, schema_name.partition("::")[2].strip("_"))
 
 
-def _value_ids(operator: TracedOperator, id: str, values: dict[str, TracedValue]) -> dict[str, str]:
-    names = _OUTPUT_NAMES.get(operator.target._schema.name, ())
+def _value_ids(operator: TracedOperator, id: str, gradient_of: dict[str, str], names: _Names) -> dict[str, str]:
+    """The main value is called like its operator, every other one as it is known."""
+    known = _OUTPUT_NAMES.get(operator.target._schema.name, ())
     ids: dict[str, str] = {}
-    main = True
     for index, output in enumerate(operator.outputs):
         if output is None:
             continue
-        resident = values[output].resident
-        if index < len(names) and names[index]:
-            ids[output] = f"{id}.{names[index]}"
-        elif main:
+        if index < len(known) and known[index]:
+            ids[output] = names.fresh(f"{id}.{known[index]}")
+        elif not ids:
             ids[output] = id
-        elif resident is not None:
-            ids[output] = f"{id}.{resident.removesuffix('.grad').rpartition('.')[2]}"
         else:
-            ids[output] = f"{id}.{index}"
-        main = False
+            leaf = gradient_of[output].rpartition(".")[2] if output in gradient_of else str(index)
+            ids[output] = names.fresh(f"{id}.{leaf}")
     for index, write in enumerate(operator.writes):
-        ids[write.value] = id if main and index == 0 else f"{id}.written{index}"
+        ids[write.value] = names.fresh(f"{id}.written{index}") if ids else id
     return ids
