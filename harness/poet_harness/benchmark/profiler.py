@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -108,12 +108,12 @@ class Profiler:
         idle = self._through_resets(partial(measure_idle, self._device, self._meter, self._effort))
         self._idle_power_w = idle.energy_j / idle.time_s
         asleep = Configuration("idle", "")
-        if not self._is_done(asleep, profile):
+        if not self.is_done(asleep, profile):
             self._append(profile, asleep, replace(idle, energy_j=0.0), 1.0)
         first: tuple[Configuration, Measurement] | None = None
         for item in configurations:
             began(item)
-            if self._is_done(item, profile):
+            if self.is_done(item, profile):
                 continue
             try:
                 fraction, measurement = self._steadily(item)
@@ -134,7 +134,16 @@ class Profiler:
         self._outcome.temperatures_c = self._watch.temperatures_c
         return self._outcome
 
-    def _is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
+    def take_over(self, costs: Mapping[Configuration, Measurement], idle_power_w: float, profile: ProfileWriter) -> int:
+        """Append costs observed in place, above an idle power, that the profile does not hold; how many it did not."""
+        self._idle_power_w = idle_power_w
+        new = [item for item in costs if not self.is_done(item, profile)]
+        for item in new:
+            self._append(profile, item, costs[item], 1.0, how=", in place")
+        return len(new)
+
+    def is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
+        """Whether the profile has the row."""
         return (self._board.name, item.op, item.params, DTYPE, self._meter.source) in profile.done
 
     def _steadily(self, item: Configuration) -> tuple[float, Measurement]:
@@ -195,7 +204,9 @@ class Profiler:
                         NO_DEVICE,
                     ) from None
 
-    def _append(self, profile: ProfileWriter, item: Configuration, measured: Measurement, fraction: float) -> None:
+    def _append(
+        self, profile: ProfileWriter, item: Configuration, measured: Measurement, fraction: float, how: str = ""
+    ) -> None:
         whole_bytes = round(measured.bytes / fraction)
         if item.op in OPERATORS:
             whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
@@ -216,7 +227,7 @@ class Profiler:
             repeats=measured.repeats,
             slice=fraction,
             source=self._meter.source,
-            meter=self._meter.identity,
+            meter=self._meter.identity + how,
             voltage_v=self._meter.voltage_v,
             firmware=self._device.hello.firmware,
             taken_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -27,7 +27,7 @@ class Resident:
 
 @dataclass(frozen=True)
 class Action:
-    """One step of the schedule with its predicted cost; ``op`` is empty for what computes nothing.
+    """One step of the schedule with its predicted cost; ``op`` and ``params`` are empty for what computes nothing.
 
     ``peak_bytes`` is the most RAM in use during it, residents included.
     """
@@ -38,6 +38,7 @@ class Action:
     time_s: float
     energy_j: float
     peak_bytes: int
+    params: str = ""
 
     @property
     def is_marked(self) -> bool:
@@ -100,7 +101,8 @@ def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> It
             node = nodes[name]
             made_bytes = sum(_padded(value["bytes"]) for value in _values(node))
             peak_bytes = in_ram_bytes + made_bytes + _padded(node.get("workspace_bytes", 0))
-            yield Action(do, name, node.get("op") or "", node["time_s"], node["energy_j"], peak_bytes)
+            op, params = node.get("op") or "", node.get("params") or ""
+            yield Action(do, name, op, node["time_s"], node["energy_j"], peak_bytes, params)
             in_ram_bytes += made_bytes
         elif do == "free":
             yield Action(do, name, "", 0.0, 0.0, in_ram_bytes)

@@ -107,8 +107,9 @@ class Trainer:
         commit_every: int = 0,
         resume: bool = False,
         done: Callable[[ObservedStep], None] = lambda _: None,
+        trace_all: bool = False,
     ) -> list[ObservedStep]:
-        """Run one step a batch; the first is traced action by action.
+        """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
         A board that is reset in the middle goes on from the weights that this run last committed (or began with), or
         else starts again from the initial ones; either gives the same bits.
@@ -133,7 +134,7 @@ class Trainer:
         """
         for _ in range(MOST_RESETS + 1):
             try:
-                self._steps(data, learning_rate, commit_every, resume, done)
+                self._steps(data, learning_rate, commit_every, resume, done, trace_all)
                 return self.observed
             except DeviceResetError:
                 continue
@@ -148,6 +149,7 @@ class Trainer:
         commit_every: int,
         resume: bool,
         done: Callable[[ObservedStep], None],
+        trace_all: bool,
     ) -> None:
         """Steps from the last commit on, or from the initial weights if there is none."""
         begin = self._restored(resume, len(data.batches))
@@ -160,7 +162,7 @@ class Trainer:
             heed()
             self._put(data.batches[number])
             with finishing() as stopping:
-                step = self._step(number, learning_rate, trace=number == traced)
+                step = self._step(number, learning_rate, trace=trace_all or number == traced)
                 self._observed[number] = step
                 done(step)
                 if commit_every and (stopping() or (number + 1) % commit_every == 0):

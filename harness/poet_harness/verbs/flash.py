@@ -45,6 +45,22 @@ def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = 
     print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} schedule steps")
 
 
+def flashed_image(plan: Path, board: Board) -> Path:
+    """The image of a plan that was flashed.
+
+    Raises
+    ------
+    UserError
+        If it was not.
+    """
+    from poet_profiles.errors import UserError
+
+    image = image_path(plan, board)
+    if not image.is_file():
+        raise UserError(f"{image}: is missing; run poet-harness flash --board {board.name} --plan {plan} first")
+    return image
+
+
 def image_path(plan: Path, board: Board) -> Path:
     """Where the image of a plan is kept."""
     return plan / (f"{board.name}.elf" if board.kind == "microcontroller" else f"{board.name}.program")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .flash import flashed_image
 from .options import BoardName, Card, Emulate, MeterName, Port
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from ..benchmark.configurations import Configuration
     from ..benchmark.profiler import Outcome, Profiler
+    from ..training.batches import TrainingData
+    from ..training.plan import Plan
+    from ..training.trainer import Trainer
 
 NAME = "profile"
 MOST_NAMED = 5
@@ -34,6 +38,17 @@ def command(
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="The same for a model that poet-plan knows.")
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a flashed plan: its operators are timed in place, in training steps on --data.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="For --plan: .npz with parameters and batches.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="For --plan: training steps, one batch each.")] = 10,
+    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="For --plan: learning rate.")] = 0.01,
     configs: Annotated[Path | None, typer.Option(help="CSV with the columns op and params, or a graph .json.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Profile to write; BOARD.csv if not given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the rows that the file already has.")] = False,
@@ -47,8 +62,8 @@ def command(
     """Measure time and energy of operators and page transfers on a board.
 
     Rows are on disk as they come: after Ctrl-C, a crash or a cable pulled out, --resume goes on where it stopped.
-    Without --graph, --model or --configs: what the built-in models need that fit a microcontroller, and a grid from
-    which a planner can fit other shapes.
+    Without --graph, --model, --configs or --plan: what the built-in models need that fit a microcontroller, and a grid
+    from which a planner can fit other shapes.
     """
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
@@ -58,26 +73,73 @@ def command(
     from ..benchmark.profiler import Profiler
     from ..connection.target import connect, takes_image
     from ..firmware import build
+    from ..training.trainer import Trainer
     from .console import wide_console
 
+    if (plan is None) != (data is None):
+        raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
+    if plan is not None and image is not None:
+        raise UserError(f"--image: --plan runs the image in {plan}; leave one of them out")
     description = load_board(board)
     target_path = out or Path(f"{description.name}.csv")
     effort = Effort(fewest=1, most=1) if quick else Effort()
     if not resume and target_path.is_file() and target_path.stat().st_size:
         raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
+    training = _read_training(plan, data, steps) if plan is not None and data is not None else None
     with ProfileWriter(target_path) as profile:
-        chosen = _chosen(description, graph or [], model or [], configs)
+        graphs = [*(graph or []), *([plan / "graph.json"] if plan is not None else [])]
+        chosen = _chosen(description, graphs, model or [], configs)
         if image is None and takes_image(description, port, emulate):
-            image = build(description)
+            image = flashed_image(plan, description) if plan is not None else build(description)
         with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
             wanted = chosen or _standard(description)
             if description.storage == "none" or not pages:
                 wanted = [item for item in wanted if not item.is_page]
-            if any(item.is_page for item in wanted) and (format_card or target.fresh_card):
+            if any(item.is_page for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
                 target.device.format()
-            outcome = _with_progress(Profiler(target.device, target.meter, description, effort), wanted, profile)
+            profiler = Profiler(target.device, target.meter, description, effort)
+            in_place = 0
+            if training is not None:
+                trainer = Trainer(target.device, target.meter, training[0])
+                in_place = _train(trainer, profiler, profile, *training, learning_rate)
+            outcome = _with_progress(profiler, wanted, profile)
+            outcome.written += in_place
             source = target.meter.source
     _report(wide_console(), target_path, outcome, source)
+
+
+def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingData]:
+    from ..training.batches import read_training_data
+    from ..training.plan import read_plan
+
+    schedule = read_plan(plan)
+    return schedule, read_training_data(data, schedule, steps)
+
+
+def _train(
+    trainer: Trainer,
+    profiler: Profiler,
+    profile: ProfileWriter,
+    plan: Plan,
+    data: TrainingData,
+    learning_rate: float,
+) -> int:
+    from poet_profiles.errors import UserError
+    from poet_profiles.stopping import Stopped
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ..benchmark.in_place import profile_in_place
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("in place", total=len(data.batches))
+        try:
+            return profile_in_place(
+                trainer, profiler, profile, plan, data, learning_rate, lambda _: progress.update(task, advance=1)
+            )
+        except Stopped as stopped:
+            words = f"{stopped}; {profile.path} keeps what was measured, --resume goes on"
+            raise UserError(words, stopped.exit_code) from None
 
 
 def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .flash import image_path
+from .flash import flashed_image
 from .options import BoardName, Card, Emulate, MeterName, Plan, Port
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def command(
     second one at once.
     """
     from poet_profiles.boards import load_board
-    from poet_profiles.errors import UserError
     from poet_profiles.stopping import undisturbed
 
     from ..connection.target import connect, takes_image
@@ -63,9 +62,7 @@ def command(
     results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
     image = None
     if takes_image(description, port, emulate):
-        image = image_path(plan, description)
-        if not image.is_file():
-            raise UserError(f"{image}: is missing; run poet-harness flash --board {board} --plan {plan} first")
+        image = flashed_image(plan, description)
     with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
         if description.kind != "host":
             _warn_of_stale_costs(schedule, target.device.hello.firmware)

@@ -1,0 +1,88 @@
+"""What operators cost in place: in training steps in which every action is timed and metered for itself.
+
+A benchmark fills operands with random numbers, of which none is zero. Training is full of zeros (images, what a ReLU
+lets through, its gradient), and floating point in software is quicker on them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.profile import ProfileWriter
+from poet_profiles.stopping import undisturbed
+
+from ..training.batches import TrainingData
+from ..training.plan import Plan
+from ..training.trainer import ObservedStep, Trainer
+from .configurations import Configuration
+from .measure import Measurement, spread
+from .profiler import Profiler
+
+
+def profile_in_place(
+    trainer: Trainer,
+    profiler: Profiler,
+    profile: ProfileWriter,
+    plan: Plan,
+    data: TrainingData,
+    learning_rate: float,
+    done: Callable[[ObservedStep], None] = lambda _: None,
+) -> int:
+    """Train with every step traced, and append what the operators cost; the number of rows.
+
+    However the training ends, the steps that were whole become rows. Nothing is trained if the profile holds all of
+    the plan's operators already.
+
+    Raises
+    ------
+    Stopped, UserError
+        As :meth:`Trainer.train` does.
+    """
+    wanted = (Configuration(action.op, action.params) for action in plan.actions if action.do == "compute")
+    if all(profiler.is_done(item, profile) for item in wanted if item.op in OPERATORS):
+        return 0
+    rows = 0
+    try:
+        trainer.train(data, learning_rate, done=done, trace_all=True)
+    finally:
+        if trainer.observed:
+            with undisturbed():
+                rows = profiler.take_over(costs_in_place(plan, trainer.observed), trainer.idle_power_w, profile)
+    return rows
+
+
+def costs_in_place(plan: Plan, steps: Sequence[ObservedStep]) -> dict[Configuration, Measurement]:
+    """Mean time and energy of every configuration that the traced steps computed.
+
+    A mean, and no median: what a plan adds up is every run. A configuration whose energy no window showed is left out.
+
+    Parameters
+    ----------
+    steps : sequence of ObservedStep
+        Those that were not traced count for nothing.
+    """
+    times_s: dict[Configuration, list[float]] = defaultdict(list)
+    energies_j: dict[Configuration, list[float]] = defaultdict(list)
+    for step in steps:
+        for action, seen in zip(plan.actions, step.actions, strict=bool(step.actions)):
+            if action.do == "compute" and action.op in OPERATORS and seen.energy_j is not None:
+                item = Configuration(action.op, action.params)
+                times_s[item].append(seen.time_s)
+                energies_j[item].append(seen.energy_j)
+    return {item: _measurement(item, times_s[item], energies_j[item]) for item in times_s}
+
+
+def _measurement(item: Configuration, times_s: list[float], energies_j: list[float]) -> Measurement:
+    sizes = OPERATORS[item.op].sizes(parse_params(item.params))
+    return Measurement(
+        time_s=statistics.fmean(times_s),
+        time_s_std=spread(times_s),
+        energy_j=statistics.fmean(energies_j),
+        energy_j_std=spread(energies_j),
+        repeats=len(times_s),
+        bytes=sum(sizes.outputs),
+        workspace_bytes=sizes.workspace,
+    )
