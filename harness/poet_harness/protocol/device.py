@@ -16,6 +16,9 @@ LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
 LONG_LINE_ATTEMPTS = 4
 STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
+RATE_UNIT = 1e-9
+MOST_RATE_UNITS = 2**32 - 1
+RATE_PRECISION = 1e-4
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ class Device:
 
     def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
         """Run one training step; with ``trace``, one window around each compute and page step."""
-        answer = self._ask(f"step {round(learning_rate * 1e9)} {int(trace)}", expected_s)
+        answer = self._ask(f"step {round(learning_rate / RATE_UNIT)} {int(trace)}", expected_s)
         values = answer.values
         return StepReport(
             work_s=int(values["ticks"]) / self.hello.ticks_hz,
@@ -229,6 +232,19 @@ class Device:
             cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
             temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
         )
+
+
+def check_learning_rate(rate: float) -> None:
+    """Refuse a learning rate that the protocol cannot carry, or only rounded by more than a ten-thousandth.
+
+    Raises
+    ------
+    UserError
+    """
+    units = rate / RATE_UNIT
+    if not (0 <= units <= MOST_RATE_UNITS and abs(round(units) - units) <= RATE_PRECISION * units):
+        most = MOST_RATE_UNITS * RATE_UNIT
+        raise UserError(f"--lr {rate:g}: the board takes learning rates up to {most:.3g}, as multiples of 1e-9")
 
 
 def _scaled(text: str | None, unit: float) -> float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,9 @@ from poet_profiles.errors import UserError
 
 from .plan import Plan, Resident
 
-WEIGHTS = ("parameter", "state")
+Array = NDArray[Any]
+
+GIVEN_ONCE = ("parameter", "state", "constant")
 EVERY_STEP = ("input", "target")
 
 
@@ -36,45 +40,65 @@ class TrainingData:
 
 
 def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
-    """Read and check the arrays that the plan's residents need.
+    """Read the arrays that the plan's residents need, and hold each against the plan: name, type, shape, numbers.
 
-    ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. State that is
-    not in the file starts at zero. Integers travel as 32 bits, everything else as single precision.
+    ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. Velocities that
+    are not in the file start at zero. Integers travel as 32 bits.
 
     Raises
     ------
     UserError
-        If an array is missing, has another size than the resident, or there are fewer batches than steps.
+        With the array's name, what the plan reads and what the file has: if an array is missing, has another type or
+        shape, holds a number that is not finite or a label that there is not, or if there are fewer batches than steps.
     """
     arrays = read_arrays(path, "poet-plan data")
+    zeros = set(plan.velocities.values())
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]
     for index, resident in enumerate(plan.residents):
-        if resident.kind == "constant":
-            constants[index] = _bytes(path, resident, _array(path, resident, arrays))
-        elif resident.kind in WEIGHTS:
-            if resident.kind == "state" and resident.id not in arrays:
-                arrays[resident.id] = np.zeros(resident.bytes // 4)
-            weights[index] = _bytes(path, resident, _array(path, resident, arrays))
+        if resident.id in zeros - arrays.keys():
+            weights[index] = bytes(resident.bytes)
         elif resident.kind in EVERY_STEP:
-            array = _array(path, resident, arrays)
-            if len(array) < steps:
-                raise UserError(f"{path}: {resident.id}: holds {len(array)} batches, --steps asks for {steps}")
+            array = _checked(path, resident, arrays, steps)
             for step in range(steps):
-                batches[step][index] = _bytes(path, resident, array[step])
+                batches[step][index] = array[step].tobytes()
+        elif resident.kind in GIVEN_ONCE:
+            data = _checked(path, resident, arrays).tobytes()
+            (constants if resident.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches)
 
 
-def _array(path: Path, resident: Resident, arrays: dict[str, NDArray[np.generic]]) -> NDArray[np.generic]:
+def _checked(path: Path, resident: Resident, arrays: Mapping[str, Array], steps: int | None = None) -> Array:
+    """An array as the board stores it; with ``steps``, the first so many along a leading axis."""
+    where = f"{path}: {resident.id}"
     if resident.id not in arrays:
-        raise UserError(f"{path}: {resident.id}: no such array (make the file with poet-plan data)")
-    return arrays[resident.id]
+        raise UserError(f"{where}: no such array (make the file with poet-plan data)")
+    array = arrays[resident.id]
+    shape = array.shape if steps is None else array.shape[1:]
+    wanted = "whole numbers" if resident.choices else "float32"
+    fits = np.issubdtype(array.dtype, np.integer) if resident.choices else array.dtype == np.float32
+    if not fits or shape != resident.shape or (steps is not None and not array.ndim):
+        batches = () if steps is None else ("steps",)
+        raise UserError(
+            f"{where}: is {array.dtype} of shape {_shape(array.shape)}, the plan reads {wanted} of shape "
+            f"{_shape((*batches, *resident.shape))}; convert it, or make the file with poet-plan data"
+        )
+    if steps is not None and len(array) < steps:
+        raise UserError(f"{where}: holds {len(array)} batches, --steps asks for {steps}")
+    used = array[:steps]
+    if resident.choices:
+        _refuse(where, used, (used < 0) | (used >= resident.choices), f"the plan knows 0 to {resident.choices - 1}")
+    else:
+        _refuse(where, used, ~np.isfinite(used), "training needs finite numbers")
+    return np.ascontiguousarray(used, dtype="<i4" if resident.choices else "<f4")
 
 
-def _bytes(path: Path, resident: Resident, array: NDArray[np.generic]) -> bytes:
-    element = "<i4" if np.issubdtype(array.dtype, np.integer) else "<f4"
-    data = np.ascontiguousarray(array, dtype=element).tobytes()
-    if len(data) != resident.bytes:
-        raise UserError(f"{path}: {resident.id}: {len(data)} bytes where the plan has {resident.bytes}")
-    return data
+def _refuse(where: str, array: Array, wrong: NDArray[np.bool_], why: str) -> None:
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        raise UserError(f"{where}: {array[place]} at {_shape(place)} and in {int(wrong.sum())} places in all; {why}")
+
+
+def _shape(extents: tuple[object, ...]) -> str:
+    return "(" + ", ".join(str(extent) for extent in extents) + ")"

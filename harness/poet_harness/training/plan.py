@@ -5,24 +5,39 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
+from poet_profiles.operators import parse_params
 
 FORMATS = {"graph.json": "poet-graph/1", "schedule.json": "poet-schedule/1"}
+# Operands that are integers: their place, and the parameter that says how many there are to choose from. Every other
+# tensor is f32 (docs/SPEC.md, section 1).
+CHOICES = {
+    "nll_loss": (1, "n"),
+    "nll_loss_backward": (1, "n"),
+    "embedding": (1, "v"),
+    "embedding_backward": (1, "v"),
+}
+COPY = "strided_copy"
+MOMENTUM = "sgd_momentum"
 
 
 @dataclass(frozen=True)
 class Resident:
-    """A tensor with a fixed place in the board's RAM; its index in the protocol is its place in ``Plan.residents``."""
+    """A tensor with a fixed place in the board's RAM; its index in the protocol is its place in ``Plan.residents``.
+
+    ``choices`` is 0 for f32; else the tensor is of i32, each from 0 to below that.
+    """
 
     id: str
     kind: str
     bytes: int
     shape: tuple[int, ...]
+    choices: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,8 @@ class Plan:
     """A schedule with the graph it was made for, and the hash of either.
 
     ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
-    ``firmware`` are the builds whose profile they rest on, as far as that is known.
+    ``firmware`` are the builds whose profile they rest on, as far as that is known. ``velocities`` are the ids of the
+    states of descent with momentum, by the ids of their parameters; ``momentum`` is 0 without.
     """
 
     graph_hash: str
@@ -62,6 +78,8 @@ class Plan:
     time_s: float
     peak_bytes: int
     firmware: tuple[str, ...] = ()
+    velocities: Mapping[str, str] = field(default_factory=dict)
+    momentum: float = 0.0
 
 
 def read_plan(folder: Path) -> Plan:
@@ -74,9 +92,12 @@ def read_plan(folder: Path) -> Plan:
     """
     graph, schedule = (_read(folder / name, form) for name, form in FORMATS.items())
     try:
+        choices = _choices(graph["nodes"])
         residents = tuple(
-            Resident(entry["id"], entry["kind"], entry["bytes"], tuple(entry["shape"])) for entry in graph["residents"]
+            Resident(entry["id"], entry["kind"], entry["bytes"], tuple(entry["shape"]), choices.get(entry["id"], 0))
+            for entry in graph["residents"]
         )
+        descents = [node for node in graph["nodes"] if node.get("op") == MOMENTUM]
         return Plan(
             graph_hash=schedule["graph_hash"],
             schedule_hash=document_hash({key: schedule[key] for key in ("graph_hash", "steps")}),
@@ -86,9 +107,27 @@ def read_plan(folder: Path) -> Plan:
             time_s=schedule["time_s"],
             peak_bytes=schedule["peak_bytes"],
             firmware=_profiled_firmware(folder / "summary.json"),
+            velocities={node["inputs"][1]: node["inputs"][2] for node in descents},
+            momentum=parse_params(descents[0]["params"])["momentum_nano"] / 1e9 if descents else 0.0,
         )
     except KeyError as error:
         raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
+    except (TypeError, AttributeError, ValueError, IndexError) as error:
+        raise UserError(f"{folder}: graph.json or schedule.json is damaged ({error}); plan again") from None
+
+
+def _choices(nodes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many there are to choose from, by the id of each tensor of integers; through copies of them, too."""
+    choices: dict[str, int] = {}
+    for node in reversed(nodes):
+        op, operands = node.get("op"), node.get("inputs", ())
+        if op in CHOICES:
+            place, parameter = CHOICES[op]
+            number = parse_params(node["params"])[parameter]
+            choices[operands[place]] = min(number, choices.get(operands[place], number))
+        elif op == COPY and node["results"][0] in choices:
+            choices[operands[0]] = choices[node["results"][0]]
+    return choices
 
 
 def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:

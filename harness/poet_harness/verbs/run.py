@@ -49,12 +49,14 @@ def command(
     from poet_profiles.stopping import undisturbed
 
     from ..connection.target import connect, takes_image
+    from ..protocol.device import check_learning_rate
     from ..training.batches import read_training_data
     from ..training.plan import read_plan
     from ..training.results import Results
     from ..training.trainer import Trainer
     from .console import wide_console
 
+    check_learning_rate(learning_rate)
     description = load_board(board)
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps)
