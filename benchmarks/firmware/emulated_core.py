@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import capstone
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
@@ -15,6 +17,7 @@ from poet_harness.emulation import nrf52840, samd21
 from poet_harness.emulation.bus import Bus, Peripheral, Register
 from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine
+from unicorn import unicorn_const
 
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
@@ -71,6 +74,8 @@ class EmulatedCore:
         Include directories besides the firmware's.
     defines : iterable of str
         Macros.
+    options : iterable of str
+        Further options of the compiler; they override the firmware's.
     flash_wait : int, optional
         Cycles that the core waits for a line of flash; if not given, those of the board with this core.
     """
@@ -83,11 +88,12 @@ class EmulatedCore:
         build: Path,
         includes: Iterable[Path] = (),
         defines: Iterable[str] = (),
+        options: Iterable[str] = (),
         flash_wait: int | None = None,
     ) -> None:
         self.core = core
-        options = [*(f"-I{path}" for path in includes), *(f"-D{macro}" for macro in defines)]
-        elf = _link(core, sources, keep, build, options)
+        flags = [*(f"-I{path}" for path in includes), *(f"-D{macro}" for macro in defines), *options]
+        elf = _link(core, sources, keep, build, flags)
         with elf.open("rb") as file:
             table = ELFFile(file).get_section_by_name(".symtab")
             self._symbols = {symbol.name: symbol["st_value"] for symbol in table.iter_symbols()}
@@ -130,6 +136,29 @@ class EmulatedCore:
         self.machine.run(1 << 62)
         result = int.from_bytes(self.machine.read_memory(self._symbols["call"] + 28, 4), "little", signed=True)
         return result, self.machine.clock.now - before
+
+    @contextmanager
+    def watched(self, entered: Callable[[int, int], None]) -> Iterator[None]:
+        """Tell address and bytes of every block that runs meanwhile."""
+        engine = self.machine._engine
+        hook = engine.hook_add(unicorn_const.UC_HOOK_BLOCK, lambda _, address, size, __: entered(address, size))
+        try:
+            yield
+        finally:
+            engine.hook_del(hook)
+
+    def cycles(self, address: int, size: int) -> int:
+        """What the table says of a run of instructions."""
+        sums, begin = self.machine._prefix, self.machine._counter.begin
+        return int(sums[(address + size - begin) // 2] - sums[(address - begin) // 2])
+
+    def straight(self, address: int, size: int) -> tuple[str, int]:
+        """Assembly of a block without the branch at its end, one instruction a line, and the bytes of that."""
+        engine = capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS)
+        listing = list(engine.disasm_lite(self.machine.read_memory(address, size), address))
+        if listing[-1][2].startswith(("b", "cb")):
+            size -= listing.pop()[1]
+        return "".join(f"{mnemonic} {operands}\n" for _, _, mnemonic, operands in listing), size
 
 
 def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, options: Iterable[str]) -> Path:
