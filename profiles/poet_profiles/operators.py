@@ -163,6 +163,14 @@ def _elementwise(inputs: int, flops_per_element: int = 1) -> Callable[[Params], 
     return lambda p: Sizes((4 * p["size"],) * inputs, (4 * p["size"],), flops_per_element * p["size"])
 
 
+def _loss(flops_per_element: int) -> Callable[[Params], Sizes]:
+    return lambda p: Sizes((4 * p["size"],) * 2, (4,), flops_per_element * p["size"])
+
+
+def _loss_backward(flops_per_element: int) -> Callable[[Params], Sizes]:
+    return lambda p: Sizes((4, 4 * p["size"], 4 * p["size"]), (4 * p["size"],), flops_per_element * p["size"])
+
+
 def _batch_norm(p: Params) -> Sizes:
     x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
     return Sizes((4 * x, c, c), (4 * x, c, c), 7 * x)
@@ -258,13 +266,8 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
         "m n",
         lambda p: Sizes((4 * p["m"] * p["n"], 4 * p["n"]), (4 * p["m"] * p["n"],), p["m"] * p["n"]),
     ),
-    (35, "mse_loss", "size", lambda p: Sizes((4 * p["size"],) * 2, (4,), 3 * p["size"])),
-    (
-        36,
-        "mse_loss_backward",
-        "size",
-        lambda p: Sizes((4, 4 * p["size"], 4 * p["size"]), (4 * p["size"],), 2 * p["size"]),
-    ),
+    (35, "mse_loss", "size", _loss(3)),
+    (36, "mse_loss_backward", "size", _loss_backward(2)),
     (
         37,
         "sgd_momentum",
@@ -275,6 +278,22 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (39, "strided_copy_backward", STRIDED_PARAMS, _strided_copy_backward),
     (40, "tanh", "size", _elementwise(1, 20)),
     (41, "tanh_backward", "size", _elementwise(2, 3)),
+    (42, "hardtanh", "size low_micro high_micro", _elementwise(1, 2)),
+    (43, "hardtanh_backward", "size low_micro high_micro", _elementwise(2, 2)),
+    (44, "leaky_relu", "size slope_nano", _elementwise(1, 2)),
+    (45, "leaky_relu_backward", "size slope_nano", _elementwise(2, 2)),
+    (46, "sigmoid", "size", _elementwise(1, 20)),
+    (47, "sigmoid_backward", "size", _elementwise(2, 3)),
+    (48, "silu", "size", _elementwise(1, 20)),
+    (49, "silu_backward", "size", _elementwise(2, 25)),
+    (50, "hardswish", "size", _elementwise(1, 5)),
+    (51, "hardswish_backward", "size", _elementwise(2, 5)),
+    (52, "hardsigmoid", "size", _elementwise(1, 4)),
+    (53, "hardsigmoid_backward", "size", _elementwise(2, 3)),
+    (54, "sub", "size", _elementwise(2)),
+    (55, "binary_cross_entropy", "size", _loss(45)),
+    (56, "binary_cross_entropy_backward", "size", _loss_backward(6)),
+    (57, "binary_cross_entropy_with_logits", "size", _loss(45)),
 )
 
 OPERATORS: dict[str, Operator] = {

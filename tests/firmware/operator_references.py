@@ -317,6 +317,108 @@ def tanh_backward(p: Params, draw: Draw) -> Golden:
     return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
 
 
+def _activation(p: Params, draw: Draw, function: Callable[[Tensor], Tensor]) -> Golden:
+    x = 3 * draw.normal(p["size"])
+    return _golden((x,), (function(x),))
+
+
+def _activation_backward(
+    p: Params, draw: Draw, function: Callable[[Tensor], Tensor], of_result: bool = False
+) -> Golden:
+    x, gy = (3 * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
+    y = function(x)
+    return _golden((gy, y if of_result else x), torch.autograd.grad(y, (x,), gy))
+
+
+def _clipped(p: Params) -> Callable[[Tensor], Tensor]:
+    return lambda x: F.hardtanh(x, _micro(p["low_micro"]), _micro(p["high_micro"]))
+
+
+def _micro(value: int) -> float:
+    """As single precision has it: what lies between it and the double is on the other side of the limit."""
+    return float(np.float32(value) / np.float32(1e6))
+
+
+def hardtanh(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, _clipped(p))
+
+
+def hardtanh_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, _clipped(p))
+
+
+def _leaky(p: Params) -> Callable[[Tensor], Tensor]:
+    return lambda x: F.leaky_relu(x, p["slope_nano"] * NANO)
+
+
+def leaky_relu(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, _leaky(p))
+
+
+def leaky_relu_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, _leaky(p))
+
+
+def sigmoid(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, torch.sigmoid)
+
+
+def sigmoid_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, torch.sigmoid, of_result=True)
+
+
+def silu(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, F.silu)
+
+
+def silu_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, F.silu)
+
+
+def hardswish(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, F.hardswish)
+
+
+def hardswish_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, F.hardswish)
+
+
+def hardsigmoid(p: Params, draw: Draw) -> Golden:
+    return _activation(p, draw, F.hardsigmoid)
+
+
+def hardsigmoid_backward(p: Params, draw: Draw) -> Golden:
+    return _activation_backward(p, draw, F.hardsigmoid)
+
+
+def sub(p: Params, draw: Draw) -> Golden:
+    a, b = draw.normal(p["size"]), draw.normal(p["size"])
+    return _golden((a, b), (a - b,))
+
+
+def binary_cross_entropy(p: Params, draw: Draw) -> Golden:
+    x, target = _probabilities(p, draw)
+    return _golden((x, target), (F.binary_cross_entropy(x, target).reshape(1),))
+
+
+def binary_cross_entropy_backward(p: Params, draw: Draw) -> Golden:
+    x, target = _probabilities(p, draw)
+    gradient = draw.normal(1)
+    loss = F.binary_cross_entropy(x.requires_grad_(), target).reshape(1)
+    return _golden((gradient, x, target), torch.autograd.grad(loss, (x,), gradient))
+
+
+def binary_cross_entropy_with_logits(p: Params, draw: Draw) -> Golden:
+    x, target = 8 * draw.normal(p["size"]), draw.labels(p["size"], 2).double()
+    return _golden((x, target), (F.binary_cross_entropy_with_logits(x, target).reshape(1),))
+
+
+def _probabilities(p: Params, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Some of them close to 0, and what they should be: 0, 1 or between."""
+    x = torch.sigmoid(3 * draw.normal(p["size"])).float().double()
+    return x, torch.sigmoid(20 * draw.normal(p["size"])).float().double()
+
+
 def _view(p: Params, x: Tensor) -> Tensor:
     return x.as_strided([p[f"d{axis}"] for axis in range(4)], [p[f"s{axis}"] for axis in range(4)], p["offset"])
 
@@ -375,6 +477,22 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         sgd_momentum,
         tanh,
         tanh_backward,
+        hardtanh,
+        hardtanh_backward,
+        leaky_relu,
+        leaky_relu_backward,
+        sigmoid,
+        sigmoid_backward,
+        silu,
+        silu_backward,
+        hardswish,
+        hardswish_backward,
+        hardsigmoid,
+        hardsigmoid_backward,
+        sub,
+        binary_cross_entropy,
+        binary_cross_entropy_backward,
+        binary_cross_entropy_with_logits,
         strided_copy,
         strided_copy_backward,
     )

@@ -74,6 +74,10 @@ def _elements() -> SearchStrategy[Params]:
     return integers(size=(1, 70))
 
 
+def _limits() -> SearchStrategy[Params]:
+    return integers(size=(1, 70), low_micro=(-(10**7), 0), high_micro=(1, 10**7))
+
+
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "conv2d": convolutions(),
     "conv2d_backward_input": convolutions(),
@@ -114,6 +118,22 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
     "tanh": _elements(),
     "tanh_backward": _elements(),
+    "hardtanh": _limits(),
+    "hardtanh_backward": _limits(),
+    "leaky_relu": integers(size=(1, 70), slope_nano=(-(10**9), 2**31 - 1)),
+    "leaky_relu_backward": integers(size=(1, 70), slope_nano=(-(10**9), 2**31 - 1)),
+    "sigmoid": _elements(),
+    "sigmoid_backward": _elements(),
+    "silu": _elements(),
+    "silu_backward": _elements(),
+    "hardswish": _elements(),
+    "hardswish_backward": _elements(),
+    "hardsigmoid": _elements(),
+    "hardsigmoid_backward": _elements(),
+    "sub": _elements(),
+    "binary_cross_entropy": _elements(),
+    "binary_cross_entropy_backward": _elements(),
+    "binary_cross_entropy_with_logits": _elements(),
     "strided_copy": views(),
     "strided_copy_backward": views(),
 }

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from host_operators import Operators
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 Floats = npt.NDArray[np.float32]
 
@@ -50,6 +50,19 @@ def test_hyperbolic_tangent(operators: Operators) -> None:
     random = np.random.default_rng(5)
     x = np.concatenate([random.uniform(-12, 12, 20000), random.uniform(-1, 1, 20000)]).astype(np.float32)
     assert units(computed(operators, "poet_hyperbolic_tangent", x), np.tanh(x.astype(np.float64))).max() < 4
+
+
+def test_logistic(operators: Operators) -> None:
+    x = np.random.default_rng(6).uniform(-85, 85, 20000).astype(np.float32)
+    assert units(computed(operators, "poet_logistic", x), expit(x.astype(np.float64))).max() < 4
+    assert computed(operators, "poet_logistic", np.float32([-np.inf, -200, 200, np.inf])).tolist() == [0, 0, 1, 1]
+
+
+def test_logarithm_of_one_plus(operators: Operators) -> None:
+    tiny = every_magnitude(20000)
+    x = np.concatenate([tiny, -tiny[tiny < 1], np.random.default_rng(7).uniform(-1, 1, 20000).astype(np.float32)])
+    assert units(computed(operators, "poet_log_one_plus", x), np.log1p(x.astype(np.float64))).max() < 4
+    assert computed(operators, "poet_log_one_plus", np.float32([-1, 0]))[0] == -np.inf
 
 
 def test_normal_distribution(operators: Operators) -> None:

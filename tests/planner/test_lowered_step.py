@@ -11,29 +11,25 @@ import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from poet_planner import models
 from poet_planner.emit import why_no_headers
-from poet_planner.graph import Graph
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.plain import plain_schedule
 from poet_planner.residency import without_parameters
 from poet_planner.tracing import trace
 from poet_planner.verify import verify
-from poet_profiles.operators import parse_params
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
 from host_operators import Operators, build
+from host_step import LEARNING_RATE, Tensors, run_step
 
 TOLERANCE = 1e-5
 ROUNDING = 16.0
-LEARNING_RATE = 0.01
 MODELS = [
     "digits_cnn",
     "mlperf_resnet8",
@@ -46,8 +42,6 @@ MODELS = [
 
 # Behind 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
 JUMPING_MODELS = ["mlperf_mobilenet_v1"]
-
-Tensors = dict[str, NDArray[Any]]
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
@@ -77,7 +71,7 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
     assert verify(graph, plain_schedule(graph)).sound
     constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
-    tensors = _run(graph, {**before, **constants, **batch}, operators)
+    tensors = run_step(graph, {**before, **constants, **batch}, operators)
 
     single, double = _autograd(name, torch.float32), _autograd(name, torch.float64)
     compared = [resident.id for resident in graph.residents if resident.id in double]
@@ -126,7 +120,7 @@ def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:
     tensors |= {r.id: np.zeros(r.shape, np.float32) for r in graph.residents if r.id.endswith(".velocity")}
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
     for _ in range(2):
-        tensors = _run(graph, tensors | batch, operators)
+        tensors = run_step(graph, tensors | batch, operators)
     optimiser = torch.optim.SGD(module.parameters(), LEARNING_RATE, momentum=0.9)
     for _ in range(2):
         optimiser.zero_grad()
@@ -149,21 +143,3 @@ def _autograd(name: str, dtype: torch.dtype) -> Tensors:
         found[f"{id}.grad"] = parameter.grad
     torch.optim.SGD(module.parameters(), LEARNING_RATE).step()
     return {id: tensor.detach().numpy() for id, tensor in {**found, **module.state_dict()}.items()}
-
-
-def _run(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
-    """Every node once, in order; tensors by id as f32, in their resident's shape."""
-    held: Tensors = {}
-    for resident in graph.residents:
-        array = given.get(resident.id, np.full(resident.shape, np.nan, np.float32))
-        held[resident.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
-        assert held[resident.id].nbytes == resident.bytes
-    for node in graph.nodes:
-        if node.operation is None:
-            continue
-        operation = node.operation
-        inputs = [held[id] for id in operation.operands]
-        outputs = operators.run(operation.op, parse_params(operation.params), inputs, LEARNING_RATE)
-        held |= dict(zip(operation.results, outputs, strict=True))
-    shapes = {resident.id: resident.shape for resident in graph.residents}
-    return {id: held[id].view(np.float32).reshape(shape) for id, shape in shapes.items()}

@@ -185,3 +185,19 @@ float poet_hyperbolic_tangent(float x)
     const float y = 1.0f - 2.0f / (poet_exp(2.0f * magnitude) + 1.0f);
     return x < 0.0f ? -y : (x > 0.0f ? y : x);
 }
+
+float poet_logistic(float x)
+{
+    return 1.0f / (1.0f + poet_exp(-x));
+}
+
+/* 1 + x is rounded to u; log u is off by as much as u - 1 is from x, and the quotient of the two puts it right. */
+float poet_log_one_plus(float x)
+{
+    const float u = 1.0f + x;
+    if (u == 1.0f) {
+        return x;
+    }
+    const float y = poet_log(u);
+    return x > -1.0f && x < 1.0f ? y * (x / (u - 1.0f)) : y;
+}

@@ -19,6 +19,12 @@ float poet_normal_distribution(float x);
 /* Within 4 units in the last place. */
 float poet_hyperbolic_tangent(float x);
 
+/* 1 / (1 + exp(-x)), within 4 units in the last place. */
+float poet_logistic(float x);
+
+/* log(1 + x), within 4 units in the last place also near 0; -infinity at -1, NaN below. */
+float poet_log_one_plus(float x);
+
 static inline float poet_greatest(const float *x, int32_t count)
 {
     float most = x[0];
@@ -32,6 +38,12 @@ static inline float poet_greatest(const float *x, int32_t count)
 static inline float poet_from_nano(int32_t nano)
 {
     return (float)nano / 1e9f;
+}
+
+/* A parameter that stands for a number of some size, in units of 1e-6. */
+static inline float poet_from_micro(int32_t micro)
+{
+    return (float)micro / 1e6f;
 }
 
 #endif

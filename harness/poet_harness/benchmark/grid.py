@@ -17,6 +17,9 @@ CONSTANTS = {
     "value_nano": 0,
     "factor_nano": 500_000_000,
     "divisor": 1,
+    "low_micro": 0,
+    "high_micro": 500_000,
+    "slope_nano": 10_000_000,
 }
 
 

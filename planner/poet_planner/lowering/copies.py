@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import torch
 
 from poet_planner.lowering.rules import Lowered, aten_name, is_row_major
-from poet_planner.tracing.ir import Ref, TracedOperator
+from poet_planner.tracing.ir import Ref, TracedOperator, View
 
 AXES = 4
+_REPEATING = ("add.Tensor", "sub.Tensor", "mul.Tensor")
 
 
 def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | None:
@@ -37,6 +39,23 @@ def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> L
         params = _strided(view, prod(extents))
         return None if params is None else Lowered("strided_copy_backward", params, (gradient,), (result,))
     return None
+
+
+def spread(operator: TracedOperator) -> TracedOperator:
+    """A sum, difference or product with the smaller operand repeated as PyTorch does it unsaid: seen through a view."""
+    if aten_name(operator) not in _REPEATING or not all(isinstance(operand, Ref) for operand in operator.args[:2]):
+        return operator
+    shape = torch.broadcast_shapes(*(operand.shape for operand in operator.args[:2]))  # type: ignore[no-untyped-call]
+    operands = (_spread(operand, shape) for operand in operator.args[:2])
+    return replace(operator, args=(*operands, *operator.args[2:]))
+
+
+def _spread(operand: Ref, shape: torch.Size) -> Ref:
+    if operand.shape == tuple(shape):
+        return operand
+    view = View(torch.ops.aten.expand.default, (list(shape),))
+    layout = torch.empty_strided(operand.shape, operand.stride, device="meta").expand(shape)
+    return replace(operand, views=(*operand.views, view), shape=tuple(shape), stride=layout.stride())
 
 
 def _view(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:

@@ -10,7 +10,7 @@ from poet_profiles.operators import OPERATORS, params_key
 
 from poet_planner.graph import Graph, Value
 from poet_planner.lowering.aten import aten_operation
-from poet_planner.lowering.copies import copied, strided_operator
+from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
@@ -123,7 +123,9 @@ class _Lowering:
 
     def _operator(self, operator: TracedOperator) -> Lowered | None:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()
-        lowered = firmware_operator(operator) or strided_operator(operator, source)
+        lowered = (
+            firmware_operator(operator) or strided_operator(operator, source) or firmware_operator(spread(operator))
+        )
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):

@@ -19,6 +19,7 @@ from poet_planner.tracing.ir import Blank, Ref, TracedOperator
 
 MEAN = 1
 NANO = 1_000_000_000
+MICRO = 1_000_000
 # Relative: what rounding to f32 changes at most.
 F32_ROUNDING = 2.0**-24
 MOST_WINDOW_PLACES = 256
@@ -219,6 +220,13 @@ def _add(operator: TracedOperator) -> Lowered | None:
     return None
 
 
+def _subtract(operator: TracedOperator) -> Lowered | None:
+    a, b = operator.args
+    if not isinstance(a, Ref) or not isinstance(b, Ref) or operator.kwargs.get("alpha", 1) != 1 or a.shape != b.shape:
+        return None
+    return _lowered("sub", {"size": prod(a.shape)}, (a, b), operator.outputs[0])
+
+
 def _trails(small: Ref, large: Ref) -> bool:
     """Whether ``small`` is repeated over the first axes of ``large``."""
     extents = list(small.shape)
@@ -251,10 +259,14 @@ def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lo
 
 def nano(fraction: float) -> int | None:
     """A fraction as it stands among an operator's parameters; None if that is farther off than f32's precision."""
-    if not isfinite(fraction):
+    return _in_units(fraction, NANO)
+
+
+def _in_units(number: float, units: int) -> int | None:
+    if not isfinite(number):
         return None
-    rounded = round(fraction * NANO)
-    return rounded if abs(rounded / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
+    rounded = round(number * units)
+    return rounded if abs(rounded / units - number) <= F32_ROUNDING * abs(number) else None
 
 
 def _plane_mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
@@ -358,6 +370,28 @@ def _elementwise(op: str) -> Rule:
     return rule
 
 
+def _clipped(op: str, operands: int) -> Rule:
+    """Hard tanh with its two limits; ReLU6 is one."""
+
+    def rule(operator: TracedOperator) -> Lowered | None:
+        *tensors, low, high = _defaults(operator.args, (*(None,) * operands, -1.0, 1.0))
+        limits = {"low_micro": _in_units(low, MICRO), "high_micro": _in_units(high, MICRO)}
+        return _lowered(op, {"size": prod(tensors[0].shape), **limits}, tensors, operator.outputs[0])
+
+    return rule
+
+
+def _leaky(op: str, operands: int) -> Rule:
+    """Leaky ReLU. Its gradient may be given the result for the input: both have one sign."""
+
+    def rule(operator: TracedOperator) -> Lowered | None:
+        *tensors, slope = _defaults(operator.args, (*(None,) * operands, 0.01))[: operands + 1]
+        params = {"size": prod(tensors[0].shape), "slope_nano": nano(slope)}
+        return _lowered(op, params, tensors, operator.outputs[0])
+
+    return rule
+
+
 def _embedding(operator: TracedOperator) -> Lowered | None:
     weight, tokens, *_ = operator.args
     (v, d), m = weight.shape, prod(tokens.shape)
@@ -372,18 +406,32 @@ def _embedding_backward(operator: TracedOperator) -> Lowered | None:
     return _lowered("embedding_backward", params, (gy, tokens), operator.outputs[0])
 
 
-def _mse_loss(operator: TracedOperator) -> Lowered | None:
-    x, target, reduction = _defaults(operator.args, (None, None, MEAN))
-    if reduction != MEAN or x.shape != target.shape:
-        return None
-    return _lowered("mse_loss", {"size": prod(x.shape)}, (x, target), operator.outputs[0])
+def _mean_loss(op: str) -> Rule:
+    """The mean over all elements, none weighted."""
+
+    def rule(operator: TracedOperator) -> Lowered | None:
+        x, target, *weights, reduction = _loss_arguments(operator)
+        if reduction != MEAN or x.shape != target.shape or any(weight is not None for weight in weights):
+            return None
+        return _lowered(op, {"size": prod(x.shape)}, (x, target), operator.outputs[0])
+
+    return rule
 
 
-def _mse_loss_backward(operator: TracedOperator) -> Lowered | None:
-    gloss, x, target, reduction = operator.args
-    if reduction != MEAN or x.shape != target.shape:
-        return None
-    return _lowered("mse_loss_backward", {"size": prod(x.shape)}, (gloss, x, target), operator.outputs[0])
+def _mean_loss_backward(op: str) -> Rule:
+    def rule(operator: TracedOperator) -> Lowered | None:
+        gloss, x, target, *weights, reduction = _loss_arguments(operator)
+        if reduction != MEAN or x.shape != target.shape or any(weight is not None for weight in weights):
+            return None
+        return _lowered(op, {"size": prod(x.shape)}, (gloss, x, target), operator.outputs[0])
+
+    return rule
+
+
+def _loss_arguments(operator: TracedOperator) -> tuple[Any, ...]:
+    """A loss's arguments, the weights among them, and the reduction behind them; the schema ends with it."""
+    before_reduction = len(operator.target._schema.arguments) - 1
+    return _defaults(operator.args, (*(None,) * before_reduction, MEAN))
 
 
 def _rows(shape: Sequence[int], axis: int) -> dict[str, int] | None:
@@ -449,12 +497,25 @@ RULES: dict[str, Rule] = {
     "gelu_backward.default": _elementwise("gelu_backward"),
     "tanh.default": _elementwise("tanh"),
     "tanh_backward.default": _elementwise("tanh_backward"),
+    "hardtanh.default": _clipped("hardtanh", 1),
+    "hardtanh_backward.default": _clipped("hardtanh_backward", 2),
+    "leaky_relu.default": _leaky("leaky_relu", 1),
+    "leaky_relu_backward.default": _leaky("leaky_relu_backward", 2),
+    "sigmoid.default": _elementwise("sigmoid"),
+    "sigmoid_backward.default": _elementwise("sigmoid_backward"),
+    "silu.default": _elementwise("silu"),
+    "silu_backward.default": _elementwise("silu_backward"),
+    "hardswish.default": _elementwise("hardswish"),
+    "hardswish_backward.default": _elementwise("hardswish_backward"),
+    "hardsigmoid.default": _elementwise("hardsigmoid"),
+    "hardsigmoid_backward.default": _elementwise("hardsigmoid_backward"),
     "max_pool2d_with_indices.default": _max_pool,
     "max_pool2d_with_indices_backward.default": _max_pool_backward,
     "avg_pool2d.default": _avg_pool,
     "avg_pool2d_backward.default": _avg_pool_backward,
     "mean.dim": _mean,
     "add.Tensor": _add,
+    "sub.Tensor": _subtract,
     "mul.Tensor": _multiply,
     "mul.Scalar": _multiply,
     "div.Tensor": _divide,
@@ -469,8 +530,11 @@ RULES: dict[str, Rule] = {
     "_log_softmax_backward_data.default": _rows_backward_rule("log_softmax_backward"),
     "embedding.default": _embedding,
     "embedding_dense_backward.default": _embedding_backward,
-    "mse_loss.default": _mse_loss,
-    "mse_loss_backward.default": _mse_loss_backward,
+    "mse_loss.default": _mean_loss("mse_loss"),
+    "mse_loss_backward.default": _mean_loss_backward("mse_loss_backward"),
+    "binary_cross_entropy.default": _mean_loss("binary_cross_entropy"),
+    "binary_cross_entropy_backward.default": _mean_loss_backward("binary_cross_entropy_backward"),
+    "binary_cross_entropy_with_logits.default": _mean_loss("binary_cross_entropy_with_logits"),
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
     "ones_like.default": _filled(1.0),

@@ -1,0 +1,19 @@
+/* gx = gy / 6 between -3 and 3, else 0. */
+#include "shape.h"
+
+int poet_hardsigmoid_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_hardsigmoid_backward_run(const poet_op_args *args)
+{
+    const poet_hardsigmoid_backward_params *p = (const poet_hardsigmoid_backward_params *)args->params;
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = x[i] > -3.0f && x[i] < 3.0f ? gy[i] / 6.0f : 0.0f;
+    }
+    return POET_OK;
+}

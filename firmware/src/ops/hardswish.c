@@ -1,0 +1,22 @@
+/* y = x * (x + 3) / 6 between -3 and 3, 0 below, x above. */
+#include "shape.h"
+
+int poet_hardswish_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_hardswish_run(const poet_op_args *args)
+{
+    const poet_hardswish_params *p = (const poet_hardswish_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        if (x[i] <= -3.0f) {
+            y[i] = 0.0f;
+        } else {
+            y[i] = x[i] >= 3.0f ? x[i] : x[i] * (x[i] + 3.0f) / 6.0f;
+        }
+    }
+    return POET_OK;
+}

@@ -1,0 +1,22 @@
+/* y = x between two limits, else the nearer limit; ReLU6 is the one with 0 and 6. */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_hardtanh_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_hardtanh_run(const poet_op_args *args)
+{
+    const poet_hardtanh_params *p = (const poet_hardtanh_params *)args->params;
+    const float low = poet_from_micro(p->low_micro);
+    const float high = poet_from_micro(p->high_micro);
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        const float least = x[i] < low ? low : x[i]; /* so written, a NaN stays one */
+        y[i] = least > high ? high : least;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,22 @@
+/* gx = gy where x is between the limits, else 0. */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_hardtanh_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_hardtanh_backward_run(const poet_op_args *args)
+{
+    const poet_hardtanh_backward_params *p = (const poet_hardtanh_backward_params *)args->params;
+    const float low = poet_from_micro(p->low_micro);
+    const float high = poet_from_micro(p->high_micro);
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = x[i] <= low || x[i] >= high ? 0.0f : gy[i];
+    }
+    return POET_OK;
+}

@@ -1,0 +1,20 @@
+/* y = x above 0, slope * x below. */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_leaky_relu_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_leaky_relu_run(const poet_op_args *args)
+{
+    const poet_leaky_relu_params *p = (const poet_leaky_relu_params *)args->params;
+    const float slope = poet_from_nano(p->slope_nano);
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = x[i] > 0.0f ? x[i] : x[i] * slope;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,21 @@
+/* gx = gy where x is above 0, else slope * gy. */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_leaky_relu_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_leaky_relu_backward_run(const poet_op_args *args)
+{
+    const poet_leaky_relu_backward_params *p = (const poet_leaky_relu_backward_params *)args->params;
+    const float slope = poet_from_nano(p->slope_nano);
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        gx[i] = x[i] > 0.0f ? gy[i] : gy[i] * slope;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,19 @@
+/* y = 1 / (1 + exp(-x)). */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_sigmoid_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_sigmoid_run(const poet_op_args *args)
+{
+    const poet_sigmoid_params *p = (const poet_sigmoid_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = poet_logistic(x[i]);
+    }
+    return POET_OK;
+}

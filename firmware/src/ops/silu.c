@@ -1,0 +1,19 @@
+/* y = x / (1 + exp(-x)). */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_silu_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_silu_run(const poet_op_args *args)
+{
+    const poet_silu_params *p = (const poet_silu_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = x[i] / (1.0f + poet_exp(-x[i]));
+    }
+    return POET_OK;
+}

@@ -1,0 +1,21 @@
+/* gx = gy * s * (1 + x * (1 - s)), where s = 1 / (1 + exp(-x)). */
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_silu_backward_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_silu_backward_run(const poet_op_args *args)
+{
+    const poet_silu_backward_params *p = (const poet_silu_backward_params *)args->params;
+    const float *gy = args->inputs[0];
+    const float *x = args->inputs[1];
+    float *gx = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        const float s = poet_logistic(x[i]);
+        gx[i] = gy[i] * (s * (1.0f + x[i] * (1.0f - s)));
+    }
+    return POET_OK;
+}

@@ -1,0 +1,19 @@
+/* y = a - b. */
+#include "shape.h"
+
+int poet_sub_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}
+
+int poet_sub_run(const poet_op_args *args)
+{
+    const poet_sub_params *p = (const poet_sub_params *)args->params;
+    const float *a = args->inputs[0];
+    const float *b = args->inputs[1];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = a[i] - b[i];
+    }
+    return POET_OK;
+}

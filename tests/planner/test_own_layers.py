@@ -1,0 +1,69 @@
+"""Own networks, three steps by the firmware's kernels on this computer, each step against autograd from its weights."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from own_models import OWN_MODELS
+from poet_planner.emit import why_no_headers
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.models import Model
+from poet_planner.plain import plain_schedule
+from poet_planner.tracing import trace
+from poet_planner.verify import verify
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
+from host_operators import Operators, build
+from host_step import Tensors, run_step
+
+STEPS = 3
+TOLERANCE = 1e-5
+ROUNDING = 16.0
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
+    return build(tmp_path_factory.mktemp("operators") / "operators.so")
+
+
+@pytest.mark.parametrize("make", OWN_MODELS)
+def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operators: Operators) -> None:
+    torch.manual_seed(0)
+    model = make(None)
+    before = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    graph = lower_for_firmware(traced)
+    assert why_no_headers(graph) is None
+    assert verify(graph, plain_schedule(graph)).sound
+    constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
+    tensors = {**before, **constants, "input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    for _ in range(STEPS):
+        given = {id: tensors[id] for id in before}
+        tensors |= run_step(graph, tensors, operators)
+        tensors["target"] = model.targets[0].numpy()
+        single, double = (_autograd(model, given, dtype) for dtype in (torch.float32, torch.float64))
+        for id, exact in double.items():
+            allowed = max(TOLERANCE * np.abs(exact).max(), ROUNDING * np.abs(single[id] - exact).max())
+            assert np.abs(tensors[id] - exact).max() <= allowed, id
+
+
+def _autograd(model: Model, state: Tensors, dtype: torch.dtype) -> Tensors:
+    """Loss and gradients by PyTorch, from these weights."""
+    module = model.module.to(dtype)
+    weights = {id: torch.from_numpy(np.array(array)) for id, array in state.items()}
+    module.load_state_dict({id: weights[id].reshape(tensor.shape) for id, tensor in module.state_dict().items()})
+    module.zero_grad()
+    batch = [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in (*model.inputs, *model.targets)]
+    loss = model.loss(module(batch[0]), batch[1])
+    loss.backward()
+    gradients = {f"{id}.grad": p.grad.numpy() for id, p in module.named_parameters() if p.grad is not None}
+    return {"loss": loss.detach().numpy(), **gradients}
