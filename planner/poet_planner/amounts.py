@@ -1,4 +1,4 @@
-"""Amounts as people write them: RAM as ``256KB`` or ``50%``, a deadline as ``2.5s`` or ``1.5x``."""
+"""Amounts as people write and read them: RAM as ``256KB`` or ``50%``, a deadline as ``2.5s`` or ``1.5x``; 44.5 mJ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from poet_profiles.errors import UserError
 
 _BYTES = {"": 1, "b": 1, "kb": 1024, "kib": 1024, "mb": 1024**2, "mib": 1024**2, "gb": 1024**3, "gib": 1024**3}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
+_BYTE_UNITS = (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
+_PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 
 
@@ -42,6 +44,50 @@ def deadline_s(text: str, plain_time_s: float) -> float:
     if unit not in _SECONDS:
         raise UserError(f"--deadline {text}: unknown unit {unit!r}; write for example 2.5s, 800ms or 1.5x")
     return number * _SECONDS[unit]
+
+
+def energy_text(energy_j: float) -> str:
+    """Three digits and a unit: ``44.5 mJ``."""
+    return _scaled(energy_j, "J")
+
+
+def time_text(time_s: float) -> str:
+    """Three digits and a unit: ``901 ms``."""
+    return _scaled(time_s, "s")
+
+
+def bytes_text(count: int) -> str:
+    """Three digits or more and a unit of 1024: ``193.6 KB``; whole bytes below 1 KB."""
+    unit, scale = byte_unit(count)
+    return f"{count} B" if scale == 1 else f"{count / scale:.{1 if count < 1000 * scale else 0}f} {unit}"
+
+
+def byte_unit(largest: int) -> tuple[str, int]:
+    """Name and size of the unit in which amounts up to ``largest`` are best read."""
+    return next(((unit, size) for unit, size in _BYTE_UNITS if largest >= size), _BYTE_UNITS[-1])
+
+
+def share_text(share: float) -> str:
+    """A share of one, in per cent: ``27.2 %``; what is too small to show, or below zero by rounding, is no number."""
+    if share < 1e-9:
+        return "0 %"
+    return f"{100 * share:.3g} %" if share >= 1e-5 else "< 0.001 %"
+
+
+def more_text(share: float) -> str:
+    """By how much something is more than another thing: ``+3.21 %``, or ``12.5 times`` from twice on."""
+    if share >= 1:
+        return f"{1 + share:.3g} times"
+    return f"{'-' if share < 0 else '+'}{share_text(abs(share))}"
+
+
+def _scaled(amount: float, unit: str) -> str:
+    """With the prefix that leaves a number between 1 and 1000."""
+    size = float(f"{abs(amount):.3g}")
+    prefix, scale = next(((prefix, scale) for prefix, scale in _PREFIXES if size >= scale), _PREFIXES[-1])
+    if size == 0 or size >= 1000:
+        return f"{amount:.6g} {unit}"
+    return f"{float(f'{amount / scale:.3g}'):g} {prefix}{unit}"
 
 
 def _parts(text: str, option: str, examples: str) -> tuple[float, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.whole_file import write_whole
 
+from poet_planner.amounts import byte_unit, bytes_text, energy_text, time_text
 from poet_planner.graph import Graph, Node
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Schedule
@@ -168,13 +169,13 @@ def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
     """Seconds beside about ten of the rows."""
     every = max(1, len(shown) // 10)
     places = range(0, len(shown), every)
-    axis.set_yticks([place + 0.5 for place in places], [f"{shown[place].start_s:.3g} s" for place in places])
+    axis.set_yticks([place + 0.5 for place in places], [time_text(shown[place].start_s) for place in places])
 
 
 def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: list[Moment]) -> Figure:
     """RAM held over time under the plan and under plain training, and the budget."""
     figure, (axis,) = new_figure(8.5, 4.2)
-    unit, scale = _byte_unit(max(moment.ram_bytes for moment in plain + moments))
+    unit, scale = byte_unit(max(moment.ram_bytes for moment in plain + moments))
     times_s, ram = _curve(moments, scale)
     axis.fill_between(times_s, ram, step="post", color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
     axis.step(times_s, ram, where="post", color=COLOURS[Kind.COMPUTE], linewidth=1.2, label="this plan")
@@ -196,10 +197,6 @@ def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: 
 def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float]]:
     times_s, ram_bytes = ram_over_time(moments)
     return times_s, [held / scale for held in ram_bytes]
-
-
-def _byte_unit(largest: int) -> tuple[str, float]:
-    return ("MB", 1e6) if largest >= 4_000_000 else ("KB", 1024.0)
 
 
 def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
@@ -238,6 +235,5 @@ def _energy_unit(joules: float) -> tuple[str, float]:
 
 
 def _title(graph: Graph, schedule: Schedule) -> str:
-    unit, scale = _byte_unit(schedule.ram_budget_bytes)
-    budget = f"{schedule.ram_budget_bytes / scale:.4g} {unit}"
-    return f"{graph.name}: {schedule.energy_j:.4g} J, {schedule.time_s:.4g} s a step within {budget}"
+    cost = f"{energy_text(schedule.energy_j)}, {time_text(schedule.time_s)} a step"
+    return f"{graph.name}: {cost} within {bytes_text(schedule.ram_budget_bytes)}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from poet_planner.amounts import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.graph import Graph
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Schedule
@@ -149,8 +151,8 @@ def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
     )
 
 
-def table(summary: Summary) -> Table:
-    """The summary as a table for a terminal."""
+def table(summary: Summary, verbose: bool = False) -> Table:
+    """The summary as a table for a terminal; ``verbose`` lists every fit that the costs rest on."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -159,49 +161,69 @@ def table(summary: Summary) -> Table:
         show_header=False,
         title_justify="left",
     )
-    rows.add_column(style="bold")
-    rows.add_column(justify="right")
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
-    for row in (*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary)):
+    for row in (*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary, verbose)):
         rows.add_row(*row)
     return rows
 
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
+    gap = f"gap {share_text(s.gap)} of the energy, {share_text(s.overhead_gap)} of the overhead"
     return [
-        ("energy", f"{s.energy_j:.6g} J", f"{s.overhead:+.4%} above plain training's {s.plain_energy_j:.6g} J"),
-        ("  compute", f"{s.energy_compute_j:.6g} J", ""),
-        ("  recompute", f"{s.energy_recompute_j:.6g} J", f"{s.recomputes} recomputations"),
-        ("  page out", f"{s.energy_page_out_j:.6g} J", f"{s.page_outs} transfers"),
-        ("  page in", f"{s.energy_page_in_j:.6g} J", f"{s.page_ins} transfers"),
-        ("bound", f"{s.bound_j:.6g} J", f"gap {s.gap:.4%} of the energy, {s.overhead_gap:.2%} of the overhead"),
+        ("energy", energy_text(s.energy_j), _overhead_remark(s)),
+        ("  compute", energy_text(s.energy_compute_j), ""),
+        ("  recompute", energy_text(s.energy_recompute_j), _counted(s.recomputes, "recomputation")),
+        ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
+        ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
+        ("bound", energy_text(s.bound_j), "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap),
     ]
 
 
+def _overhead_remark(s: Summary) -> str:
+    plain = f"plain training's {energy_text(s.plain_energy_j)}"
+    if s.overhead == 0:
+        return f"as much as {plain}"
+    return f"{more_text(s.overhead)} {plain}" if s.overhead >= 1 else f"{more_text(s.overhead)} on {plain}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
-    deadline = "no deadline" if s.deadline_s is None else f"deadline {s.deadline_s:.6g} s"
+    deadline = "no deadline" if s.deadline_s is None else f"deadline {time_text(s.deadline_s)}"
+    plain = bytes_text(s.plain_peak_bytes)
     return [
-        ("time", f"{s.time_s:.6g} s", f"{deadline}; plain training {s.plain_time_s:.6g} s"),
-        ("peak RAM", f"{s.peak_bytes} B", f"budget {s.ram_budget_bytes} B; plain training {s.plain_peak_bytes} B"),
-        ("  resident", f"{s.resident_bytes} B", _residents_remark(s)),
-        ("  arena", f"{s.arena_bytes} B", "with its static offsets"),
+        ("time", time_text(s.time_s), f"{deadline}; plain training {time_text(s.plain_time_s)}"),
+        ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; plain training {plain}"),
+        ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
+        ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
     ]
 
 
 def _residents_remark(s: Summary) -> str:
     if s.excluded_bytes:
-        return f"batch; {s.excluded_bytes} B of parameters, gradients, state NOT counted"
+        return f"batch; {bytes_text(s.excluded_bytes)} of parameters, gradients, state NOT counted"
     if s.resident_gradients is None:
         return "as the graph has it"
     return "parameters, state, batch" + (", gradients" if s.resident_gradients else "; gradients are in the arena")
 
 
-def _basis_rows(s: Summary) -> list[tuple[str, str, str]]:
-    rows = [(f"  {basis}", f"{share:.1%}", "") for basis, share in s.energy_share.items() if share]
+def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
+    rows = [(f"  {basis}", share_text(share), "") for basis, share in s.energy_share.items() if share]
     if rows:
         rows.insert(0, ("energy rests on", "", ""))
-    for fit in s.fits:
-        error = "error unknown, one row" if fit.energy_error is None else f"{fit.energy_error:.1%} off in energy"
-        time = "" if fit.time_error is None else f", {fit.time_error:.1%} in time"
-        rows.append((f"  fit {fit.operator}", f"{fit.rows} rows", f"{error}{time} ({', '.join(fit.sources)})"))
+    if verbose:
+        return rows + [(f"  fit {fit.operator}", f"{fit.rows} rows", _fit_remark(fit)) for fit in s.fits]
+    if s.fits:
+        worst = max(s.fits, key=lambda fit: math.inf if fit.energy_error is None else fit.energy_error)
+        rows.append(("  worst fit", worst.operator, f"{_fit_remark(worst)}; --verbose lists all {len(s.fits)}"))
     return rows
+
+
+def _fit_remark(fit: FitReport) -> str:
+    error = "error unknown, one row" if fit.energy_error is None else f"{fit.energy_error:.1%} off in energy"
+    time = "" if fit.time_error is None else f", {fit.time_error:.1%} in time"
+    return f"{error}{time} ({', '.join(fit.sources)})"

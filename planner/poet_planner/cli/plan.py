@@ -104,6 +104,7 @@ def plan(
     ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("plan"),
+    verbose: Annotated[bool, typer.Option("--verbose", help="List every fit that the costs rest on.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Plan a training step (the default action)."""
@@ -138,7 +139,7 @@ def plan(
         _check(problem.graph, schedule)
         why_no_headers = _write(problem.graph, schedule, out)
         summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
-        _report(summary, why_no_headers, out, json)
+        _report(summary, why_no_headers, out, verbose, json)
 
 
 def default_seconds(spent_s: float) -> float:
@@ -255,7 +256,7 @@ def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
     return reason
 
 
-def _report(summary: Summary, why_no_headers: str | None, out: Path, as_json: bool) -> None:
+def _report(summary: Summary, why_no_headers: str | None, out: Path, verbose: bool, as_json: bool) -> None:
     import json
 
     from poet_profiles.whole_file import write_whole
@@ -269,7 +270,7 @@ def _report(summary: Summary, why_no_headers: str | None, out: Path, as_json: bo
         print(document)
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(table(summary))
+    console.print(table(summary, verbose))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
     headers = f"no C headers: {why_no_headers}" if why_no_headers else "poet_model.h, poet_schedule.h"
     console.print(f"verified; wrote {out}/: {files}; {headers}")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from poet_planner.amounts import energy_text, share_text
+
 if TYPE_CHECKING:
     from poet_planner.solve import Progress
 
@@ -36,8 +38,8 @@ def progress() -> Iterator[Callable[[Progress], None]]:
 
 
 def _line(state: Progress) -> str:
-    incumbent = "no schedule yet" if state.incumbent_j is None else f"best {state.incumbent_j:.6g} J"
-    bound = "no bound yet" if state.bound_j is None else f"bound {state.bound_j:.6g} J"
-    gap = "" if state.gap is None else f", gap {state.gap:.4%}"
+    incumbent = "no schedule yet" if state.incumbent_j is None else f"best {energy_text(state.incumbent_j)}"
+    bound = "no bound yet" if state.bound_j is None else f"bound {energy_text(state.bound_j)}"
+    gap = "" if state.gap is None else f", gap {share_text(state.gap)}"
     note = f"  {state.note}" if state.note else ""
     return f"{state.seconds:6.1f} s  {incumbent}, {bound}{gap}{note}"

@@ -5,7 +5,6 @@ Lowest fit in several orders; where that falls short, an ejection search within 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from poet_planner.graph import Graph
 from poet_planner.schedule import Action, Step
+from poet_planner.solve import clock
 from poet_planner.solve.compiled import allocating
 from poet_planner.solve.ejection import eject
 from poet_planner.solve.problem import Ints, whole_words
@@ -201,7 +201,7 @@ def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tup
 
 def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, search_s: float, seed: int) -> Ints:
     """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
-    end_s = time.monotonic() + search_s
+    end_s = clock.seconds() + search_s
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
         way = ROUNDS * seed + number
@@ -212,7 +212,7 @@ def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, sear
         without = int(size[offsets < 0].sum())
         if without < fewest:
             fullest, fewest = offsets, without
-        if time.monotonic() >= end_s:
+        if clock.seconds() >= end_s:
             break
     return fullest
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from poet_planner.graph import Graph
+from poet_planner.solve import clock
 from poet_planner.solve.in_time import timed
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.problem import Problem, node_need
@@ -51,7 +50,7 @@ def _shortest_time(problem: Problem, seed: int) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
-    end_s = time.monotonic() + SHORTEST_S
+    end_s = clock.seconds() + SHORTEST_S
     search = Search(timed(problem), seed)
-    search.run(int(SHORTEST_S * moves_per_second(problem)), lambda: time.monotonic() < end_s)
+    search.run(int(SHORTEST_S * moves_per_second(problem)), lambda: clock.seconds() < end_s)
     return np.inf if search.incumbent is None else search.incumbent.time

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from poet_planner.solve import clock
 from poet_planner.solve.linear_model import LinearModel
 from poet_planner.solve.problem import Floats
 from poet_planner.solve.solvers import Solver
@@ -47,7 +47,7 @@ def solve_milp(
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
 
-    started_s = time.monotonic()
+    started_s = clock.seconds()
     free = np.nonzero(model.lower < model.upper)[0]
     fixed_value = np.where(model.lower < model.upper, 0.0, model.lower)
     number = np.full(len(model.cost), -1, dtype=np.int64)
@@ -83,7 +83,7 @@ def solve_milp(
     stated.energy = pyo.Objective(
         expr=LinearExpression(constant=constant, linear_vars=variables, linear_coefs=model.cost[free].tolist())
     )
-    left_s = time_limit_s - (time.monotonic() - started_s)
+    left_s = time_limit_s - (clock.seconds() - started_s)
     outcome = solver.solve(stated, max(left_s, 0.01), absolute_gap, cutoff, hear)
     solutions = []
     for values in outcome.solutions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from poet_profiles.errors import UserError
@@ -10,6 +9,7 @@ from poet_profiles.errors import UserError
 from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.schedule import Schedule, Status
+from poet_planner.solve import clock
 from poet_planner.solve.addressed import Addresses, NoAddressesError
 from poet_planner.solve.in_time import clearly_late, in_time
 from poet_planner.solve.incumbent import Incumbent
@@ -70,7 +70,7 @@ class _Run:
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
-        self._started_s = time.monotonic()
+        self._started_s = clock.seconds()
         self._limit_s = options.time_limit_s
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed)
@@ -176,7 +176,7 @@ class _Run:
         return int(seconds * moves_per_second(self._problem))
 
     def _seconds(self) -> float:
-        return time.monotonic() - self._started_s
+        return clock.seconds() - self._started_s
 
     def _seconds_to_limit(self) -> float:
         return self._limit_s - self._seconds()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.errors import UserError
+
+from poet_planner.solve import clock
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
@@ -209,9 +210,9 @@ class _Listener:
         self._heard_s = 0.0
 
     def interrupt(self, event: Any) -> None:
-        if time.monotonic() < self._heard_s + HEAR_EVERY_S:
+        if clock.seconds() < self._heard_s + HEAR_EVERY_S:
             return
-        self._heard_s = time.monotonic()
+        self._heard_s = clock.seconds()
         if not self._hear(event.data_out.mip_dual_bound):
             event.interrupt()
 
