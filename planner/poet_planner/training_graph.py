@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from poet_planner.graph import Graph
 from poet_planner.graph_checks import FaultError, check_graph
 
 if TYPE_CHECKING:
+    from poet_planner.models import Model
     from poet_planner.tracing.ir import TracedGraph
 
 
@@ -44,7 +47,7 @@ def training_graph(
             raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
         graph = lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
     else:
-        graph = lower_for_firmware(traced_model(model, batch), board.dma_overlap, resident_gradients, momentum)
+        graph = lower_for_firmware(_tried(model, batch), board.dma_overlap, resident_gradients, momentum)
     try:
         check_graph(graph)
     except FaultError as fault:
@@ -63,10 +66,33 @@ def traced_model(model: str, batch: int | None) -> TracedGraph:
 
 
 @cache
+def _tried(model: str, batch: int | None) -> TracedGraph:
+    """The same, once it has run on its example: labels out of range, or mixed types, show in no shape."""
+    import torch
+
+    from poet_planner.tracing.execute import execute, residents_of
+
+    with _running(model, batch) as loaded, torch.random.fork_rng(devices=[]):
+        traced = traced_model(model, batch)
+        execute(traced, residents_of(traced, loaded.module, loaded.inputs, loaded.targets))
+    return traced
+
+
+@cache
 def _rehearsed(model: str, batch: int | None) -> TracedGraph:
     """The same with the storages and temporaries that PyTorch's kernels allocate, read off a run of the step here."""
-    from poet_planner import models
     from poet_planner.tracing.measure import measured
 
+    with _running(model, batch) as loaded:
+        return measured(traced_model(model, batch), loaded.module, loaded.inputs, loaded.targets)
+
+
+@contextmanager
+def _running(model: str, batch: int | None) -> Iterator[Model]:
+    """A model of which a step is run within."""
+    from poet_planner import models
+    from poet_planner.tracing import in_eagers_words
+
     loaded = models.load(model, batch)
-    return measured(traced_model(model, batch), loaded.module, loaded.inputs, loaded.targets)
+    with in_eagers_words(loaded.name, lambda: loaded.loss(loaded.module(*loaded.inputs), *loaded.targets)):
+        yield loaded

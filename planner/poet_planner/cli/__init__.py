@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 
 import typer
 from poet_profiles.errors import BAD_INPUT, INTERRUPTED, UserError
@@ -38,7 +40,9 @@ def main() -> None:
             print("poet-plan: interrupted", file=sys.stderr)
         raise
     except UserError as error:
-        print(f"poet-plan: {error}", file=sys.stderr)
+        if os.environ.get("POET_DEBUG"):
+            traceback.print_exc()
+        print("poet-plan:", " ".join(str(error).splitlines()), file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"poet-plan: {error.filename or 'input or output'}: {error.strerror}", file=sys.stderr)

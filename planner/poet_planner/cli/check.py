@@ -27,8 +27,11 @@ def check(
     from poet_planner.graph_file import read_graph
     from poet_planner.schedule_file import read_schedule
     from poet_planner.tracing.check import check_plan
+    from poet_planner.users_code import users_code
 
-    report = check_plan(models.load(model, batch), read_graph(graph), read_schedule(schedule), page_folder)
+    loaded = models.load(model, batch)
+    with users_code(loaded.name):
+        report = check_plan(loaded, read_graph(graph), read_schedule(schedule), page_folder)
     if as_json:
         print(json.dumps(asdict(report), indent=1))
     if report.different:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
@@ -16,6 +21,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from poet_planner.models import mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import digits_batches, digits_cnn
+from poet_planner.nested import tensors_in
+from poet_planner.users_code import users_code
 
 _SEED = 0
 
@@ -24,14 +31,32 @@ _SEED = 0
 class Model:
     """What there is to train: ``loss(module(*inputs), *targets)``, a scalar.
 
-    ``inputs`` and ``targets`` are an example batch.
+    ``inputs`` and ``targets`` are an example batch: tuples of tensors, of fixed values (None, numbers, flags, texts),
+    and of tuples, lists, dicts and dataclasses of these.
+
+    Raises
+    ------
+    UserError
+        If a part is of another type.
     """
 
     name: str
     module: nn.Module
-    inputs: tuple[Tensor, ...]
-    targets: tuple[Tensor, ...]
+    inputs: tuple[Any, ...]
+    targets: tuple[Any, ...]
     loss: Callable[..., Tensor]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.module, nn.Module):
+            raise UserError(f"{self.name}: module is {_kind(self.module)}; it must be a torch.nn.Module")
+        for name, given in (("inputs", self.inputs), ("targets", self.targets)):
+            if not isinstance(given, tuple | list):
+                raise UserError(f"{self.name}: {name} is {_kind(given)}; it must be a tuple, (x,) for one tensor")
+            tensors_in(given, f"{self.name}: {name}")
+        if not callable(self.loss):
+            raise UserError(
+                f"{self.name}: loss is {_kind(self.loss)}; it must be a function of the output and the targets"
+            )
 
 
 Batch = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
@@ -144,14 +169,29 @@ def load(name: str, batch: int | None = None) -> Model:
     """
     if batch is not None and batch < 1:
         raise UserError(f"batch {batch}: a batch has at least one example")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_SEED)
+    with _seeded():
         if ":" in name:
             return _imported(name, batch)
         entry = _entry(name)
-        module = entry.build()
-        inputs, targets = entry.example(batch or entry.batch)
+        with users_code(name if batch is None else f"{name} with batch {batch}"):
+            module = entry.build()
+            inputs, targets = entry.example(batch or entry.batch)
         return Model(name, module, inputs, targets, entry.loss)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """All generators that a factory may draw from; afterwards they go on as if nothing had been."""
+    drawn, numpys = random.getstate(), np.random.get_state()
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_SEED)
+            yield
+    finally:
+        random.setstate(drawn)
+        np.random.set_state(numpys)
 
 
 def load_batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -184,19 +224,54 @@ def _entry(name: str) -> _Entry:
 
 
 def _imported(name: str, batch: int | None) -> Model:
+    make = _factory(name)
+    with users_code(name):
+        model = make(batch)
+    if not isinstance(model, Model):
+        raise UserError(f"{name} returned {_kind(model)}; it must return a poet_planner.models.Model")
+    return model
+
+
+def _factory(name: str) -> Callable[[int | None], object]:
     module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute or module_name.startswith("."):
+        raise UserError(f"{name}: give module:callable, importable from here")
     # A console script does not look where it is run from, and that is where a user's model is.
     if "" not in sys.path:
         sys.path.insert(0, "")
-    if not module_name or not attribute or module_name.startswith("."):
-        raise UserError(f"{name}: give module:callable, importable from here")
+    with users_code(name):
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+                raise
+            raise UserError(f"{name}: {error}; give module:callable, importable from here") from None
+    if not hasattr(module, attribute):
+        near = get_close_matches(attribute, vars(module), n=1)
+        hint = f"did you mean {near[0]}?" if near else "give module:callable, importable from here"
+        raise UserError(f"{name}: {module_name} has no {attribute}; {hint}")
+    make = getattr(module, attribute)
+    wanted = "a function of the batch size (None: its own choice) that returns a poet_planner.models.Model"
+    if isinstance(make, nn.Module | Model) or (isinstance(make, type) and issubclass(make, nn.Module)):
+        what = f"the class {make.__name__}" if isinstance(make, type) else f"{_kind(make)} already"
+        raise UserError(f"{name} is {what}; give module:callable, the callable {wanted}")
+    if not callable(make):
+        raise UserError(f"{name} is no callable, but {_kind(make)}; give module:callable, importable from here")
+    if not _takes_a_batch_size(make):
+        raise UserError(f"{name} cannot be called with a batch size; it must be {wanted}")
+    return make  # type: ignore[no-any-return]
+
+
+def _takes_a_batch_size(make: Callable[..., object]) -> bool:
     try:
-        build = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{name}: {error}; give module:callable, importable from here") from None
-    if not callable(build):
-        raise UserError(f"{name} is no callable; give module:callable, importable from here")
-    model = build(batch)
-    if not isinstance(model, Model):
-        raise UserError(f"{name} returned {type(model).__name__}; it must return a poet_planner.models.Model")
-    return model
+        inspect.signature(make).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # Nobody knows what it takes.
+        return True
+    return True
+
+
+def _kind(thing: object) -> str:
+    name = type(thing).__name__
+    return "None" if thing is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

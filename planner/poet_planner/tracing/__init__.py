@@ -6,30 +6,84 @@ make.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+from poet_profiles.errors import UserError
 from torch import Tensor, nn
 
+from poet_planner.nested import apart, fixed_in, tensors_in, with_tensors
 from poet_planner.tracing.capture import capture
 from poet_planner.tracing.fold import fold
 from poet_planner.tracing.ir import TracedGraph
 from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.split import split
+from poet_planner.tracing.unfit import refuse_unfit
+from poet_planner.users_code import users_code
 
 
 def trace(
     module: nn.Module,
-    inputs: Sequence[Tensor],
-    targets: Sequence[Tensor],
+    inputs: Sequence[Any],
+    targets: Sequence[Any],
     loss: Callable[..., Tensor],
     name: str,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
+
+    Parameters
+    ----------
+    inputs, targets : sequences
+        As a :class:`poet_planner.models.Model` has them. Their tensors are those of an example, number by number; what
+        else is there is the same in every step.
 
     Raises
     ------
     UserError
         If the module cannot be traced; the message says why.
     """
-    return named(prune(split(fold(capture(module, inputs, targets, loss), name))))
+    given, wanted = tensors_in(inputs, f"{name}: inputs"), tensors_in(targets, f"{name}: targets")
+    refuse_unfit(name, module, (*given, *wanted))
+
+    def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
+        return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
+
+    tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
+    with in_eagers_words(name, lambda: run(module, given, wanted)):
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run)
+        folded = fold(captured, name)
+    return replace(named(prune(split(folded))), fixed=fixed_in((inputs, targets)))
+
+
+@contextmanager
+def in_eagers_words(name: str, eager_step: Callable[[], object]) -> Iterator[None]:
+    """Within, a user's mistake ends in one line with the model's name, in eager PyTorch's words where it fails, too.
+
+    Without data, or operator by operator, PyTorch says less of what it was doing.
+    """
+    try:
+        with users_code(name), _fakes_keep_their_traces():
+            yield
+    except UserError as refusal:
+        if refusal.__cause__ is not None:
+            with users_code(name):
+                eager_step()
+        if str(refusal).startswith(name):
+            raise
+        raise UserError(f"{name}: {refusal}") from refusal
+
+
+@contextmanager
+def _fakes_keep_their_traces() -> Iterator[None]:
+    """PyTorch logs a traceback of every operator that does not fit its operands."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -33,8 +33,9 @@ from torch.nn.utils.stateless import _reparametrize_module
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.ir import Kind
 from poet_planner.tracing.refusals import rebound_buffers
+from poet_planner.tracing.unfit import refuse_unfit_loss
 
-Loss = Callable[..., Tensor]
+Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +53,7 @@ class Captured:
     rebound: tuple[str, ...]
 
 
-def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], loss: Loss) -> Captured:
+def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run) -> Captured:
     """Trace one training step.
 
     Parameters
@@ -60,7 +61,9 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     module : nn.Module
         In the mode (train or eval) that is wanted.
     inputs, targets : sequences of Tensor
-        The loss is ``loss(module(*inputs), *targets)``, a scalar. Only shapes and types of them matter.
+        The tensors of a batch. Only shapes and types of them matter.
+    run : callable
+        The loss of ``module`` for tensors in the places of these, a scalar.
 
     A module that looks at its data to choose its path (as Hugging Face's do, to warn of padding) is traced along the
     path that the example takes, with a warning. The module itself stays as it is.
@@ -92,9 +95,8 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         where = _Where()
         storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
         with _reparametrize_module(module, state, tie_weights=True), where.watching(module):
-            value = loss(module(*given), *wanted)
-            if value.numel() != 1:
-                raise UserError(f"the loss has shape {tuple(value.shape)}; it must be a scalar (take its mean)")
+            value = run(module, given, wanted)
+            refuse_unfit_loss(value)
             where.watch_backward(value)
             gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()

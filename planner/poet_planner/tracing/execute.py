@@ -21,6 +21,7 @@ import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 
+from poet_planner.nested import fixed_in, tensors_in
 from poet_planner.schedule import Action, Step
 from poet_planner.tracing.ir import Blank, Kind, Ref, TracedGraph, TracedOperator
 from poet_planner.tracing.page_file import PageFile
@@ -72,23 +73,37 @@ def execute(
 
 
 def residents_of(
-    graph: TracedGraph, module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor]
+    graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]
 ) -> dict[str, Tensor]:
-    """The tensors that a step starts from, by resident id."""
+    """The tensors that a step starts from, by resident id.
+
+    Raises
+    ------
+    UserError
+        If the batch has another form than that which was traced: other shapes, other types, or other fixed values.
+    """
+    if fixed_in((inputs, targets)) != graph.fixed:
+        raise UserError(f"{graph.name} was traced with other values, or another nesting, of its batch; trace it again")
     tensors: dict[str, Tensor] = {name: tensor.detach() for name, tensor in module.named_parameters()}
     tensors.update((name, tensor.detach()) for name, tensor in module.named_buffers())
-    given = {Kind.INPUT: iter(inputs), Kind.TARGET: iter(targets)}
+    given = {Kind.INPUT: iter(tensors_in(inputs)), Kind.TARGET: iter(tensors_in(targets))}
     for resident in graph.residents:
         if resident.kind in given:
             tensors[resident.id] = next(given[resident.kind])
+        tensor = tensors.get(resident.id)
+        if tensor is not None and (tuple(tensor.shape), tensor.dtype) != (resident.shape, resident.dtype):
+            raise UserError(
+                f"{graph.name}: {resident.id} has shape {tuple(tensor.shape)} and is {tensor.dtype}; "
+                f"the graph was traced for {resident.shape} and {resident.dtype}"
+            )
     return tensors
 
 
 def train_step(
     graph: TracedGraph,
     module: nn.Module,
-    inputs: Sequence[Tensor],
-    targets: Sequence[Tensor],
+    inputs: Sequence[Any],
+    targets: Sequence[Any],
     steps: Iterable[Step] | None = None,
     pages: PageFile | None = None,
 ) -> Tensor:

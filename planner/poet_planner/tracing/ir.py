@@ -193,6 +193,9 @@ class TracedGraph:
     bookkeeping : tuple of TracedOperator
         Operators that update buffers from residents alone (batch norm's count of batches): run once when the step is
         over, outside of every schedule.
+    fixed
+        What of the batch is no tensor, and holds for every step (:func:`poet_planner.nested.fixed_in`).
+    fixed
     """
 
     name: str
@@ -203,6 +206,7 @@ class TracedGraph:
     loss: Ref
     constants: dict[str, torch.Tensor]
     bookkeeping: tuple[TracedOperator, ...] = ()
+    fixed: Any = None
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""

@@ -22,7 +22,7 @@ _MARK = "poet:"
 _ALLOCATION = "[memory]"
 
 
-def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor]) -> TracedGraph:
+def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
     """The same graph with the bytes of real storages, and with every operator's workspace at the present thread count.
 
     Workspace is what the kernel allocates at most, its results left out. The step runs once; module and random

@@ -1,0 +1,54 @@
+"""What cannot be traced as it is: models that are lazy, compiled, or not on the CPU, …, and losses that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from poet_profiles.errors import UserError
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+
+def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor]) -> None:
+    """Raise a UserError that says what to do, unless everything is a dense tensor on the CPU and plain PyTorch."""
+    for path, child in module.named_modules():
+        where = f"{name}: module {path}" if path else name
+        if isinstance(child, torch.jit.ScriptModule):
+            raise UserError(f"{where} is scripted (torch.jit); give the module that it was made from")
+        if isinstance(child, torch._dynamo.OptimizedModule) or child._compiled_call_impl is not None:
+            raise UserError(
+                f"{where} is compiled (torch.compile); give the module itself, poet traces what it computes"
+            )
+        if isinstance(child, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise UserError(f"{where} is spread over devices ({type(child).__name__}); give its .module")
+    named = [*module.named_parameters(), *module.named_buffers()]
+    for path, tensor in named:
+        if is_lazy(tensor):
+            raise UserError(f"{name}: {path} has no shape yet; call the model once on an example before you return it")
+    for path, tensor in (*named, *(("the batch", tensor) for tensor in batch)):
+        if tensor.device.type == "meta":
+            raise UserError(f"{name}: {path} has no data (device meta); make the model on the CPU")
+        if tensor.device.type != "cpu":
+            raise UserError(
+                f"{name}: {path} is on {tensor.device}; move the model and its batch to the CPU: .to('cpu')"
+            )
+        if tensor.layout is not torch.strided:
+            raise UserError(f"{name}: {path} is a sparse tensor ({tensor.layout}); give a dense one: .to_dense()")
+        if tensor.is_quantized:
+            raise UserError(f"{name}: {path} is quantised ({tensor.dtype}); training needs floating-point numbers")
+
+
+def refuse_unfit_loss(value: object) -> None:
+    """Raise a UserError that says what to do, unless a loss is one number that depends on a parameter."""
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise UserError(f"the loss is of type {kind}; it must be a tensor of one number, from which gradients come")
+    if value.numel() != 1:
+        raise UserError(f"the loss has shape {tuple(value.shape)}; it must be a scalar (take its mean)")
+    if value.is_complex():
+        raise UserError("the loss is complex; it must be a real number (take its abs())")
+    if not value.requires_grad:
+        raise UserError(
+            "the loss depends on no parameter that needs a gradient; look for detach(), no_grad() or whole numbers"
+        )
