@@ -13,6 +13,7 @@ from poet_profiles.whole_file import write_whole
 
 from poet_planner import models
 from poet_planner.lowering.firmware import constant_data
+from poet_planner.state_table import state_table
 from poet_planner.training_graph import traced_model
 
 Arrays = dict[str, NDArray[Any]]
@@ -21,7 +22,8 @@ INPUT, TARGET, LOSS = "input", "target", "loss"
 
 
 def training_data(model: str, steps: int, seed: int, batch: int | None) -> Arrays:
-    """Parameters, buffers and constants by name, and ``input`` and ``target`` with a leading axis of steps.
+    """Parameters, buffers and constants by name, ``input`` and ``target`` with a leading axis of steps, and the table
+    by which trained weights become a `state_dict` again.
 
     Numbers are as the firmware stores them: f32, integers as i32.
 
@@ -31,8 +33,11 @@ def training_data(model: str, steps: int, seed: int, batch: int | None) -> Array
         If there is no such model.
     """
     batches = list(models.load_batches(model, steps, seed, batch))
-    state = models.load(model, batch).module.state_dict() | constant_data(traced_model(model, batch))
+    module, traced = models.load(model, batch).module, traced_model(model, batch)
+    # Buffers that a state_dict leaves out are on the board all the same.
+    state = {**module.state_dict(), **dict(module.named_buffers()), **constant_data(traced)}
     arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
+    arrays |= state_table(traced, module, steps)
     for name, tensors in zip((INPUT, TARGET), zip(*batches, strict=True), strict=True):
         arrays[name] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays

@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
@@ -69,9 +73,13 @@ def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
 
 
 def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
-    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1")
+    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1", "--weights", "reference.safetensors")
     train(folder, "first", "--steps", "2", "--lr", "0.1", "--card", "card.img", "--commit-every", "1")
-    table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", "--card", "card.img", "--resume")
+    options = ["--card", "card.img", "--resume", "--weights", "rest.safetensors"]
+    table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", *options)
+    weights = load_file(folder / "reference.safetensors")
+    for name, values in load_file(folder / "rest.safetensors").items():
+        assert np.array_equal(values.view(np.uint32), weights[name].view(np.uint32)), name
     assert set(table["training_step"]) == {2}
     for name, values in rest.items():
         assert np.array_equal(values.view(np.uint32), whole[name][2:].view(np.uint32)), name
@@ -84,3 +92,36 @@ def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:
     words = call(folder, HARNESS, "run", *BOARD, "--plan", "other", "--data", "data.npz", code=2)
     assert "run poet-harness flash" in words
     call(folder, HARNESS, "flash", *BOARD, "--plan", "other", code=2)
+
+
+@pytest.mark.parametrize(("number", "delay_s"), [(signal.SIGINT, 0.05), (signal.SIGTERM, 0.4), (signal.SIGHUP, 0.7)])
+def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
+    folder: Path, number: signal.Signals, delay_s: float
+) -> None:
+    """The delay counts from the first word about a step, so that the signal falls into the training."""
+    files = ["--data", "data.npz", "--out", "cut.csv", "--save", "cut.npz", "--weights", "cut.safetensors"]
+    process = subprocess.Popen(
+        [*HARNESS, "run", *BOARD, "--plan", "plan", "--steps", "3", *files],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "FORCE_COLOR": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+    )
+    assert process.stderr is not None
+    process.stderr.read(1)
+    time.sleep(delay_s)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=100)
+    assert "ignored" not in errors
+    assert "Traceback" not in errors
+    # On a fast machine it may be over.
+    assert process.returncode in (128 + number, 0)
+    steps = len(np.load(folder / "cut.npz")["loss"]) if (folder / "cut.npz").exists() else 0
+    if steps:
+        table = pd.read_csv(folder / "cut.csv")
+        assert list(table["training_step"][table["do"] == "step"]) == list(range(steps))
+        with safe_open(folder / "cut.safetensors", "numpy") as file:
+            assert file.metadata()["step"] == str(steps)
+    for name in ("cut.csv", "cut.npz", "cut.safetensors"):
+        (folder / name).unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
 
 from .plan import Plan, Resident
+from .weights import StateTable, state_table
 
 Array = NDArray[Any]
 
@@ -32,11 +33,14 @@ class TrainingData:
         Initial parameters and state.
     batches : list of dict
         Input and target of each step.
+    state : StateTable
+        By which trained weights get their names.
     """
 
     constants: dict[int, bytes]
     weights: dict[int, bytes]
     batches: list[dict[int, bytes]]
+    state: StateTable
 
 
 def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
@@ -66,7 +70,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
         elif resident.kind in GIVEN_ONCE:
             data = _checked(path, resident, arrays).tobytes()
             (constants if resident.kind == "constant" else weights)[index] = data
-    return TrainingData(constants, weights, batches)
+    return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
 
 
 def _checked(path: Path, resident: Resident, arrays: Mapping[str, Array], steps: int | None = None) -> Array:

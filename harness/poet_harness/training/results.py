@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from poet_profiles.arrays import npz
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import undisturbed
 from poet_profiles.whole_file import check_writable, write_or_rescue
 
 from .comparison import as_csv, compare
+from .weights import as_safetensors, velocities_path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .plan import Plan
     from .trainer import ObservedStep, Trainer
+    from .weights import StateTable
 
 ROW_BYTES = 250
 
@@ -34,12 +38,16 @@ class Results:
         CSV, predicted and observed, row by row.
     save : Path, optional
         .npz, loss and gradients of every step.
+    weights : Path, optional
+        .safetensors, the trained model's ``state_dict``; with momentum, a second file beside it.
     """
 
-    def __init__(self, plan: Plan, out: Path | None, save: Path | None) -> None:
+    def __init__(self, plan: Plan, out: Path | None, save: Path | None, weights: Path | None = None) -> None:
         self._plan = plan
         self._out = out
         self._save = save
+        self._weights = weights
+        self._velocities = velocities_path(weights) if weights is not None and plan.velocities else None
 
     def check(self, steps: int, resume: bool, inputs: Iterable[Path | None]) -> None:
         """Make sure that every file can be written, and overwrites nothing that the run reads or has to leave alone.
@@ -49,18 +57,25 @@ class Results:
         UserError
             With the file that cannot, or must not, be written.
         """
-        gradient_bytes = sum(resident.bytes for resident in self._plan.residents if resident.kind == "gradient")
-        rows = steps + len(self._plan.actions)
-        sizes = {self._out: rows * ROW_BYTES, self._save: steps * gradient_bytes}
-        given = [path for path in (self._out, self._save) if path is not None]
         taken = {path.resolve() for path in inputs if path is not None}
-        for path in given:
+        sizes = {
+            self._out: (steps + len(self._plan.actions)) * ROW_BYTES,
+            self._save: steps * self._bytes("gradient"),
+            self._weights: self._bytes("parameter", "state"),
+            self._velocities: self._bytes("parameter"),
+        }
+        for path, size_bytes in sizes.items():
+            if path is None:
+                continue
             if path.resolve() in taken:
                 raise UserError(f"{path}: the run reads this file, or writes it twice; name another for its results")
             if resume and path.is_file():
                 raise UserError(f"{path}: exists already, with the steps before those to come; name another file")
-            check_writable(path, sizes[path])
+            check_writable(path, size_bytes)
             taken.add(path.resolve())
+
+    def _bytes(self, *kinds: str) -> int:
+        return sum(resident.bytes for resident in self._plan.residents if resident.kind in kinds)
 
     def write(self, trainer: Trainer, source: str) -> None:
         """Write what was observed. Where a file cannot be written any more, say on standard error where it is instead.
@@ -81,22 +96,54 @@ class Results:
                 sys.stdout.write(rows)
                 raise UserError(f"{self._out}: could not be written, nor any other; its rows are printed") from None
         if self._save is not None:
-            try:
-                _keep(self._save, _arrays(steps))
-            except OSError as error:
-                raise UserError(f"{self._save}: could not be written, nor any other: {error.strerror}") from None
+            _keep_binary(self._save, npz(_arrays(steps)))
+
+    def write_weights(self, trainer: Trainer, state: StateTable, learning_rate: float) -> None:
+        """Read the weights back from the board and write them; say on standard error why not, where that fails."""
+        if self._weights is None or not trainer.observed:
+            return
+        steps = trainer.steps_done
+        if steps is None:
+            _say(f"{self._weights}: not written: the board was cut off in a step, or was reset; its weights are lost")
+            return
+        try:
+            tensors = trainer.weights()
+        except UserError as error:
+            _say(f"{self._weights}: not written: the weights could not be read back: {error}")
+            return
+        momentum = f", momentum={self._plan.momentum:g}" if self._plan.momentum else ""
+        metadata = {
+            "graph": self._plan.graph_hash,
+            "step": str(steps),
+            "optimizer": f"SGD(lr={learning_rate:g}{momentum})",
+        }
+        with undisturbed():
+            _keep_binary(self._weights, as_safetensors(state.state_dict(tensors, steps), metadata))
+            if self._velocities is not None:
+                velocities = {f"{name}.momentum_buffer": tensors[id] for name, id in self._plan.velocities.items()}
+                _keep_binary(self._velocities, as_safetensors(velocities, metadata))
+        for name in state.unkept:
+            _say(f"{self._weights}: {name}: as at the beginning: only PyTorch follows how a step changes it")
+
+
+def _keep_binary(path: Path, content: bytes) -> None:
+    try:
+        _keep(path, content)
+    except OSError as error:
+        raise UserError(f"{path}: could not be written, nor any other: {error.strerror}") from None
 
 
 def _keep(path: Path, content: str | bytes) -> None:
     if note := write_or_rescue(path, content):
-        print(f"poet-harness: {note}", file=sys.stderr)
+        _say(note)
 
 
-def _arrays(steps: Sequence[ObservedStep]) -> bytes:
-    """The bytes of an .npz: ``loss`` of shape (steps,), and every gradient with a leading axis over the steps."""
-    arrays: dict[str, NDArray[np.float32]] = {"loss": np.array([step.loss for step in steps], dtype=np.float32)}
-    for name in steps[0].gradients:
-        arrays[name] = np.stack([step.gradients[name] for step in steps])
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **arrays)
-    return content.getvalue()
+def _say(words: str) -> None:
+    with suppress(OSError):  # the terminal may be gone
+        print(f"poet-harness: {words}", file=sys.stderr)
+
+
+def _arrays(steps: Sequence[ObservedStep]) -> dict[str, NDArray[Any]]:
+    """``loss`` of shape (steps,), and every gradient with a leading axis over the steps."""
+    losses = np.array([step.loss for step in steps], dtype=np.float32)
+    return {"loss": losses, **{name: np.stack([s.gradients[name] for s in steps]) for name in steps[0].gradients}}

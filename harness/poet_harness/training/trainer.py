@@ -6,6 +6,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class ObservedStep:
     report: StepReport
     energy_j: float | None
     actions: tuple[ObservedAction, ...]
-    gradients: dict[str, NDArray[np.float32]]
+    gradients: dict[str, NDArray[Any]]
 
 
 class Trainer:
@@ -78,6 +79,8 @@ class Trainer:
         The steps so far, in order, whatever ended the training.
     kept : int or None
         The number of steps behind the weights that this run has committed, or began with; None if there are none.
+    steps_done : int or None
+        The number of steps behind the weights that the board holds; None while it works on them, or has lost them.
 
     Raises
     ------
@@ -94,6 +97,7 @@ class Trainer:
         self._observed: dict[int, ObservedStep] = {}
         self.kept: int | None = None
         self._being_kept: int | None = None
+        self.steps_done: int | None = None
         check_flashed(device, plan)
 
     @property
@@ -137,7 +141,7 @@ class Trainer:
                 self._steps(data, learning_rate, commit_every, resume, done, trace_all)
                 return self.observed
             except DeviceResetError:
-                continue
+                self.steps_done = None
             except DeviceError as error:
                 raise self._refused(error) from None
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
@@ -157,6 +161,7 @@ class Trainer:
             idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
         self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
+        self.steps_done = begin
         traced = min(self._observed, default=begin)
         for number in range(begin, len(data.batches)):
             heed()
@@ -203,7 +208,13 @@ class Trainer:
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
         self._meter.begin()
-        report = self._device.step(learning_rate, trace, self._plan.time_s)
+        self.steps_done = None
+        try:
+            report = self._device.step(learning_rate, trace, self._plan.time_s)
+        except DeviceError:
+            self.steps_done = number  # a step that fails has changed no weight
+            raise
+        self.steps_done = number + 1
         actions: tuple[ObservedAction, ...] = ()
         if trace:
             count = len(self._plan.actions)
@@ -260,11 +271,26 @@ class Trainer:
                 energies.append(drawn_j - self.idle_power_w * mark.device_s)
         return energies
 
-    def _gradients(self) -> dict[str, NDArray[np.float32]]:
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """Parameters and state as the board holds them now, by id.
+
+        Raises
+        ------
+        UserError
+            If the board does not answer, or was reset.
+        """
+        return self._tensors(("parameter", "state"))
+
+    def _gradients(self) -> dict[str, NDArray[Any]]:
+        return self._tensors(("gradient",))
+
+    def _tensors(self, kinds: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         return {
-            resident.id: np.frombuffer(self._device.get(index, resident.bytes), "<f4").reshape(resident.shape)
+            resident.id: np.frombuffer(
+                self._device.get(index, resident.bytes), "<i4" if resident.choices else "<f4"
+            ).reshape(resident.shape)
             for index, resident in enumerate(self._plan.residents)
-            if resident.kind == "gradient"
+            if resident.kind in kinds
         }
 
 

@@ -38,6 +38,9 @@ def command(
     commit_every: Annotated[int, typer.Option(min=0, help="Keep the weights on the card every N steps.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
+    ] = None,
 ) -> None:
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
 
@@ -60,7 +63,7 @@ def command(
     description = load_board(board)
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps)
-    results = Results(schedule, out, save)
+    results = Results(schedule, out, save, weights)
     results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
     image = None
     if takes_image(description, port, emulate):
@@ -77,6 +80,7 @@ def command(
         finally:
             with undisturbed():
                 results.write(trainer, source)
+            results.write_weights(trainer, batches.state, learning_rate)
         observed, stack_bytes = trainer.observed, target.device.stack()
     console = wide_console()
     if description.kind == "host":

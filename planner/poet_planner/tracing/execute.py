@@ -123,6 +123,14 @@ def train_step(
     return result.loss
 
 
+def bookkept(graph: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The buffers that bookkeeping alone changes, such as counters of steps, behind one more step."""
+    execution = Execution(graph, residents)
+    for operator in graph.bookkeeping:
+        execution._run(operator)
+    return dict(execution._updates)
+
+
 def _accumulate(parameter: Tensor, gradient: Tensor) -> None:
     """As autograd does; the layout, too, because sums over a gradient (a clipped norm) go in its order."""
     if parameter.grad is not None:

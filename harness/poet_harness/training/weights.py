@@ -1,0 +1,90 @@
+"""Trained weights as a file that PyTorch loads: the model's ``state_dict``, and the optimiser's state beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.errors import UserError
+
+from .plan import Plan
+
+Array = NDArray[Any]
+
+# Of the data file (docs/SPEC.md, section 8).
+TABLE = "..state_dict"
+AFTER_STEPS = "..after_steps"
+UNKEPT = "unkept"
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """How the names of a model's ``state_dict`` follow from what the board holds.
+
+    Parameters
+    ----------
+    sources : mapping of str to str
+        The tensor that each name stands for.
+    unkept : tuple of str
+        Names of buffers that change in PyTorch and not on the board.
+    arrays : mapping of str to array
+        What the board does not hold: as it was at the beginning, or, behind every step, a counter.
+    """
+
+    sources: Mapping[str, str]
+    unkept: tuple[str, ...]
+    arrays: Mapping[str, Array]
+
+    def state_dict(self, tensors: Mapping[str, Array], steps: int) -> dict[str, Array]:
+        """Every tensor of the model behind so many training steps, by name; ``tensors`` are the board's, by id."""
+        return {name: self._contents(source, tensors, steps) for name, source in self.sources.items()}
+
+    def _contents(self, source: str, tensors: Mapping[str, Array], steps: int) -> Array:
+        if source in tensors:
+            return tensors[source]
+        counted = self.arrays.get(f"{source}{AFTER_STEPS}")
+        return self.arrays[source] if counted is None else counted[steps]
+
+
+def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTable:
+    """The table of a data file; of one without, the plan's own ids of parameters and state are the names.
+
+    Raises
+    ------
+    UserError
+        If it names an array that is neither in the file nor on the board.
+    """
+    held = {r.id for r in plan.residents if r.kind in ("parameter", "state")} - set(plan.velocities.values())
+    if TABLE not in arrays:
+        return StateTable({id: id for id in sorted(held)}, (), {})
+    rows = arrays[TABLE]
+    if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "U":
+        raise UserError(f"{path}: {TABLE}: is no table of names; make the file with poet-plan data")
+    sources = {str(name): str(source) for name, source, _ in rows}
+    for name, source in sources.items():
+        if source not in held and source not in arrays:
+            raise UserError(f"{path}: {TABLE}: {name} stands for {source}, which is not there; make the file anew")
+    needed = {array for source in sources.values() for array in (source, f"{source}{AFTER_STEPS}")} - held
+    return StateTable(
+        sources=sources,
+        unkept=tuple(str(name) for name, _, note in rows if note == UNKEPT),
+        arrays={name: arrays[name] for name in needed & arrays.keys()},
+    )
+
+
+def velocities_path(path: Path) -> Path:
+    """Where the optimiser's state goes: ``net.optimizer.safetensors`` beside ``net.safetensors``."""
+    return path.with_name(f"{path.stem}.optimizer{path.suffix}")
+
+
+def as_safetensors(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
+    """The bytes of a safetensors file."""
+    from safetensors.numpy import save
+
+    # "format" is what readers of such files ask for; the tensors are as PyTorch has them.
+    contents = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
+    return save(contents, {"format": "pt", **metadata})

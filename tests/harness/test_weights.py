@@ -1,0 +1,131 @@
+"""Trained weights come back as PyTorch's ``state_dict``, whatever ended the training."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from poet_harness.cli import app
+from poet_harness.training.weights import AFTER_STEPS, TABLE
+from poet_planner import models
+from poet_planner.emit import write_headers
+from poet_planner.graph_file import write_graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule_file import write_schedule
+from poet_planner.training_data import training_data, write_arrays
+from poet_planner.training_graph import training_graph
+from poet_profiles.boards import load_board
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from simulated_device import SimulatedDevice, serve
+from tiny_plan import BATCHES, STEPS, board, write_plan
+from typer.testing import CliRunner
+
+MODEL = "mlperf_ds_cnn"
+RATE, MOMENTUM, TRAINED = 0.05, 0.9, 3
+
+
+def run(folder: Path, device: SimulatedDevice, *options: str) -> str:
+    with serve(device) as url:
+        given = ["run", "--plan", str(folder), "--data", str(folder / "data.npz"), "--steps", str(STEPS)]
+        given += ["--board", "nrf52840", "--meter", "nominal", "--port", url, "--lr", "0.25"]
+        return CliRunner().invoke(app, [*given, "--weights", str(folder / "w.safetensors"), *options]).stderr
+
+
+def test_the_file_holds_every_name_of_the_model(tmp_path: Path) -> None:
+    folder = write_plan(tmp_path / "plan")
+    table = [
+        ["net.w", "w", ""],
+        ["tied.w", "w", ""],
+        ["unused", "u", ""],
+        ["bn.count", "n", ""],
+        ["mean", "m", "unkept"],
+    ]
+    others = {"u": np.arange(3.0), "n": np.int32(0), "m": np.zeros(1), f"n{AFTER_STEPS}": np.arange(9) + 5}
+    np.savez(folder / "data.npz", w=np.array([1, 2], "f4"), input=BATCHES, **{TABLE: np.array(table)}, **others)
+    told = run(folder, board())
+    found = load_file(folder / "w.safetensors")
+    assert set(found) == {name for name, _, _ in table}
+    assert found["net.w"].tolist() == found["tied.w"].tolist() == [1 + 0.25 * STEPS, 2 + 0.25 * STEPS]
+    assert found["unused"].tolist() == [0, 1, 2]
+    assert (found["bn.count"].shape, int(found["bn.count"])) == ((), 5 + STEPS)
+    assert "mean: as at the beginning" in told
+    with safe_open(folder / "w.safetensors", "numpy") as file:
+        assert file.metadata() == {
+            **{"format": "pt", "graph": "0123456789abcdef", "step": str(STEPS), "optimizer": "SGD(lr=0.25)"}
+        }
+
+
+def test_a_file_of_ones_own_arrays_gives_the_plans_names(tmp_path: Path) -> None:
+    folder = write_plan(tmp_path / "plan")
+    assert run(folder, board()).count("not written") == 0
+    assert list(load_file(folder / "w.safetensors")) == ["w"]
+
+
+def test_a_step_that_the_card_ends_leaves_the_weights_before_it(tmp_path: Path) -> None:
+    folder = write_plan(tmp_path / "plan")
+    device = board()
+    device.fails_at = 3
+    run(folder, device)
+    with safe_open(folder / "w.safetensors", "numpy") as file:
+        assert file.metadata()["step"] == "2"
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    folder = write_plan(tmp_path / "plan")
+    for table, words in (
+        (np.zeros((2, 3)), "is no table of names"),
+        (np.array([["a", "b"]]), "is no table of names"),
+        (np.array([["a", "b", ""]]), "a stands for b, which is not there"),
+    ):
+        np.savez(folder / "data.npz", w=np.array([1, 2], "f4"), input=BATCHES, **{TABLE: table})
+        with serve(board()) as url:
+            given = ["run", "--plan", str(folder), "--data", str(folder / "data.npz"), "--port", url]
+            result = CliRunner().invoke(app, [*given, "--board", "nrf52840", "--meter", "nominal"])
+        assert words in str(result.exception)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_weights_running_statistics_and_velocities_are_pytorchs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plan"
+    graph = training_graph(MODEL, None, load_board("nrf52840"), momentum=MOMENTUM)
+    schedule = plain_schedule(graph)
+    write_graph(graph, folder / "graph.json")
+    write_schedule(schedule, folder / "schedule.json")
+    write_headers(graph, schedule, folder)
+    write_arrays(training_data(MODEL, TRAINED, 0, None), tmp_path / "data.npz")
+    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "build"))
+    given = ["--board", "host", "--plan", str(folder)]
+    assert CliRunner().invoke(app, ["flash", *given]).exit_code == 0
+    given += ["--data", str(tmp_path / "data.npz"), "--weights", str(tmp_path / "new" / "w.safetensors")]
+    assert CliRunner().invoke(app, ["run", *given, "--steps", str(TRAINED), "--lr", str(RATE)]).exit_code == 0
+
+    model = models.load(MODEL)
+    optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
+    for inputs, targets in models.load_batches(MODEL, TRAINED, 0):
+        optimizer.zero_grad()
+        model.loss(model.module(inputs), targets).backward()
+        optimizer.step()
+
+    trained = models.load(MODEL).module
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = {name: torch.from_numpy(array) for name, array in load_file(tmp_path / "new/w.safetensors").items()}
+        trained.load_state_dict(found, strict=True)
+    expected = model.module.state_dict()
+    assert any(name.endswith("num_batches_tracked") for name in expected)
+    for name, tensor in trained.state_dict().items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-5, msg=name)
+        assert found[name].dtype == expected[name].dtype
+    velocities = load_file(tmp_path / "new/w.optimizer.safetensors")
+    for name, parameter in model.module.named_parameters():
+        momentum = optimizer.state[parameter]["momentum_buffer"]
+        found_momentum = torch.from_numpy(velocities.pop(f"{name}.momentum_buffer"))
+        torch.testing.assert_close(found_momentum, momentum, rtol=1e-5, atol=1e-5, msg=name)
+    assert not velocities
