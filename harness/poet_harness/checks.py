@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import UserError
 
 
@@ -26,8 +27,6 @@ class Check:
 PROGRAMS = (
     ("arm-none-eabi-gcc", "building the firmware", "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"),
     ("gcc", "building for this computer; fast emulation", "apt install gcc libc6-dev"),
-    ("pyocd", "uploading to the nRF52840", "pip install pyocd"),
-    ("bossac", "uploading to the MKR1000", "apt install bossa-cli"),
     ("ssh", "boards behind ssh://", "apt install openssh-client"),
 )
 MODULES = (
@@ -48,7 +47,19 @@ def checks() -> Iterator[Check]:
         path = shutil.which(name)
         yield Check(name, path is not None, needed_for, cure, path or "")
     yield _firmware()
+    yield from _uploads()
     yield from _ports()
+
+
+def _uploads() -> Iterator[Check]:
+    """One way a board is enough."""
+    from .upload_tools import usable, what_is_missing
+
+    for name in board_names():
+        board = load_board(name)
+        if board.upload.tools:
+            ways = ", ".join(f"{tool.name} ({place})" for tool, place in usable(board))
+            yield Check(f"upload to {name}", bool(ways), f"flash --board {name}", what_is_missing(board), ways)
 
 
 def _firmware() -> Check:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from poet_profiles.boards import Board
-from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
+from poet_profiles.errors import UserError
+
+from .upload_tools import choose, upload_image
 
 QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
 HEADERS = ("poet_model.h", "poet_schedule.h")
@@ -44,15 +46,20 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
 
 
 def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
-    """Build as :func:`build` does, and upload with the board's own tool.
+    """Build as :func:`build` does, and upload with the best of the board's tools that is here.
+
+    Parameters
+    ----------
+    port : str or None
+        Of the board's bootloader, where it has one.
 
     Raises
     ------
     UserError
-        If the build or the upload fails.
+        If there is no tool, or the build or the upload fails.
     """
-    arguments = ["-t", "upload", *(["--upload-port", port] if port else [])]
-    _platformio(board, find_project(), model_dir, *arguments, exit_code=NO_DEVICE)
+    choose(board)  # before minutes are spent on the build
+    upload_image(board, build(board, model_dir), port)
 
 
 def _environment(board: Board) -> str:
@@ -61,9 +68,7 @@ def _environment(board: Board) -> str:
     return board.platformio_env
 
 
-def _platformio(
-    board: Board, project: Path, model_dir: Path | None, *arguments: str, exit_code: int = BAD_INPUT
-) -> None:
+def _platformio(board: Board, project: Path, model_dir: Path | None) -> None:
     environment = {**os.environ, **QUIET_PLATFORMIO}
     environment.setdefault("PLATFORMIO_CORE_DIR", str(project / ".pio-core"))
     environment.pop("POET_MODEL_DIR", None)
@@ -75,8 +80,7 @@ def _platformio(
                 raise UserError(f"{model_dir / header}: is missing; make the plan with poet-plan --out {model_dir}")
         environment["POET_MODEL_DIR"] = str(model_dir.resolve())
     command = [sys.executable, "-m", "platformio", "run", "-s", "-d", str(project), "-e", _environment(board)]
-    done = subprocess.run([*command, *arguments], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
-        doing = "uploading to" if arguments else "building for"
-        raise UserError(f"{doing} {board.name} failed; PlatformIO's words are above", exit_code)
+        raise UserError(f"building for {board.name} failed; PlatformIO's words are above")

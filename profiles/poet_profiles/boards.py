@@ -38,6 +38,32 @@ class Regulator(BaseModel):
     ldo_current_ratio: float = Field(ge=1)
 
 
+class Upload(BaseModel):
+    """How firmware gets onto a board.
+
+    Attributes
+    ----------
+    tools : tuple of str
+        Names of ``poet_harness.upload_tools.TOOLS``, the best first.
+    overwrites_bootloader : bool
+        The firmware goes to address 0, where another maker's board may have a bootloader.
+    usb_ids : tuple of str
+        Of the bootloader's port, where that is not the console's.
+    sketch_usb_ids : tuple of str
+        Of the port of a maker's program that goes to the bootloader when its port is opened at 1,200 baud.
+    by_hand : str
+        What a person does so that the bootloader's port appears.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: tuple[str, ...] = ()
+    overwrites_bootloader: bool = False
+    usb_ids: tuple[UsbId, ...] = ()
+    sketch_usb_ids: tuple[UsbId, ...] = ()
+    by_hand: str = ""
+
+
 class Board(BaseModel):
     """One device under test. Every field stands in ``profiles/boards/*.toml`` with its meaning beside it."""
 
@@ -58,8 +84,10 @@ class Board(BaseModel):
     voltage_v: float = Field(gt=0)
     baud: int = Field(default=1_000_000, gt=0)
     usb_ids: tuple[UsbId, ...] = ()
+    console: str = ""
     platformio_env: str | None = None
     regulator: Regulator | None = None
+    upload: Upload = Upload()
     rails_a: Rails
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,6 +129,34 @@ def _choices(nodes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         elif op == COPY and node["results"][0] in choices:
             choices[operands[0]] = choices[node["results"][0]]
     return choices
+
+
+def check_headers(folder: Path, plan: Plan) -> None:
+    """Make sure that the C headers of a plan's folder are those of its graph and schedule.
+
+    Raises
+    ------
+    UserError
+        If one is missing or another plan's, or older than the hashes in it.
+    """
+    for name, member, wanted in (
+        ("poet_model.h", "graph_hash", plan.graph_hash),
+        ("poet_schedule.h", "graph_hash", plan.graph_hash),
+        ("poet_schedule.h", "hash", plan.schedule_hash),
+    ):
+        path = folder / name
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            words = error.strerror if isinstance(error, OSError) else "is no text"
+            raise UserError(f"{path}: {words}; make the plan with poet-plan --out {folder}") from None
+        found = re.search(rf"\.{member} = UINT64_C\(0x([0-9a-f]{{16}})\)", text)
+        if found is None or found[1] != wanted:
+            has = f"the {member} {found[1]}" if found else f"no {member}"
+            raise UserError(
+                f"{path}: belongs to another plan than graph.json and schedule.json beside it: it has {has}, they have "
+                f"{wanted}; plan again with poet-plan --out {folder}"
+            )
 
 
 def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from .options import BoardName, Emulate, Plan, Port
 
@@ -14,22 +16,38 @@ if TYPE_CHECKING:
 
 NAME = "flash"
 
+UploadPort = Annotated[
+    str | None,
+    typer.Option(help="Port of the bootloader, on a board whose console (--port) is another; found if not given."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what lies on the board, a bootloader included.")]
 
-def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = False) -> None:
+
+def command(
+    board: BoardName,
+    plan: Plan,
+    port: Port = None,
+    emulate: Emulate = False,
+    upload_port: UploadPort = None,
+    force: Force = False,
+) -> None:
     """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
 
     For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """
     from poet_profiles.boards import load_board
-    from poet_profiles.errors import UserError
+    from poet_profiles.errors import NO_DEVICE, UserError
 
     from ..connection.target import connect, takes_image
+    from ..connection.upload_port import console_port
+    from ..connection.upload_port import upload_port as find_upload_port
     from ..firmware import build, upload
-    from ..training.plan import read_plan
-    from ..training.trainer import check_flashed
+    from ..training.plan import check_headers, read_plan
+    from ..upload_tools import refuse_to_overwrite
 
     description = load_board(board)
     schedule = read_plan(plan)
+    check_headers(plan, schedule)
     image = None
     if takes_image(description, port, emulate):
         image = image_path(plan, description)
@@ -37,11 +55,21 @@ def command(board: BoardName, plan: Plan, port: Port = None, emulate: Emulate = 
     elif description.kind != "microcontroller":
         raise UserError(f"{port}: a program is not uploaded; run poet-harness flash on the board itself")
     else:
-        upload(description, plan, port)
+        port = console_port(description, port)
+        bootloader = find_upload_port(description, upload_port, port)
+        if not force:
+            refuse_to_overwrite(description)
+        upload(description, plan, bootloader)
     with connect(description, port, image=image, emulate=emulate, meter="nominal") as target:
-        check_flashed(target.device, schedule)
         hello = target.device.hello
         where = target.device.link.name
+    if (hello.model, hello.schedule) != (schedule.graph_hash, schedule.schedule_hash):
+        raise UserError(
+            f"{where}: the upload did not take: the board has the graph {hello.model} and the schedule "
+            f"{hello.schedule}, the plan {schedule.graph_hash} and {schedule.schedule_hash}; is --port the console of "
+            "the same board?",
+            NO_DEVICE,
+        )
     print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} schedule steps")
 
 
