@@ -19,7 +19,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Run SCHEDULE in PyTorch, paging to a file, and compare with eager training: every bit must be equal."""
+    """Train for three steps in PyTorch under SCHEDULE, paging to a file: every bit must be eager training's."""
     import json
     from dataclasses import asdict
 
@@ -36,10 +36,14 @@ def check(
         print(json.dumps(asdict(report), indent=1))
     if report.different:
         more = f" (and {len(report.different) - 1} more)" if len(report.different) > 1 else ""
-        raise UserError(f"{schedule}: {report.different[0]}{more} differs from eager PyTorch's; report this as a bug")
+        raise UserError(
+            f"{schedule}: {report.different[0]}{more} differs from eager PyTorch's after step {report.step}; report "
+            "this as a bug"
+        )
     if not as_json:
         print(
-            f"{schedule} gives eager PyTorch's loss, {report.gradients} gradients and {report.buffers} buffers bit for "
-            f"bit: {report.steps} steps, {report.recomputations} recomputations, {report.page_outs} page-outs, "
-            f"{report.page_ins} page-ins, values of at most {report.peak_bytes} B at once"
+            f"{schedule} trains as eager PyTorch does, bit for bit over {report.step} steps: loss, {report.gradients} "
+            f"gradients, parameters and {report.buffers} buffers; in each step {report.steps} steps of the schedule, "
+            f"{report.recomputations} recomputations, {report.page_outs} page-outs, {report.page_ins} page-ins, values "
+            f"of at most {report.peak_bytes} B at once"
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 
 import torch
+from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, params_key
 
 from poet_planner.graph import Graph, Value
@@ -49,8 +50,13 @@ def lower_for_firmware(
     Raises
     ------
     UserError
-        If the firmware has no such momentum.
+        If the firmware has no such momentum, or the loss has parameters of its own.
     """
+    if traced.loss_parameters:
+        raise UserError(
+            f"the loss has a parameter of its own, {min(traced.loss_parameters)}, and the firmware trains the model's "
+            "alone; make the loss's layers part of the model"
+        )
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)
     lowering = _Lowering(traced)

@@ -21,6 +21,7 @@ from poet_planner.tracing.fold import fold
 from poet_planner.tracing.ir import TracedGraph
 from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.prune import prune
+from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
 from poet_planner.users_code import users_code
@@ -52,9 +53,16 @@ def trace(
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
         return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
 
+    def run_eagerly() -> None:
+        before = Snapshot(module, loss, inputs, targets)
+        try:
+            run(module, given, wanted)
+        finally:
+            before.restore()
+
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
-    with in_eagers_words(name, lambda: run(module, given, wanted)):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run)
+    with in_eagers_words(name, run_eagerly):
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss)
         folded = fold(captured, name)
     return replace(named(prune(split(folded))), fixed=fixed_in((inputs, targets)))
 

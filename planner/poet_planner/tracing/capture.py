@@ -6,11 +6,10 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 
 from __future__ import annotations
 
-import copy
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,21 +21,24 @@ from torch._functorch import config as functorch_config
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.nn.utils.stateless import _reparametrize_module
 
+from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.ir import Kind
-from poet_planner.tracing.refusals import rebound_buffers
+from poet_planner.tracing.snapshot import Snapshot, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss
 
 Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
-_LOG = logging.getLogger(__name__)
+Loss = Callable[..., Tensor]
+Step = Callable[..., list[Tensor | None]]
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,17 @@ class Captured:
 
     The graph returns the loss, then the gradient of each of ``trained``, then what the step put in the place of each
     of the buffers ``rebound``. A node's ``meta["custom"]`` holds ``module`` (the path) and ``backward``.
+    ``loss_parameters`` are those of the loss alone, by the names that they have among the placeholders.
     """
 
     graph: GraphModule
     placeholders: tuple[tuple[str, Kind], ...]
     trained: tuple[str, ...]
     rebound: tuple[str, ...]
+    loss_parameters: dict[str, Tensor]
 
 
-def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run) -> Captured:
+def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run, loss: Loss) -> Captured:
     """Trace one training step.
 
     Parameters
@@ -64,17 +68,31 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         The tensors of a batch. Only shapes and types of them matter.
     run : callable
         The loss of ``module`` for tensors in the places of these, a scalar.
+    loss : callable
+        What ``run`` computes the loss with; it may be a module with parameters of its own.
 
-    A module that looks at its data to choose its path (as Hugging Face's do, to warn of padding) is traced along the
-    path that the example takes, with a warning. The module itself stays as it is.
+    The step is traced twice over, to see that it is always the same. Module, loss and batch stay as they are.
 
     Raises
     ------
     UserError
-        If no parameter needs a gradient, the loss is not a scalar, or an operator's shape depends on data.
+        If no parameter needs a gradient, the loss is not a scalar, an operator's shape depends on data, or the step is
+        none that can be repeated (:mod:`poet_planner.tracing.refusals`).
     """
-    module = _without_side_effects(module)
-    parameters = dict(module.named_parameters())
+    refusals.refuse_hooks_on_gradients(module, loss)
+    refusals.refuse_inputs_with_gradients((*inputs, *targets))
+    snapshot = Snapshot(module, loss, inputs, targets, data=False)
+    try:
+        return _captured(module, inputs, targets, run, loss, snapshot)
+    finally:
+        snapshot.restore()
+
+
+def _captured(
+    module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run, loss: Loss, snapshot: Snapshot
+) -> Captured:
+    loss_parameters = _own_parameters(loss, module)
+    parameters = {**dict(module.named_parameters()), **loss_parameters}
     buffers = dict(module.named_buffers())
     trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
     if not trained:
@@ -88,42 +106,177 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     state_count = len(parameters) + len(buffers)
     rebound: dict[str, Tensor] = {}
 
-    def step(*flat: Tensor) -> list[Tensor | None]:
+    def step(questions: list[str], flipped: int | None, *flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
         where = _Where()
         storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
-        with _reparametrize_module(module, state, tie_weights=True), where.watching(module):
+        with ExitStack() as within:
+            within.enter_context(_standing_in(module, loss, state, loss_parameters))
+            within.enter_context(where.watching(module))
+            within.enter_context(_autocast_cache())
+            within.enter_context(refusals.Watch(where, questions, flipped))
             value = run(module, given, wanted)
             refuse_unfit_loss(value)
             where.watch_backward(value)
             gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
-            rebound.update(rebound_buffers(module, state, storages))
+            rebound.update(refusals.rebound_buffers(module, state, storages))
         return [value, *gradients, *rebound.values()]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
+    parts = (module, loss, inputs, targets)
     try:
-        graph = _flat_graph(step, flat)
-        return Captured(graph, placeholders, trained, tuple(rebound))
+        graph = _repeatable(step, flat, parts, snapshot)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
-            f"{error.func}: what it returns depends on its data; it has no place in a fixed graph"
-        ) from error
-
-
-def _flat_graph(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
-    try:
-        return _make_fx(step, flat)
+            f"{refusals.raised_at(error)}{error.func}: what it returns depends on its data; it has no place in a fixed "
+            "graph"
+        ) from None
     except GuardOnDataDependentSymNode as error:
-        cause = next((line for line in str(error).splitlines() if line.startswith("Caused by")), "")
-        _LOG.warning("the model looks at its data to choose its path; the graph follows the example batch. %s", cause)
-    with (
-        functorch_config.patch(fake_tensor_propagate_real_tensors=True),
-        _quiet("torch.fx.experimental.symbolic_shapes"),
+        raise UserError(
+            f"{refusals.raised_at(error)}the model takes a number out of a tensor and goes on with it; keep it a tensor"
+        ) from None
+    except (RuntimeError, TypeError) as error:
+        if not any(words in str(error) for words in _WANTS_DATA):
+            raise
+        raise UserError(
+            f"{refusals.raised_at(error)}the model takes the numbers out of a tensor (NumPy, text); leave them in the "
+            "tensor, and look at them outside of the step"
+        ) from None
+    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters)
+
+
+# How PyTorch says that something outside of it asks for a fake tensor's data.
+_WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
+
+
+def _own_parameters(loss: Loss, module: nn.Module) -> dict[str, Tensor]:
+    """The parameters of a loss that is a module, without those that it shares with the model, by names of their own."""
+    if not isinstance(loss, nn.Module):
+        return {}
+    prefix = "loss"
+    while hasattr(module, prefix):
+        prefix += "_"
+    shared = {id(parameter) for parameter in module.parameters()}
+    return {f"{prefix}.{name}": parameter for name, parameter in loss.named_parameters() if id(parameter) not in shared}
+
+
+@contextmanager
+def _standing_in(
+    module: nn.Module, loss: Loss, state: dict[str, Tensor], loss_parameters: dict[str, Tensor]
+) -> Iterator[None]:
+    """Within, the tensors of ``state`` are the parameters and buffers."""
+    own = {name.partition(".")[2]: state[name] for name in loss_parameters}
+    with _reparametrize_module(
+        module, {name: tensor for name, tensor in state.items() if name not in loss_parameters}, tie_weights=True
     ):
-        return _make_fx(step, flat)
+        if not isinstance(loss, nn.Module):
+            yield
+        else:
+            with _reparametrize_module(loss, own, tie_weights=True):
+                yield
+
+
+@contextmanager
+def _autocast_cache() -> Iterator[None]:
+    """Let `autocast` keep the weights that it has converted, as it does in eager PyTorch and `make_fx` forbids."""
+    torch.set_autocast_cache_enabled(True)
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(False)
+
+
+def _repeatable(step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot) -> GraphModule:
+    """The step's graph, once it is sure that it is the same for all steps and all data."""
+    start = plain_state(*parts)
+    try:
+        return _traced_twice(step, flat, parts, start, snapshot, [])
+    except refusals.NeedsDataError:
+        snapshot.restore()
+    # It asks questions about its data: computed along, they answer them, and every other answer is tried, too.
+    before = Snapshot(*parts)
+
+    def otherwise(number: int) -> GraphModule | None:
+        before.restore()
+        try:
+            return _Fake(flat).graph(step, [], number)
+        except UserError:
+            return GraphModule({}, torch.fx.Graph())
+        except Exception:
+            return None
+
+    try:
+        with (
+            functorch_config.patch(fake_tensor_propagate_real_tensors=True),
+            _quiet("torch.fx.experimental.symbolic_shapes"),
+        ):
+            questions: list[str] = []
+            graph = _traced_twice(step, flat, parts, start, before, questions)
+            refusals.refuse_answers_that_matter(graph, questions, otherwise)
+            return graph
+    finally:
+        before.restore()
+
+
+def _traced_twice(
+    step: Step,
+    flat: Sequence[Tensor],
+    parts: Sequence[object],
+    start: dict[str, object],
+    snapshot: Snapshot,
+    questions: list[str],
+) -> GraphModule:
+    fake = _Fake(flat)
+    first = fake.graph(step, questions)
+    once = plain_state(*parts)
+    try:
+        second = fake.graph(step, [])
+    except RuntimeError as error:
+        if "backward through the graph a second time" not in str(error):
+            raise
+        raise UserError(
+            "the step goes back into the step before through what the model keeps; detach() what it keeps"
+        ) from None
+    refusals.refuse_changes_from_step_to_step(start, once, plain_state(*parts), data=bool(questions))
+    if refusals.difference(first, second) is not None:
+        # PyTorch's cache of fake results may hand out one tensor where a kernel makes two that are alike: a step that
+        # starts with all of it there tells the same step from another one.
+        snapshot.restore()
+        questions.clear()
+        fake = _Fake(flat)
+        first, second = fake.graph(step, questions), fake.graph(step, [])
+    refusals.refuse_another_step(first, second)
+    return first
+
+
+class _Fake:
+    """A batch and the state of a model without data, unless data are asked for; two steps may start from the same."""
+
+    def __init__(self, flat: Sequence[Tensor]) -> None:
+        self._mode = FakeTensorMode(
+            allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True
+        )
+        self._flat = [self._fake(tensor) for tensor in flat]
+
+    def _fake(self, tensor: Tensor) -> Tensor:
+        # A Parameter, unlike a plain tensor, would leave its data behind.
+        fake = self._mode.from_tensor(tensor.detach().requires_grad_(tensor.requires_grad))
+        if isinstance(tensor, nn.Parameter):
+            fake._is_param = True
+        return fake
+
+    def graph(self, step: Step, questions: list[str], flipped: int | None = None) -> GraphModule:
+        """What one step does."""
+
+        def taken(*flat: Tensor) -> list[Tensor | None]:
+            return step(questions, flipped, *flat)
+
+        with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing(), self._mode:
+            return make_fx(taken)(*self._flat)
 
 
 @contextmanager
@@ -135,20 +288,6 @@ def _quiet(logger_name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _make_fx(step: Callable[..., list[Tensor | None]], flat: Sequence[Tensor]) -> GraphModule:
-    with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing():
-        return make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
-
-
-def _without_side_effects(module: nn.Module) -> nn.Module:
-    """A copy that shares parameters and buffers, so that a module that keeps what it computed keeps no fake tensor."""
-    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    try:
-        return copy.deepcopy(module, shared)
-    except RuntimeError:  # It holds a computed tensor, which cannot be copied.
-        return module
 
 
 def _numbered(name: str, count: int) -> list[str]:
@@ -179,6 +318,10 @@ class _Where:
         finally:
             for handle in handles:
                 handle.remove()
+
+    def __call__(self) -> str:
+        """The path of the module that is running."""
+        return self._stack[-1]
 
     def watch_backward(self, loss: Tensor) -> None:
         seen: set[Any] = set()

@@ -86,6 +86,7 @@ def residents_of(
         raise UserError(f"{graph.name} was traced with other values, or another nesting, of its batch; trace it again")
     tensors: dict[str, Tensor] = {name: tensor.detach() for name, tensor in module.named_parameters()}
     tensors.update((name, tensor.detach()) for name, tensor in module.named_buffers())
+    tensors.update((name, tensor.detach()) for name, tensor in graph.loss_parameters.items())
     given = {Kind.INPUT: iter(tensors_in(inputs)), Kind.TARGET: iter(tensors_in(targets))}
     for resident in graph.residents:
         if resident.kind in given:
@@ -114,13 +115,18 @@ def train_step(
     """
     residents = residents_of(graph, module, inputs, targets)
     result = execute(graph, residents, steps, pages)
-    parameters = dict(module.named_parameters())
+    leave(result, graph, module, residents)
+    return result.loss
+
+
+def leave(result: StepResult, graph: TracedGraph, module: nn.Module, residents: Mapping[str, Tensor]) -> None:
+    """Let gradients, and what a step has written, be where eager PyTorch would leave them."""
+    parameters = {**dict(module.named_parameters()), **graph.loss_parameters}
     with torch.no_grad():
         for name, gradient in result.gradients.items():
             _accumulate(parameters[name], gradient)
         for name, contents in {**result.buffers, **result.written}.items():
             residents[name].copy_(contents)
-    return result.loss
 
 
 def bookkept(graph: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Tensor]:

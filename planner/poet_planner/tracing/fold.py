@@ -31,6 +31,7 @@ from poet_planner.tracing.ir import (
     Write,
     poets_own,
 )
+from poet_planner.tracing.refusals import module_of
 
 aten = torch.ops.aten
 
@@ -92,6 +93,7 @@ class _Folder:
             gradients=gradients,
             loss=loss,
             constants=self._constants,
+            loss_parameters=self._captured.loss_parameters,
         )
 
     def _resident(self, name: str, kind: Kind, layout: Tensor) -> _Place:
@@ -106,6 +108,11 @@ class _Folder:
 
     def _constant(self, node: fx.Node) -> _Place:
         data = operator.attrgetter(str(node.target))(self._captured.graph)
+        if data.requires_grad:
+            raise UserError(
+                f"{module_of(next(iter(node.users), node))} reads {_described(data)}, which needs a gradient and is no "
+                "parameter of the model; register it (nn.Parameter, nn.ParameterList)"
+            )
         name = poets_own(f"constant{len(self._constants)}")
         self._constants[name] = data.detach().clone()
         return self._resident(name, Kind.CONSTANT, self._constants[name])
@@ -129,6 +136,9 @@ class _Folder:
         target = node.target
         assert isinstance(target, OpOverload)
         layouts = node.meta["val"]
+        numbers = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
+        for argument in numbers:
+            self._place(argument)
 
         def place(layout: Tensor, index: int | None) -> _Place:
             view = View(target, tuple(node.args[1:]), dict(node.kwargs), index)
@@ -223,7 +233,8 @@ class _Folder:
         place = self._places[argument]
         if not isinstance(place, _Place):
             raise UserError(
-                f"the model takes a number out of a tensor ({argument}) and goes on with it; keep it a tensor"
+                f"{module_of(argument)} takes a number out of a tensor ({argument}) and goes on with it; keep it a "
+                "tensor"
             )
         return place
 

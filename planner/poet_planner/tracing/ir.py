@@ -195,7 +195,8 @@ class TracedGraph:
         over, outside of every schedule.
     fixed
         What of the batch is no tensor, and holds for every step (:func:`poet_planner.nested.fixed_in`).
-    fixed
+    loss_parameters : dict
+        The very parameters of a loss that is a module with parameters of its own, by resident id.
     """
 
     name: str
@@ -207,6 +208,7 @@ class TracedGraph:
     constants: dict[str, torch.Tensor]
     bookkeeping: tuple[TracedOperator, ...] = ()
     fixed: Any = None
+    loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""

@@ -2,10 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
+import torch
 from poet_profiles.errors import UserError
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule
+from torch.nn.modules import module as hooks_on_every_module
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+_GENERATORS = ("PyTorch's random generator", "Python's random generator", "NumPy's random generator")
+
+
+class NeedsDataError(Exception):
+    """The step asks a question about its data, and tracing has no data."""
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operator of a step while it is traced.
+
+    Parameters
+    ----------
+    path : callable
+        The path of the module that is running.
+    questions : list of str
+        Where the step asks about its data is put here, in order.
+    flipped : int, optional
+        The question, by number, that gets the wrong answer: whether the step is another one then tells whether the
+        answer matters.
+    """
+
+    def __init__(self, path: Callable[[], str], questions: list[str], flipped: int | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._path = path
+        self._questions = questions
+        self._flipped = flipped
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("generator") not in (None, torch.default_generator):
+            raise UserError(
+                f"{here(self._path())} draws from a torch.Generator of its own; a plan draws from PyTorch's: leave "
+                "generator= out"
+            )
+        if func is aten._local_scalar_dense.default and args[0].dtype is torch.bool:
+            return self._answer(bool, args)
+        if func is aten.equal.default:
+            return self._answer(torch.equal, args)
+        return func(*args, **kwargs)
+
+    def _answer(self, question: Callable[..., bool], tensors: Sequence[Tensor]) -> bool:
+        data = [tensor.real_tensor if isinstance(tensor, FakeTensor) else tensor for tensor in tensors]
+        if any(tensor is None for tensor in data):
+            raise NeedsDataError
+        self._questions.append(here(self._path()))
+        with torch.utils._python_dispatch._disable_current_modes():
+            answer = question(*data)
+        return answer != (len(self._questions) - 1 == self._flipped)
+
+
+def here(path: str) -> str:
+    """The module that is running, and the line of the user's own code."""
+    frame = sys._getframe(1)
+    while frame is not None and not _is_users_code(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    place = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame is not None else ""
+    return (path or "the model") + place
+
+
+def raised_at(error: BaseException) -> str:
+    """The line of the user's own code that an error comes from, as the beginning of a message."""
+    line = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if _is_users_code(file):
+            line = f"{Path(file).name}:{trace.tb_lineno}: "
+        trace = trace.tb_next
+    return line
+
+
+_INSTALLED = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    str(Path(torch.__file__).parent),
+)
+
+
+def _is_users_code(file: str) -> bool:
+    return not file.startswith((*_INSTALLED, str(Path(__file__).parent), "<"))
+
+
+def refuse_hooks_on_gradients(module: nn.Module, loss: object) -> None:
+    """Refuse hooks that PyTorch calls while it computes gradients: whether they change something cannot be told.
+
+    Raises
+    ------
+    UserError
+    """
+    everywhere = hooks_on_every_module
+    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
+        raise UserError("a backward hook on all modules would not be called in a plan; remove it before planning")
+    parts = [("", module), *([("loss", loss)] if isinstance(loss, nn.Module) else [])]
+    for root, part in parts:
+        for path, child in part.named_modules(prefix=root):
+            if child._backward_hooks or child._backward_pre_hooks:
+                raise UserError(
+                    f"{path or 'the model'} has a backward hook, which a plan would not call; remove it, and do what "
+                    "it does with the gradients after train_step"
+                )
+        for path, parameter in part.named_parameters(prefix=root):
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+                raise UserError(
+                    f"{path} has a hook on its gradient, which a plan would not call; remove it, and do what it does "
+                    "with grad after train_step"
+                )
+
+
+def refuse_changes_from_step_to_step(
+    start: Mapping[str, object], once: Mapping[str, object], twice: Mapping[str, object], data: bool
+) -> None:
+    """Refuse a step that keeps books in Python.
+
+    Parameters
+    ----------
+    start, once, twice : mapping of str to object
+        The plain state before, after one step and after two.
+    data : bool
+        Whether tracing computed with data, and drew from PyTorch's generator like a step.
+
+    Raises
+    ------
+    UserError
+    """
+    for name in _GENERATORS[data:]:
+        if start.get(name) != once.get(name):
+            raise UserError(
+                f"the step draws from {name}, or seeds it, which a plan would not repeat; draw with PyTorch, and seed "
+                "outside of the step"
+            )
+    changed = [name for name in {**once, **twice} if once.get(name, ...) != twice.get(name, ...)]
+    if changed:
+        raise UserError(
+            f"the step changes {changed[0]} each time it is taken, which a plan would not; count in a buffer "
+            "(register_buffer), or outside of the step"
+        )
+
+
+def refuse_another_step(first: GraphModule, second: GraphModule) -> None:
+    """Refuse a step that is another one the second time, or reads what the first has kept.
+
+    Raises
+    ------
+    UserError
+    """
+    kept = next((node for node in second.graph.nodes if isinstance(_constant(second, node), FakeTensor)), None)
+    if kept is not None:
+        user = next(iter(kept.users), kept)
+        raise UserError(
+            f"{module_of(user)} reads a tensor that it has kept from an earlier step or made at its first call; make "
+            "it in __init__, and register_buffer what changes from step to step"
+        )
+    node = difference(first, second)
+    if node is not None:
+        raise UserError(
+            f"{module_of(node)} does something else the second time it is called; a plan repeats one step: take out "
+            "what depends on a counter, the time or Python's random numbers"
+        )
+
+
+def refuse_answers_that_matter(
+    first: GraphModule, questions: Sequence[str], otherwise: Callable[[int], GraphModule | None]
+) -> None:
+    """Refuse a step that goes another way where its data are others.
+
+    Parameters
+    ----------
+    otherwise : callable
+        The step, traced with the other answer to one question; None where it stops with an error then.
+
+    Raises
+    ------
+    UserError
+    """
+    for number, place in enumerate(questions):
+        other = otherwise(number)
+        if other is not None and difference(first, other) is not None:
+            raise UserError(
+                f"{place} looks at its data to choose its way; a plan always takes the same: compute both and choose "
+                "with torch.where"
+            )
+
+
+def difference(first: GraphModule, second: GraphModule) -> fx.Node | None:
+    """The first node in which two traced steps differ."""
+    places: dict[fx.Node, int] = {}
+    pairs: Iterable[tuple[fx.Node | None, fx.Node | None]] = zip_longest(first.graph.nodes, second.graph.nodes)
+    for index, (one, other) in enumerate(pairs):
+        if one is None or other is None:
+            return one or other
+        places[one] = places[other] = index
+        if one.op != other.op or _arguments(one, places) != _arguments(other, places):
+            return other
+        if one.op == "get_attr":
+            if not _same(_constant(first, one), _constant(second, other)):
+                return other
+        elif one.op != "placeholder" and one.target is not other.target and one.target != other.target:
+            return other
+    return None
+
+
+def _arguments(node: fx.Node, places: Mapping[fx.Node, int]) -> str:
+    return repr(fx.map_arg((node.args, node.kwargs), lambda argument: _Place(places[argument])))
+
+
+class _Place(int):
+    def __repr__(self) -> str:
+        return f"%{int(self)}"
+
+
+def _constant(graph: GraphModule, node: fx.Node) -> Any:
+    return getattr(graph, str(node.target)) if node.op == "get_attr" else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor):
+        return one is other
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return (
+            one.dtype == other.dtype and one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
+        )
+    return one is other
+
+
+def module_of(node: fx.Node) -> str:
+    """The path of the module that an operator of a step belongs to."""
+    return (node.meta.get("custom") or {}).get("module") or "the model"
 
 
 def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Mapping[str, int]) -> dict[str, Tensor]:
@@ -46,3 +284,16 @@ def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Ma
                 )
             rebound[name] = buffer
     return rebound
+
+
+def refuse_inputs_with_gradients(tensors: Iterable[Tensor]) -> None:
+    """Refuse a batch that wants gradients of its own.
+
+    Raises
+    ------
+    UserError
+    """
+    if any(tensor.requires_grad for tensor in tensors):
+        raise UserError(
+            "an input or a target requires a gradient, and a plan gives those of parameters only; detach() it"
+        )
