@@ -1,22 +1,28 @@
-"""Puts board descriptions and shipped profiles inside the wheel; everything else stands in pyproject.toml."""
+"""Puts board descriptions, profiles and the firmware's sources inside the wheel; all else stands in pyproject.toml."""
 
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-PROFILES = Path("profiles")
+# Folder in the wheel, folder here, and what goes from one into the other.
+SHIPPED = (
+    ("poet_profiles/shipped", "profiles", ("*.csv", "boards/*.toml")),
+    ("poet_harness/project", ".", ("platformio.ini", "firmware/**/*")),
+)
 
 
-class BuildWithProfiles(build_py):
+class BuildWithShipped(build_py):
     def run(self) -> None:
         super().run()
         if self.editable_mode:
             return
-        for source in [*PROFILES.glob("*.csv"), *PROFILES.glob("boards/*.toml")]:
-            target = Path(self.build_lib, "poet_profiles", "shipped", source.relative_to(PROFILES))
-            self.mkpath(str(target.parent))
-            self.copy_file(str(source), str(target))
+        for folder, here, patterns in SHIPPED:
+            for source in (path for pattern in patterns for path in Path(here).glob(pattern)):
+                if source.is_file() and "__pycache__" not in source.parts:
+                    target = Path(self.build_lib, folder, source.relative_to(here))
+                    self.mkpath(str(target.parent))
+                    self.copy_file(str(source), str(target))
 
 
-setup(cmdclass={"build_py": BuildWithProfiles})
+setup(cmdclass={"build_py": BuildWithShipped})

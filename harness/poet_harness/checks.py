@@ -69,7 +69,7 @@ def _firmware() -> Check:
         found = str(find_project())
     except UserError:
         found = ""
-    return Check("firmware sources", bool(found), "flash", "run inside a clone of the poet repository", found)
+    return Check("firmware sources", bool(found), "flash", "install poet-edge anew: its wheel holds them", found)
 
 
 def _ports() -> Iterator[Check]:

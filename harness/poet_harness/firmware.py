@@ -12,23 +12,28 @@ from poet_profiles.errors import UserError
 
 from .upload_tools import choose, upload_image
 
+from .shipped_project import unpacked_project
+
 QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
 HEADERS = ("poet_model.h", "poet_schedule.h")
 
 
 def find_project(start: Path | None = None) -> Path:
-    """The folder that holds the firmware: at or above ``start`` (the current folder), else the source tree.
+    """The folder that holds the firmware: at or above ``start`` (the current folder), else what came with poet.
 
     Raises
     ------
     UserError
-        If there is none: an installed wheel does not carry the firmware.
+        If there is none.
     """
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents, *Path(__file__).resolve().parents):
-        if (folder / "platformio.ini").is_file() and (folder / "firmware").is_dir():
+        if (folder / "platformio.ini").is_file() and (folder / "firmware" / "include" / "poet").is_dir():
             return folder
-    raise UserError(f"{here}: no platformio.ini with a firmware folder here or above; run inside a clone of poet")
+    shipped = unpacked_project()
+    if shipped is None:
+        raise UserError(f"{here}: no firmware sources here or above, nor in this installation; install poet anew")
+    return shipped
 
 
 def build(board: Board, model_dir: Path | None = None) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from poet_harness.emulation.counter import cache_dir
+from poet_profiles.cache import cache_folder
 
 PACKAGES = {
     "nrf52840": ("pyocd==0.46.0", ["--only-binary", ":all:"]),
@@ -54,7 +54,7 @@ class Svd:
 
 def load_svd(board: str) -> Svd:
     """Registers of a board's chip; skips the test where the package cannot be had."""
-    kept = cache_dir() / "svd" / f"{board}.svd"
+    kept = cache_folder("svd") / f"{board}.svd"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(".partial")

@@ -1,10 +1,7 @@
-"""Board descriptions and shipped files, in the source tree and in a wheel."""
+"""Board descriptions and shipped files."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,8 +9,6 @@ from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import UserError
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import SHIPPED, profile_names, shipped_profile
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name", board_names())
@@ -58,25 +53,3 @@ def test_a_bad_description_is_one_line(tmp_path: Path, before: str, after: str, 
     with pytest.raises(UserError, match=message) as caught:
         load_board(str(path))
     assert "\n" not in str(caught.value)
-
-
-def test_boards_and_profiles_are_inside_the_wheel(tmp_path: Path) -> None:
-    """Build a wheel of the three packages' folders, and load a board from it alone."""
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    for name in ("harness", "planner"):
-        (tmp_path / name).mkdir()
-    build = [sys.executable, "-c", "from setuptools import setup; import runpy; runpy.run_path('setup.py')"]
-    subprocess.run([*build, "-q", "bdist_wheel", "-d", "wheels"], cwd=tmp_path, check=True, capture_output=True)
-    [wheel] = (tmp_path / "wheels").glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
-    code = "from poet_profiles.boards import *; print(len(board_names()), load_board('mkr1000').clock_hz)"
-    loaded = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {[str(tmp_path / 'site'), *sys.path]!r}; {code}"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
-    assert loaded == [str(len(board_names())), "48000000"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.cache import cache_folder
 from unicorn import unicorn_const
 from unicorn.unicorn_py3 import unicorn as engine_binding
 
@@ -127,24 +128,13 @@ def _block_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, 
     return on_block
 
 
-def cache_dir() -> Path:
-    """Where what can be made again is kept: the user's cache, or the machine's temporary folder if that is closed."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "poet"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"poet-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
 def compiled_hook() -> ctypes.CDLL | None:
     """The hooks as a shared library, or None where there is no C compiler."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         return None
     key = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
-    library = cache_dir() / f"block_hook-{key}.so"
+    library = cache_folder() / f"block_hook-{key}.so"
     if not library.exists():
         with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
             built = Path(scratch) / library.name
@@ -152,4 +142,7 @@ def compiled_hook() -> ctypes.CDLL | None:
             if subprocess.run(command, capture_output=True, check=False).returncode != 0:
                 return None
             built.replace(library)
-    return ctypes.CDLL(str(library))
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:  # the folder lies where nothing may be run
+        return None

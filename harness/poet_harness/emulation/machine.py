@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.cache import cache_folder
 from poet_profiles.errors import UserError
 from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc, UcError
@@ -18,7 +19,7 @@ from unicorn.unicorn_py3.unicorn import Uc, UcError
 from . import cycles
 from .bus import Bus, EmulationError
 from .clock import Clock
-from .counter import attach, cache_dir, empty_cache, make_counter
+from .counter import attach, empty_cache, make_counter
 from .image import Image
 from .specimen import Cause, Specimen
 
@@ -371,7 +372,7 @@ def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArr
     digest.update(Path(cycles.__file__).read_bytes())
     for address, data in image.code:
         digest.update(address.to_bytes(4) + data)
-    kept = cache_dir() / f"cycles-{digest.hexdigest()[:16]}.npy"
+    kept = cache_folder() / f"cycles-{digest.hexdigest()[:16]}.npy"
     if kept.exists():
         return np.ascontiguousarray(np.load(kept), np.uint32)
     sums = cycles.prefix_sums(core, image.code, begin, end)

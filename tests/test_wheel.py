@@ -1,0 +1,72 @@
+"""An installed wheel alone, in an empty folder: boards, profiles, and the firmware's sources, built and emulated."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from poet_profiles.boards import board_names
+from poet_profiles.profile import read_profile
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles", "harness", "planner", "firmware")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a wheel of this source tree installs, in a folder of its own."""
+    sources = tmp_path_factory.mktemp("sources")
+    for name in (*NEEDED, "platformio.ini"):
+        (sources / name).symlink_to(ROOT / name)
+    build = [sys.executable, "-c", "from setuptools import setup; import runpy; runpy.run_path('setup.py')"]
+    options = ["egg_info", "--egg-base", str(tmp_path_factory.mktemp("egg")), "bdist_wheel", "-d", "wheels"]
+    subprocess.run([*build, "-q", *options], cwd=sources, check=True, capture_output=True)
+    [wheel] = (sources / "wheels").glob("*.whl")
+    installed = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    return installed
+
+
+def call(site: Path, folder: Path, code: str) -> str:
+    """What the code prints, run in a folder with the wheel's packages and nothing of the source tree's."""
+    path = [str(site), *(entry for entry in sys.path if not entry.startswith(str(ROOT / "tests")))]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    for name in ("PLATFORMIO_CORE_DIR", "PLATFORMIO_BUILD_DIR"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path!r}; {code}"],
+        **{"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_boards_and_profiles_are_inside(site: Path, tmp_path: Path) -> None:
+    code = "from poet_profiles.boards import *; print(len(board_names()), load_board('mkr1000').clock_hz)"
+    assert call(site, tmp_path, code).split() == [str(len(board_names())), "48000000"]
+
+
+def test_every_source_of_the_firmware_is_inside(site: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files", "firmware"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in ("platformio.ini", *tracked.stdout.split()):
+        if (ROOT / name).is_file():
+            assert (site / "poet_harness" / "project" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+def test_the_firmware_is_built_and_emulated_in_an_empty_folder(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("op,params\nrelu,size=64\n")
+    arguments = ["profile", "--board", "nrf52840", "--emulate", "--quick", "--configs", "c.csv", "--out", "p.csv"]
+    call(site, tmp_path, f"sys.argv[1:] = {arguments!r}; from poet_harness.cli import main; main()")
+    assert list(read_profile(tmp_path / "p.csv")["op"]) == ["idle", "relu"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.csv", "cache", "p.csv"]
