@@ -10,9 +10,8 @@ from pathlib import Path
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
-from .upload_tools import choose, upload_image
-
 from .shipped_project import unpacked_project
+from .upload_tools import choose, upload_image
 
 QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
 HEADERS = ("poet_model.h", "poet_schedule.h")
