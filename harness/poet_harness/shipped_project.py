@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from poet_profiles.cache import cache_folder
@@ -21,13 +20,20 @@ def unpacked_project() -> Path | None:
     """
     if not PACKAGED.is_dir():
         return None
+    sources = {path.relative_to(PACKAGED): path for path in sorted(PACKAGED.rglob("*")) if path.is_file()}
     digest = hashlib.sha256()
-    for path in sorted(path for path in PACKAGED.rglob("*") if path.is_file()):
-        digest.update(path.relative_to(PACKAGED).as_posix().encode() + b"\0" + path.read_bytes())
+    for name, path in sources.items():
+        digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     folder = cache_folder("firmware") / digest.hexdigest()[:16]
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            copied = shutil.copytree(PACKAGED, Path(scratch) / "project")
-            with suppress(OSError):  # another process was first
-                copied.rename(folder)
+            project = Path(scratch) / "project"
+            for name, path in sources.items():  # not their modes: an installation may be read-only
+                (project / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, project / name)
+            try:
+                project.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another process was first
+                    raise
     return folder

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import platformdirs
+from poet_profiles.cache import cache_folder, is_writable
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.amounts import byte_unit, bytes_text, energy_text, time_text
@@ -52,6 +55,9 @@ def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
 
 def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure that needs no display and no global state."""
+    usual = platformdirs.user_config_path("matplotlib"), platformdirs.user_cache_path("matplotlib")
+    if not all(is_writable(folder) for folder in usual):
+        os.environ.setdefault("MPLCONFIGDIR", str(cache_folder("matplotlib")))
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

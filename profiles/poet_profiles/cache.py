@@ -15,14 +15,19 @@ def cache_folder(name: str = "") -> Path:
     A system without a writable home gets one among the temporary files, which lasts as long as those do.
     """
     for folder in (Path(platformdirs.user_cache_path("poet")), Path(tempfile.gettempdir()) / f"poet-{os.getuid()}"):
-        # Without a home the path stays a relative one. A folder that is another's may hold anything.
-        if folder.is_absolute() and is_writable(folder / name) and folder.stat().st_uid == os.getuid():
+        # A folder that is another's may hold anything.
+        if is_writable(folder / name) and folder.stat().st_uid == os.getuid():
             return folder / name
     return Path(tempfile.mkdtemp(prefix="poet-"))
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, which is made where it is missing."""
+    """Whether files can be made in a folder, which is made where it is missing.
+
+    A relative path (``~/.cache`` of a user without a home) is none.
+    """
+    if not folder.is_absolute():
+        return False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

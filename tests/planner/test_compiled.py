@@ -6,10 +6,11 @@ import os
 import time
 from pathlib import Path
 
+import numba
 import pytest
 from numba.core import event
 from poet_planner.solve import clock
-from poet_planner.solve.compiled import forget_older
+from poet_planner.solve.compiled import forget_older, keep_elsewhere
 
 
 @pytest.mark.parametrize(("changed_s", "kept"), [(5, True), (15, False)])
@@ -35,3 +36,24 @@ def test_the_clock_stands_still_while_numba_compiles() -> None:
     time.sleep(0.01)
     assert clock.seconds() - before_s >= 0.01
     assert compiled_s >= 0.2
+
+
+def test_where_the_package_cannot_be_written_numba_keeps_its_code_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "search.py").write_text("one = 1")
+    keep_elsewhere(package)
+    assert numba.config.CACHE_DIR == ""
+    (package / "__pycache__").rmdir()
+    (package / "__pycache__").write_text("in the way")
+    keep_elsewhere(package)
+    first = Path(numba.config.CACHE_DIR)
+    (package / "search.py").write_text("one = 2")
+    keep_elsewhere(package)
+    assert first.parent == Path(numba.config.CACHE_DIR).parent == tmp_path / "cache" / "poet" / "numba"
+    assert Path(numba.config.CACHE_DIR) != first

@@ -9,12 +9,29 @@ inner loop calls. What is inlined is compiled into its callers instead.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from numba import njit
+from numba import config, njit
+from poet_profiles.cache import cache_folder, is_writable
 
+_HERE = Path(__file__).resolve().parent
+
+
+def keep_elsewhere(folder: Path) -> None:
+    """Let numba keep what it compiles in the user's cache where ``folder``, beside the sources, cannot be written.
+
+    There it has a folder for each state of the sources: numba goes by a function's own file alone.
+    """
+    if not is_writable(folder / "__pycache__") and not os.environ.get("NUMBA_CACHE_DIR"):
+        contents = b"".join(source.read_bytes() for source in sorted(folder.glob("*.py")))
+        config.CACHE_DIR = str(cache_folder(f"numba/{hashlib.sha256(contents).hexdigest()[:16]}"))  # type: ignore[attr-defined]
+
+
+keep_elsewhere(_HERE)
 _njit = partial(njit, cache=True, nogil=True, error_model="numpy")
 allocating = _njit()
 compiled = _njit(_nrt=False)
@@ -33,4 +50,4 @@ def forget_older(folder: Path) -> None:
                 cached.unlink()
 
 
-forget_older(Path(__file__).parent)
+forget_older(_HERE)
