@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from poet_planner.graph_file import read_graph, write_graph
 from poet_planner.plain import plain_schedule
 from poet_planner.problem import Problem
 from poet_planner.residency import Gradients, Parameters, settle, smallest_ram_bytes
-from poet_planner.solve import Progress
+from poet_planner.schedule import Schedule
+from poet_planner.solve import OptimiseOptions, Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, INTERRUPTED, NO_SCHEDULE
 
@@ -404,3 +406,22 @@ def test_where_a_plan_cannot_be_written_it_is_not_made(
         [line] = capsys.readouterr().err.splitlines()
         assert "cannot be written" in line
     assert file.read_text() == "somebody's"
+
+
+def test_a_plan_dearer_than_what_the_progress_showed_says_why(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The optimiser shows a schedule at half the energy, which then gets no offsets."""
+    from poet_planner import solve
+
+    optimise = solve.optimise
+
+    def without_offsets(graph: Graph, ram: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+        schedule = optimise(graph, ram, deadline_s, replace(options, progress=None))
+        assert options.progress is not None
+        options.progress(Progress(0.1, schedule.energy_j / 2, None))
+        return schedule
+
+    monkeypatch.setattr(solve, "optimise", without_offsets)
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan") == 0
+    assert "no static offsets" in capsys.readouterr().err

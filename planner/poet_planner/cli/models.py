@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,20 +15,25 @@ def models(
     graphs: Annotated[
         Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the names as JSON.")] = False,
 ) -> None:
     """List the built-in models; any other is named as module:callable."""
+    import json
+
     from poet_planner.models import names
 
-    if board is not None:
-        _list_fitting(board, graphs)
-        return
-    if graphs is not None:
+    if graphs is not None and board is None:
         raise UserError("--graphs: for which board? give --board")
-    for name in names():
+    listed = names() if board is None else _fitting(board, graphs)
+    if as_json:
+        print(json.dumps(list(listed), indent=1))
+        return
+    for name in listed:
         print(name)
 
 
-def _list_fitting(board: str, graphs: Path | None) -> None:
+def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
+    """The models whose training fits the board, as they are found; their graphs are written on the way."""
     from poet_profiles.boards import load_board
 
     from poet_planner.fitting import fitting_graph
@@ -44,4 +50,4 @@ def _list_fitting(board: str, graphs: Path | None) -> None:
         if graphs is not None:
             graphs.mkdir(parents=True, exist_ok=True)
             write_graph(graph, graphs / f"{name}.json")
-        print(name)
+        yield name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SOON_SECONDS = 10.5
 MOST_SECONDS = 7.0
 LEAST_SECONDS = 5.0
+# Relative; sums of the same energies in another order differ by less.
+SAME_ENERGY = 1e-9
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
@@ -218,16 +221,37 @@ def _optimised(
     solver: str,
     formulation: Formulation,
 ) -> Schedule:
-    from poet_planner.solve import OptimiseOptions, optimise
+    from poet_planner.solve import OptimiseOptions, Progress, optimise
 
+    best_j = math.inf
     with progress() as show:
+
+        def tell(state: Progress) -> None:
+            nonlocal best_j
+            best_j = min(best_j, state.incumbent_j or math.inf)
+            show(state)
+
         options = OptimiseOptions(
-            time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=show
+            time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=tell
         )
         try:
-            return optimise(graph, budget_bytes, deadline_s, options)
+            schedule = optimise(graph, budget_bytes, deadline_s, options)
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
+    _tell_of_lost_best(best_j, schedule.energy_j)
+    return schedule
+
+
+def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
+    """Why the plan is dearer than what the progress had shown."""
+    from poet_planner.amounts import energy_text
+
+    if energy_j > best_j * (1 + SAME_ENERGY):
+        typer.echo(
+            f"poet-plan: a schedule of {energy_text(best_j)} was found, but no static offsets for it within the "
+            f"budget; the plan takes {energy_text(energy_j)} (a longer --time-limit looks for offsets longer)",
+            err=True,
+        )
 
 
 def _check(graph: Graph, schedule: Schedule) -> None:

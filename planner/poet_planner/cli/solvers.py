@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def solvers() -> None:
+import typer
+
+
+def solvers(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
     """List the MILP solvers and whether they are installed here."""
+    import json
+
     from poet_planner.solve.solvers import solvers as known
 
+    if as_json:
+        print(json.dumps([{"name": s.name, "installed": s.available, "note": s.note} for s in known()], indent=1))
+        return
     for solver in known():
         print(f"{solver.name:8} {'installed' if solver.available else 'not installed':14} {solver.note}")
