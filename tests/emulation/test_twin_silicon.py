@@ -180,3 +180,35 @@ def test_spim_needs_the_input_buffer_of_its_clock(open_line: Opener) -> None:
     line.twin.chip.bus.write(0x50000A3C, 4, 0x3)
     with pytest.raises(UserError, match="input buffer of SCK"):
         line.ask("format")
+
+
+def test_the_mkr1000_knows_an_empty_slot_by_a_pull_up_that_works(open_line: Opener) -> None:
+    """Behind the multiplexer the pin has no pull-up: the first question is asked by hand."""
+    line = open_line("mkr1000")
+    line.twin.card.faults.removed = True
+    before_s = line.twin.time_s
+    assert line.ask("format").startswith("err -9")
+    assert 2.0 < line.twin.time_s - before_s < 2.2, "as long as a card may take to start"
+    line.twin.card.faults.removed = False
+    assert line.ask("format").startswith("ok")
+
+
+def test_a_pin_that_is_a_peripherals_is_not_read_by_hand(open_line: Opener) -> None:
+    line = open_line("mkr1000")
+    with pytest.raises(EmulationError, match="PA19 is read while it is a peripheral's"):
+        line.twin.chip.bus.read(0x41004420, 4)
+
+
+def test_the_mkr1000_goes_to_its_bootloader_when_asked(open_line: Opener) -> None:
+    line = open_line("mkr1000")
+    boot = line.values("hello")["boot"]
+    assert line.ask("bootloader") == "ok"
+    told = line.values("hello")
+    assert told["boot"] != boot and told["start"] == "request"
+    assert line.twin.memory(0x20007FFC, 4) == (0x07738135).to_bytes(4, "little"), "what the bootloader looks for"
+
+
+def test_a_board_without_a_bootloader_stays(open_line: Opener) -> None:
+    line = open_line("nrf52840")
+    assert line.ask("bootloader").startswith("err -8")
+    assert line.ask("stack").startswith("ok")

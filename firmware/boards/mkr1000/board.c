@@ -6,6 +6,7 @@
 #include "pins.h"
 #include "poet/board.h"
 #include "poet/sdcard.h"
+#include "poet/status.h"
 #include "registers.h"
 #include "serial.h"
 #include "timer.h"
@@ -90,5 +91,5 @@ void poet_board_enter_bootloader(void)
 
 int poet_board_storage(poet_block_device *device)
 {
-    return poet_sdcard_init(&card, &card_spi, device);
+    return card_spi_hears_a_card() ? poet_sdcard_init(&card, &card_spi, device) : POET_E_ABSENT;
 }

@@ -5,10 +5,18 @@
 
 #include "clocks.h"
 #include "pins.h"
+#include "poet/board.h"
 #include "registers.h"
 #include "wait.h"
 
 #define FASTEST_HZ 12000000u
+
+/* By hand: about 200 kHz. A card may take two seconds to start. */
+#define HALF_BIT_LOOPS 24u
+#define WAKE_UP_BYTES 10u
+#define ANSWER_BYTES 16u
+#define LONGEST_START_TICKS (2u * poet_board_ticks_hz)
+#define PAUSE_TICKS (poet_board_ticks_hz / 20u)
 
 static void settle(void)
 {
@@ -77,16 +85,90 @@ const poet_spi card_spi = {
     .transfer = transfer,
 };
 
+static void give_pins_to_sercom(void)
+{
+    PORT_PINCFG0_(PIN_CARD_MOSI) = PORT_PINCFG0_PMUXEN;
+    PORT_PINCFG0_(PIN_CARD_SCK) = PORT_PINCFG0_PMUXEN;
+    PORT_PINCFG0_(PIN_CARD_MISO) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN; /* a pull-up would do nothing here */
+}
+
+static void take_pins_from_sercom(void)
+{
+    PORT_OUTCLR0 = 1u << PIN_CARD_SCK;
+    PORT_OUTSET0 = 1u << PIN_CARD_MISO; /* its pull goes up */
+    PORT_PINCFG0_(PIN_CARD_MOSI) = 0u;
+    PORT_PINCFG0_(PIN_CARD_SCK) = 0u;
+    PORT_PINCFG0_(PIN_CARD_MISO) = PORT_PINCFG0_INEN | PORT_PINCFG0_PULLEN;
+}
+
+static void half_bit(void)
+{
+    for (uint32_t left = HALF_BIT_LOOPS; left > 0u; left--) {
+        __asm__ volatile("nop");
+    }
+}
+
+static uint8_t move_by_hand(uint8_t send)
+{
+    uint8_t received = 0u;
+
+    for (uint32_t bit = 0x80u; bit != 0u; bit >>= 1) {
+        if ((send & bit) != 0u) {
+            PORT_OUTSET0 = 1u << PIN_CARD_MOSI;
+        } else {
+            PORT_OUTCLR0 = 1u << PIN_CARD_MOSI;
+        }
+        half_bit();
+        PORT_OUTSET0 = 1u << PIN_CARD_SCK;
+        received = (uint8_t)(received << 1 | ((PORT_IN0 >> PIN_CARD_MISO) & 1u));
+        half_bit();
+        PORT_OUTCLR0 = 1u << PIN_CARD_SCK;
+    }
+    return received;
+}
+
+/* CMD0, which a card always answers, or whatever it is still sending from before: any zero bit will do. */
+static bool asked_once(void)
+{
+    static const uint8_t go_idle[] = {0x40u, 0u, 0u, 0u, 0u, 0x95u};
+    bool heard = false;
+
+    for (uint32_t i = 0u; i < WAKE_UP_BYTES; i++) {
+        (void)move_by_hand(0xFFu);
+    }
+    select_card(NULL, true);
+    for (uint32_t i = 0u; i < sizeof go_idle; i++) {
+        (void)move_by_hand(go_idle[i]);
+    }
+    for (uint32_t i = 0u; i < ANSWER_BYTES && !heard; i++) {
+        heard = move_by_hand(0xFFu) != 0xFFu;
+    }
+    select_card(NULL, false);
+    (void)move_by_hand(0xFFu);
+    return heard;
+}
+
+bool card_spi_hears_a_card(void)
+{
+    bool heard;
+    const uint32_t begin = poet_board_ticks();
+
+    take_pins_from_sercom();
+    while (!(heard = asked_once()) && poet_board_ticks() - begin < LONGEST_START_TICKS) {
+        poet_board_idle(PAUSE_TICKS);
+    }
+    give_pins_to_sercom();
+    return heard;
+}
+
 void card_spi_init(void)
 {
     PORT_OUTSET1 = 1u << PIN_CARD_CS;
     PORT_DIRSET1 = 1u << PIN_CARD_CS;
+    PORT_DIRSET0 = 1u << PIN_CARD_MOSI | 1u << PIN_CARD_SCK; /* while they are no peripheral's */
     PORT_PMUX0_(PIN_CARD_MOSI / 2u) = PORT_FUNCTION_C | PORT_FUNCTION_C << 4; /* PA16 and PA17 share it */
     PORT_PMUX0_(PIN_CARD_MISO / 2u) = PORT_FUNCTION_C << 4;
-    PORT_PINCFG0_(PIN_CARD_MOSI) = PORT_PINCFG0_PMUXEN;
-    PORT_PINCFG0_(PIN_CARD_SCK) = PORT_PINCFG0_PMUXEN;
-    PORT_OUTSET0 = 1u << PIN_CARD_MISO; /* pull-up */
-    PORT_PINCFG0_(PIN_CARD_MISO) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN | PORT_PINCFG0_PULLEN;
+    give_pins_to_sercom();
     PM_APBCMASK |= PM_APBCMASK_SERCOM1;
     clocks_feed(GCLK_ID_SERCOM1_CORE);
     SERCOM1_SPI_CTRLA = SERCOM1_SPI_CTRLA_SWRST;

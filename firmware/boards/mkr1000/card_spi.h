@@ -8,4 +8,8 @@ extern const poet_spi card_spi;
 
 void card_spi_init(void);
 
+/* Whether a card answers. Asked by hand, since only a pin that is no peripheral's can have its pull-up: without one, an
+ * empty slot may say anything. */
+bool card_spi_hears_a_card(void);
+
 #endif

@@ -27,6 +27,7 @@ MEMORY = Memory(0x2000, 0x00000000, 256 * 1024, 0x20000000, 32 * 1024, flash_wai
 
 WINDOW_PIN = 21  # PA21
 CARD_CS_PIN = 10  # PB10
+MOSI_PIN, SCK_PIN, MISO_PIN = 16, 17, 19  # PA16, PA17, PA19
 SERCOM1_GATE, SERCOM5_GATE, TC4_GATE, TC5_GATE = 1 << 3, 1 << 7, 1 << 12, 1 << 13  # PM APBCMASK
 GCLK_DFLL48, GCLK_SERCOM1, GCLK_SERCOM5, GCLK_TC4_TC5 = 0, 21, 25, 28
 SOURCE_XOSC32K, SOURCE_DFLL48M = 5, 7
@@ -172,10 +173,50 @@ class FlashControl(Peripheral):
         super().__init__("NVMCTRL", 0x41004000)
 
 
+class HandMovedBus:
+    """The card's bus while the firmware moves its pins itself, in mode 0.
+
+    The card is asked byte by byte: what it sends in return comes out with the next byte's bits, one byte late. A card may
+    be as late as that by itself.
+    """
+
+    HZ = 200e3
+
+    def __init__(self, bus: SpiBus, clock: Clock) -> None:
+        self._bus = bus
+        self._clock = clock
+        self.restart()
+
+    def restart(self) -> None:
+        """Chip select has moved: the next bit is a byte's first."""
+        self._bits, self._sent, self._received = 0, 0, 0xFF
+
+    def rise(self, data_out: bool) -> None:
+        """The clock rises: the card takes a bit."""
+        self._bits, self._sent = self._bits + 1, self._sent << 1 | data_out
+        if self._bits == 9:
+            self._bits, self._sent = 1, int(data_out)
+
+    def fall(self) -> None:
+        """The clock falls: behind the last bit, the card has the byte."""
+        if self._bits == 8:
+            self._received = self._bus.move(bytes([self._sent & 0xFF]), self._clock.now, self.HZ)[0]
+
+    @property
+    def data_in(self) -> bool:
+        """The bit that the card shows."""
+        return bool(self._received >> (8 - self._bits if self._bits else 7) & 1)
+
+
 class Ports(Peripheral):
-    """23 PORT: groups A and B."""
+    """23 PORT: groups A and B.
+
+    A pull-up works only while the pin is no peripheral's (Microchip's support, and others' measurements; the data sheet
+    says otherwise).
+    """
 
     REGISTERS: ClassVar[dict[str, Register]] = {
+        "IN0": Register(0x20),
         **{f"DIRSET{group}": Register(0x08 + 0x80 * group) for group in (0, 1)},
         **{f"OUTCLR{group}": Register(0x14 + 0x80 * group) for group in (0, 1)},
         **{f"OUTSET{group}": Register(0x18 + 0x80 * group) for group in (0, 1)},
@@ -183,15 +224,34 @@ class Ports(Peripheral):
         **{f"PINCFG{group}_{pin}": Register(0x40 + 0x80 * group + pin, 1) for group in (0, 1) for pin in range(32)},
     }
 
-    def __init__(self, card: SdCard, power: Power) -> None:
+    def __init__(self, card: SdCard, power: Power, clock: Clock) -> None:
         self._card = card
         self._power = power
+        self._by_hand = HandMovedBus(SpiBus(card, clock), clock)
         super().__init__("PORT", 0x41004400)
 
     def power_on(self) -> None:
         super().power_on()
         self._out = [0, 0]
         self._drives = [0, 0]
+
+    def is_pulled_up(self, pin: int) -> bool:
+        """Whether a pin of group A has a pull-up that works."""
+        return self.values[f"PINCFG0_{pin}"] & 0b101 == 0b100 and bool(self._out[0] >> pin & 1)
+
+    def read_in0(self) -> int:
+        if self.values[f"PINCFG0_{MISO_PIN}"] & 0b011 != 0b010:
+            raise EmulationError("PORT: PA19 is read while it is a peripheral's, or without its input buffer")
+        return int(self._by_hand.data_in) << MISO_PIN
+
+    def _clock_by_hand(self) -> None:
+        """SCK has moved as an output of the firmware's."""
+        if self.values[f"PINCFG0_{SCK_PIN}"] & 1 or not self._drives[0] >> SCK_PIN & 1:
+            return
+        if self._out[0] >> SCK_PIN & 1:
+            self._by_hand.rise(bool(self._out[0] >> MOSI_PIN & 1))
+        else:
+            self._by_hand.fall()
 
     def is_multiplexed(self, group: int, pin: int, function: int) -> bool:
         """Whether a pin is given to a peripheral function."""
@@ -223,7 +283,10 @@ class Ports(Peripheral):
             if raised and not self._drives[0] >> WINDOW_PIN & 1:
                 raise EmulationError("the window line is raised while its pin is an input")
             self._power.window(raised)
+        if group == 0 and changed >> SCK_PIN & 1:
+            self._clock_by_hand()
         if group == 1 and changed >> CARD_CS_PIN & 1:
+            self._by_hand.restart()
             self._card.select(not value >> CARD_CS_PIN & 1)
 
 
@@ -511,7 +574,7 @@ class Samd21:
         self._gates = gates
         oscillators = Oscillators(clock, specimen.crystal_starts)
         clocks = GenericClocks(oscillators)
-        ports = Ports(card, power)
+        ports = Ports(card, power, clock)
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         self._timer = Timer(clock, gates, clocks)
         self.bus = Bus(
