@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from poet_harness.connection.ports import open_port
 from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience
+from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience, SilentDeviceError
 from poet_profiles.errors import NO_DEVICE, UserError
 from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve, serve_rfc2217, serve_terminal
 
@@ -58,6 +58,37 @@ def test_residents_come_back_over_a_noisy_line_too() -> None:
         device.put(0, data)
         assert device.get(0, len(data)) == data
     assert device.link.repeated > 5
+
+
+def cut_at_usb_blocks(data: bytes) -> bytes:
+    """A DK whose drive JLINK is on: the rest of a block comes as something else."""
+    return data if len(data) <= 64 else data[:56] + b"USBSP\0\0\0" + data[64:]
+
+
+def test_lines_grow_until_they_arrive_damaged(capsys: pytest.CaptureFixture[str]) -> None:
+    data = bytes(range(256)) * 2
+    simulated = SimulatedDevice(resident_bytes=(len(data),))
+    with serve(simulated, cut_at_usb_blocks) as url:
+        device = connect(url)
+        device.put(0, data)
+        repeated = device.link.repeated
+        device.put(0, data)
+        assert device.link.repeated == repeated, "what is too long is not tried again"
+        assert device.get(0, len(data)) == data
+        params = [1234567] * 8
+        with pytest.raises(SilentDeviceError, match=r"no answer to 'bench'.*MSDDisable"):
+            device.link.request("bench 7 3 " + " ".join(map(str, params)), attempts=1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "going on with shorter lines" in line and "MSDDisable" in line
+
+
+def test_a_sound_line_soon_carries_its_longest_lines() -> None:
+    data = bytes(range(256)) * 8
+    simulated = SimulatedDevice(resident_bytes=(len(data),))
+    with serve(simulated) as url:
+        connect(url).put(0, data)
+    lengths = [len(request.split()[-1]) // 2 for request in simulated.carried_out if request.startswith("put")]
+    assert lengths[:6] == [14, 28, 56, 112, 224, 224]
 
 
 def test_any_url_of_pyserial_will_do(tmp_path: Path) -> None:

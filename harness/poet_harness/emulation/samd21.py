@@ -176,8 +176,8 @@ class FlashControl(Peripheral):
 class HandMovedBus:
     """The card's bus while the firmware moves its pins itself, in mode 0.
 
-    The card is asked byte by byte: what it sends in return comes out with the next byte's bits, one byte late. A card may
-    be as late as that by itself.
+    The card is asked byte by byte: what it sends in return comes out with the next byte's bits, one byte late. A card
+    may be as late as that by itself.
     """
 
     HZ = 200e3

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from .link import Answer, DeviceResetError, Link, SilentDeviceError
+from .link import LONG_LINES, Answer, DeviceResetError, Link, SilentDeviceError
 from .start import Start, read_start
 
 PROTOCOL = "1"
 LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
-LONG_LINE_ATTEMPTS = 4
+FIRST_CHUNK_BYTES = 14  # its line fits a USB block
+LONG_LINE_ATTEMPTS = 3
 STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
 RATE_UNIT = 1e-9
@@ -88,7 +89,8 @@ class Device:
         self.link = link
         self._told_of: str | None = None  # the boot whose failure has been printed
         self.hello = self.greet()
-        self._chunk_bytes = LONGEST_CHUNK_BYTES
+        self._chunk_bytes = FIRST_CHUNK_BYTES
+        self._longest_chunk_bytes = LONGEST_CHUNK_BYTES
 
     def greet(self) -> Hello:
         """Say ``hello``: after that the device serves the other verbs."""
@@ -203,15 +205,19 @@ class Device:
         return numbers
 
     def _transfer(self, text: str) -> Answer | None:
-        """A request with a long line in it. Where none arrives whole, None: the next ones are half as long."""
+        """A request with a long line in it, twice as long as the last; None where it never arrives whole."""
         shortest = self._chunk_bytes == SHORTEST_CHUNK_BYTES
         try:
-            return self._ask(text, attempts=None if shortest else LONG_LINE_ATTEMPTS)
+            answer = self._ask(text, attempts=None if shortest else LONG_LINE_ATTEMPTS)
         except SilentDeviceError:
             if shortest:
                 raise
-            self._chunk_bytes = max(SHORTEST_CHUNK_BYTES, self._chunk_bytes // 2)
+            if self._longest_chunk_bytes == LONGEST_CHUNK_BYTES and self._chunk_bytes > FIRST_CHUNK_BYTES:
+                print(f"{self.link.name}: going on with shorter lines: {LONG_LINES}", file=sys.stderr)
+            self._longest_chunk_bytes = self._chunk_bytes = max(SHORTEST_CHUNK_BYTES, self._chunk_bytes // 2)
             return None
+        self._chunk_bytes = min(2 * self._chunk_bytes, self._longest_chunk_bytes)
+        return answer
 
     def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
         try:

@@ -25,6 +25,12 @@ RESET_TEXT = "reset"
 SILENT_ATTEMPTS = 3
 LONGEST_BACKOFF = 8
 NOISY_ATTEMPTS = 50
+# A USB block of a full-speed device: what a damaged long line is cut at.
+USB_BLOCK = 64
+LONG_LINES = (
+    "long lines arrive damaged there. A Nordic DK does so at 1 Mbaud while its drive JLINK is on: JLinkExe, then "
+    "MSDDisable, then unplug it (docs/boards.md)"
+)
 # Between two looks at the clock while the line is quiet.
 READ_S = 0.02
 
@@ -176,8 +182,10 @@ class Link:
             silent = 0 if self._heard else silent + 1
             if silent == most_silent:
                 break
+        hint = f"; if shorter requests are answered, {LONG_LINES}" if len(line) > USB_BLOCK else ""
         raise SilentDeviceError(
-            f"{self.name}: no answer to {text.split()[0]!r}; is the board powered, flashed and at this port?", NO_DEVICE
+            f"{self.name}: no answer to {text.split()[0]!r}; is the board powered, flashed and at this port?{hint}",
+            NO_DEVICE,
         )
 
     def close(self) -> None:
