@@ -181,6 +181,36 @@ def _batch_norm_backward(p: Params) -> Sizes:
     return Sizes((4 * x, 4 * x, c, c, c), (4 * x, c, c), 11 * x)
 
 
+def _batch_norm_eval(p: Params) -> Sizes:
+    x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
+    return Sizes((4 * x, c, c, c, c), (4 * x,), 3 * x)
+
+
+def _batch_norm_eval_backward_input(p: Params) -> Sizes:
+    x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
+    return Sizes((4 * x, c, c), (4 * x,), x)
+
+
+def _batch_norm_eval_backward_weight(p: Params) -> Sizes:
+    x, c = p["n"] * p["c"] * p["size"], 4 * p["c"]
+    return Sizes((4 * x, 4 * x, c, c), (c, c), 4 * x)
+
+
+def _group_norm(p: Params) -> Sizes:
+    x, c, groups = p["n"] * p["c"] * p["size"], 4 * p["c"], 4 * p["n"] * p["g"]
+    return Sizes((4 * x, c, c), (4 * x, groups, groups), 8 * x)
+
+
+def _group_norm_backward_input(p: Params) -> Sizes:
+    x, c, groups = p["n"] * p["c"] * p["size"], 4 * p["c"], 4 * p["n"] * p["g"]
+    return Sizes((4 * x, 4 * x, c, groups, groups), (4 * x,), 12 * x)
+
+
+def _group_norm_backward_weight(p: Params) -> Sizes:
+    x, c, groups = p["n"] * p["c"] * p["size"], 4 * p["c"], 4 * p["n"] * p["g"]
+    return Sizes((4 * x, 4 * x, groups, groups), (c, c), 5 * x)
+
+
 def _layer_norm(p: Params) -> Sizes:
     x, m, n = p["m"] * p["n"], 4 * p["m"], 4 * p["n"]
     return Sizes((4 * x, n, n), (4 * x, m, m), 7 * x)
@@ -294,6 +324,12 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (55, "binary_cross_entropy", "size", _loss(45)),
     (56, "binary_cross_entropy_backward", "size", _loss_backward(6)),
     (57, "binary_cross_entropy_with_logits", "size", _loss(45)),
+    (58, "group_norm", "n c size g eps_nano", _group_norm),
+    (59, "group_norm_backward_input", "n c size g", _group_norm_backward_input),
+    (60, "group_norm_backward_weight", "n c size g", _group_norm_backward_weight),
+    (61, "batch_norm_eval", "n c size eps_nano", _batch_norm_eval),
+    (62, "batch_norm_eval_backward_input", "n c size eps_nano", _batch_norm_eval_backward_input),
+    (63, "batch_norm_eval_backward_weight", "n c size eps_nano", _batch_norm_eval_backward_weight),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -435,6 +435,57 @@ def strided_copy_backward(p: Params, draw: Draw) -> Golden:
     return _golden((gy,), torch.autograd.grad(y, (x,), gy))
 
 
+def _group_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
+    """x, gamma, beta, y, mean and invstd."""
+    x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
+    gamma, beta = draw.normal(p["c"]).requires_grad_(), draw.normal(p["c"]).requires_grad_()
+    y, mean, invstd = torch.native_group_norm(x, gamma, beta, p["n"], p["c"], p["size"], p["g"], eps)
+    return x, gamma, beta, y, mean, invstd
+
+
+def group_norm(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _group_norm(p, draw, p["eps_nano"] * NANO)
+    return _golden((x, gamma, beta), (y, mean, invstd))
+
+
+def group_norm_backward_input(p: Params, draw: Draw) -> Golden:
+    x, gamma, _, y, mean, invstd = _group_norm(p, draw, 1e-5)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x,), gy))
+
+
+def group_norm_backward_weight(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, y, mean, invstd = _group_norm(p, draw, 1e-5)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, mean, invstd), torch.autograd.grad(y, (gamma, beta), gy))
+
+
+def _batch_norm_eval(p: Params, draw: Draw) -> tuple[Tensor, ...]:
+    """x, gamma, beta, running mean, running variance and y."""
+    x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
+    gamma, beta = draw.normal(p["c"]).requires_grad_(), draw.normal(p["c"]).requires_grad_()
+    mean, variance = draw.normal(p["c"]), draw.normal(p["c"]).square().float().double()
+    y = F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=p["eps_nano"] * NANO)
+    return x, gamma, beta, mean, variance, y
+
+
+def batch_norm_eval(p: Params, draw: Draw) -> Golden:
+    *inputs, y = _batch_norm_eval(p, draw)
+    return _golden(tuple(inputs), (y,))
+
+
+def batch_norm_eval_backward_input(p: Params, draw: Draw) -> Golden:
+    x, gamma, _, _, variance, y = _batch_norm_eval(p, draw)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, gamma, variance), torch.autograd.grad(y, (x,), gy))
+
+
+def batch_norm_eval_backward_weight(p: Params, draw: Draw) -> Golden:
+    x, gamma, beta, mean, variance, y = _batch_norm_eval(p, draw)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, x, mean, variance), torch.autograd.grad(y, (gamma, beta), gy))
+
+
 REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
     function.__name__: function
     for function in (
@@ -495,6 +546,12 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         binary_cross_entropy_with_logits,
         strided_copy,
         strided_copy_backward,
+        group_norm,
+        group_norm_backward_input,
+        group_norm_backward_weight,
+        batch_norm_eval,
+        batch_norm_eval_backward_input,
+        batch_norm_eval_backward_weight,
     )
 }
 

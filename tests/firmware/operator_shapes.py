@@ -66,6 +66,12 @@ def integers(**ranges: tuple[int, int]) -> SearchStrategy[Params]:
     return st.fixed_dictionaries({name: st.integers(low, high) for name, (low, high) in ranges.items()})
 
 
+@st.composite
+def groups(draw: DrawFn) -> Params:
+    g = draw(st.integers(1, 4))
+    return {"n": draw(st.integers(1, 4)), "c": g * draw(st.integers(1, 3)), "size": draw(st.integers(4, 40)), "g": g}
+
+
 def _rows() -> SearchStrategy[Params]:
     return integers(m=(1, 9), n=(1, 17))
 
@@ -136,4 +142,10 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "binary_cross_entropy_with_logits": _elements(),
     "strided_copy": views(),
     "strided_copy_backward": views(),
+    "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
+    "group_norm_backward_input": groups(),
+    "group_norm_backward_weight": groups(),
+    "batch_norm_eval": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
+    "batch_norm_eval_backward_input": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
+    "batch_norm_eval_backward_weight": integers(n=(1, 4), c=(1, 6), size=(4, 40), eps_nano=(1, 10**6)),
 }

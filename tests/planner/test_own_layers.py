@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from own_models import OWN_MODELS
+from own_networks import OWN_NETWORKS, frozen_backbone
 from poet_planner.emit import why_no_headers
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
@@ -35,7 +36,7 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
     return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
-@pytest.mark.parametrize("make", OWN_MODELS)
+@pytest.mark.parametrize("make", [*OWN_MODELS, *OWN_NETWORKS])
 def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operators: Operators) -> None:
     torch.manual_seed(0)
     model = make(None)
@@ -56,8 +57,16 @@ def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operato
             assert np.abs(tensors[id] - exact).max() <= allowed, id
 
 
+def test_a_frozen_backbone_has_no_backward_nodes() -> None:
+    model = frozen_backbone()
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    gradients = {resident.id for resident in graph.residents if resident.kind == "gradient"}
+    assert gradients == {"head.weight.grad", "head.bias.grad"}
+    assert not [node.id for node in graph.nodes if node.backward and node.id.startswith("backbone")]
+
+
 def _autograd(model: Model, state: Tensors, dtype: torch.dtype) -> Tensors:
-    """Loss and gradients by PyTorch, from these weights."""
+    """Loss, gradients and what buffers become, by PyTorch, from these weights."""
     module = model.module.to(dtype)
     weights = {id: torch.from_numpy(np.array(array)) for id, array in state.items()}
     module.load_state_dict({id: weights[id].reshape(tensor.shape) for id, tensor in module.state_dict().items()})
@@ -66,4 +75,5 @@ def _autograd(model: Model, state: Tensors, dtype: torch.dtype) -> Tensors:
     loss = model.loss(module(batch[0]), batch[1])
     loss.backward()
     gradients = {f"{id}.grad": p.grad.numpy() for id, p in module.named_parameters() if p.grad is not None}
-    return {"loss": loss.detach().numpy(), **gradients}
+    buffers = {id: buffer.numpy() for id, buffer in module.named_buffers() if buffer.is_floating_point()}
+    return {"loss": loss.detach().numpy(), **gradients, **buffers}

@@ -92,6 +92,34 @@ def test_layer_norm(rows: int, features: int, seed: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     batch=st.integers(1, 4),
+    channels=st.integers(1, 9),
+    pixels=st.integers(1, 30),
+    channels_last=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+def test_batch_norm_in_evaluation(batch: int, channels: int, pixels: int, channels_last: bool, seed: int) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    x, gradient = (each.contiguous(memory_format=layout) for each in torch.randn(2, batch, channels, pixels, 2))
+    weight, bias, mean = torch.randn(3, channels)
+    variance = torch.rand(channels) + 0.1
+    _, saved_mean, saved_invstd = aten.native_batch_norm.default(x, weight, bias, mean, variance, False, 0.1, 1e-5)
+
+    def backward(x: Tensor, weight: Tensor, mask: list[bool]) -> tuple[Tensor | None, ...]:
+        return aten.native_batch_norm_backward.default(
+            gradient, x, weight, mean, variance, saved_mean, saved_invstd, False, 1e-5, mask
+        )
+
+    joint = backward(x, weight, [True, True, True])
+    assert same(
+        joint, backward(poison(x), weight, [True, False, False]), backward(x, poison(weight), [False, True, True])
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batch=st.integers(1, 4),
     groups=st.integers(1, 4),
     per_group=st.integers(1, 4),
     pixels=st.integers(1, 30),

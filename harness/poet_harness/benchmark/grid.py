@@ -56,6 +56,9 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "n c size": [
             {"n": n, "c": c, "size": size} for n, c, size in ((1, 8, 64), (8, 8, 64), (8, 16, 64), (4, 16, 256))
         ],
+        "n c size g": [
+            {"n": n, "c": c, "size": size, "g": g} for n, c, size, g in ((1, 8, 64, 2), (8, 16, 64, 4), (4, 16, 256, 1))
+        ],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
     }

@@ -24,6 +24,12 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "batch_norm": (("n",), ("size",)),
     "batch_norm_backward": (("n",), ("size",)),
     "batch_norm_update": (("c",),),
+    "batch_norm_eval": (("n",), ("size",)),
+    "batch_norm_eval_backward_input": (("n",), ("size",)),
+    "batch_norm_eval_backward_weight": (("n",), ("size",)),
+    "group_norm": (("n",), ("size",)),
+    "group_norm_backward_input": (("n",), ("size",)),
+    "group_norm_backward_weight": (("n",), ("size",)),
     # The table is what does not fit. Its gradient is written whole, however few rows are looked up.
     "embedding": (("d",), ("m",)),
     "embedding_backward": (("d",),),

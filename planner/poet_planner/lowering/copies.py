@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-from poet_planner.lowering.rules import Lowered, aten_name, is_row_major
+from poet_planner.lowering.rules import Lowered, aten_name, row_major
 from poet_planner.tracing.ir import Ref, TracedOperator, View
 
 AXES = 4
@@ -26,18 +26,25 @@ def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | Non
 
 
 def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> Lowered | None:
-    """The firmware's operator for one of ATen's that only moves elements: a clone, a select's or slice's gradient."""
+    """The firmware's operator for one of ATen's that only moves elements.
+
+    A clone, a repetition, padding with zeros, a select's or slice's gradient.
+    """
     name, result = aten_name(operator), operator.outputs[0]
     if result is None:
         return None
     if name == "clone.default" and isinstance(operator.args[0], Ref):
         return copied(operator.args[0], source_shape, result)
+    if name == "repeat.default":
+        x, times = operator.args
+        return _copied_view(x, _repeated(_meta(x.shape), times), result)
+    if name == "constant_pad_nd.default":
+        return _padded(*operator.args, result=result)
     if name in ("select_backward.default", "slice_backward.default"):
         gradient, extents, *where = operator.args
-        whole = torch.empty(extents, device="meta")
+        whole = _meta(extents)
         view = whole.select(*where) if name.startswith("select") else torch.ops.aten.slice.Tensor(whole, *where)
-        params = _strided(view, prod(extents))
-        return None if params is None else Lowered("strided_copy_backward", params, (gradient,), (result,))
+        return _placed_in_zeros(gradient, view, extents, result)
     return None
 
 
@@ -56,6 +63,48 @@ def _spread(operand: Ref, shape: torch.Size) -> Ref:
     view = View(torch.ops.aten.expand.default, (list(shape),))
     layout = torch.empty_strided(operand.shape, operand.stride, device="meta").expand(shape)
     return replace(operand, views=(*operand.views, view), shape=tuple(shape), stride=layout.stride())
+
+
+def _padded(x: Ref, widths: Sequence[int], value: float = 0.0, *, result: str) -> Lowered | None:
+    """Zeros around a tensor; a negative width cuts, as its gradient does."""
+    starts, ends = widths[::2], widths[1::2]
+    axes = [len(x.shape) - 1 - place for place in range(len(starts))]
+    if all(width >= 0 for width in widths) and value == 0:
+        extents = list(x.shape)
+        for axis, start, end in zip(axes, starts, ends, strict=True):
+            extents[axis] += start + end
+        view = _meta(extents)
+        for axis, start in zip(axes, starts, strict=True):
+            view = view.narrow(axis, start, x.shape[axis])
+        return _placed_in_zeros(x, view, extents, result)
+    if all(width <= 0 for width in widths):
+        view = _meta(x.shape)
+        for axis, start, end in zip(axes, starts, ends, strict=True):
+            view = view.narrow(axis, -start, x.shape[axis] + start + end)
+        return _copied_view(x, view, result)
+    return None
+
+
+def _repeated(x: torch.Tensor, times: Sequence[int]) -> torch.Tensor:
+    """What ``repeat`` copies, as a view: an axis of steps of nothing before each axis."""
+    shape = (1,) * (len(times) - x.dim()) + tuple(x.shape)
+    pairs = list(zip(times, shape, strict=True))
+    ones = x.reshape([extent for _, own in pairs for extent in (1, own)])
+    return ones.expand([extent for pair in pairs for extent in pair])
+
+
+def _copied_view(x: Ref, view: torch.Tensor, result: str) -> Lowered | None:
+    params = _strided(view, prod(x.shape))
+    return None if params is None else Lowered("strided_copy", params, (x,), (result,))
+
+
+def _placed_in_zeros(x: Ref, view: torch.Tensor, extents: Sequence[int], result: str) -> Lowered | None:
+    params = _strided(view, prod(extents))
+    return None if params is None else Lowered("strided_copy_backward", params, (x,), (result,))
+
+
+def _meta(shape: Sequence[int]) -> torch.Tensor:
+    return torch.empty(tuple(shape), device="meta")
 
 
 def _view(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
@@ -94,6 +143,4 @@ def _merged(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]
 def _whole(view: Ref, source_shape: Sequence[int]) -> Ref:
     """The tensor behind a view."""
     shape = tuple(source_shape)
-    stride = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    assert is_row_major(shape, stride)
-    return Ref(view.source, (), shape, stride, view.dtype)
+    return Ref(view.source, (), shape, row_major(shape), view.dtype)

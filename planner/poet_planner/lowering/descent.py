@@ -71,7 +71,8 @@ def changes(
 
 
 def _given(traced: TracedGraph, lowered: Lowered) -> tuple[str, ...]:
-    return tuple(operand.source for operand in lowered.operands if operand.source in traced.values)
+    residents = {resident.id for resident in traced.residents}
+    return tuple(operand.source for operand in lowered.operands if operand.source not in residents)
 
 
 def _descent(parameter: str, gradient: str, size: int, momentum: float) -> Operation:

@@ -42,7 +42,7 @@ def nodes_of(traced: TracedGraph, drafts: list[Draft], unread: Iterable[str] = (
 
 def arena_value(traced: TracedGraph, id: str, size: int) -> Value:
     """A value that takes ``size`` bytes of the arena, or none where it is a gradient or the loss in its resident."""
-    return Value(id, 0 if traced.values[id].resident else size)
+    return Value(id, 0 if id in traced.values and traced.values[id].resident else size)
 
 
 def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, ...]:

@@ -147,8 +147,8 @@ class _Lowering:
         return all(is_row_major(ref.shape, ref.stride) for ref in gradients)
 
     def _is_stored_row_major(self, id: str) -> bool:
-        value = self._traced.values[id]
-        return is_row_major(value.shape, value.stride)
+        value = self._traced.values.get(id)
+        return value is None or is_row_major(value.shape, value.stride)
 
     def _copies(self, operator: TracedOperator, lowered: Lowered) -> dict[int, Draft | None]:
         """A copying node by the position of each operand that does not lie as the operator reads it.

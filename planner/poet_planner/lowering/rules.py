@@ -8,13 +8,14 @@ the flags of the matrix product instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import Any
 
 from poet_profiles.operators import OPERATORS
 
+from poet_planner.lowering.draft import added
 from poet_planner.tracing.ir import Blank, Ref, TracedOperator
 
 MEAN = 1
@@ -22,6 +23,7 @@ NANO = 1_000_000_000
 MICRO = 1_000_000
 # Relative: what rounding to f32 changes at most.
 F32_ROUNDING = 2.0**-24
+EXPAND = "aten.expand.default"
 MOST_WINDOW_PLACES = 256
 LARGEST_I32 = 2**31 - 1
 
@@ -55,10 +57,11 @@ Rule = Callable[[TracedOperator], Lowered | None]
 
 def is_row_major(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether a tensor's elements lie behind one another in the order of its shape."""
-    return _steps(shape, stride) == _steps(shape, _row_major(shape))
+    return _steps(shape, stride) == _steps(shape, row_major(shape))
 
 
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor whose elements lie behind one another in the order of its shape."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -87,14 +90,21 @@ def _pair(value: Sequence[int]) -> tuple[int, int]:
 def _convolution_params(
     x: Ref | Blank, w: Ref | Blank, bias: bool, stride: Any, padding: Any, dilation: Any, transposed: bool, groups: int
 ) -> dict[str, int] | None:
-    if transposed or len(x.shape) != 4 or any(step != 1 for step in dilation):
+    if transposed or len(x.shape) not in (3, 4) or any(step != 1 for step in dilation):
         return None
-    (n, c, height, width), (k, _, r, s) = x.shape, w.shape
-    (sh, sw), (ph, pw) = _pair(stride), _pair(padding)
+    # A one-dimensional convolution is one over images of a single row.
+    (n, c, *extents), (k, _, *kernel) = x.shape, w.shape
+    (height, width), (r, s) = (1, *extents)[-2:], (1, *kernel)[-2:]
+    (sh, sw), (ph, pw) = (1, *_each(stride, extents))[-2:], (0, *_each(padding, extents))[-2:]
     return {
         **{"n": n, "c": c, "h": height, "w": width, "k": k, "r": r, "s": s},
         **{"sh": sh, "sw": sw, "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
     }
+
+
+def _each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """One number an axis, of which PyTorch may have been given one for all."""
+    return tuple(value) if len(value) == len(axes) else (value[0],) * len(axes)
 
 
 def _convolution(operator: TracedOperator) -> Lowered | None:
@@ -106,11 +116,11 @@ def _convolution(operator: TracedOperator) -> Lowered | None:
 def _convolution_backward(operator: TracedOperator) -> Lowered | None:
     gy, x, w, _, stride, padding, dilation, transposed, _, groups, (wants_x, wants_w, wants_b) = operator.args
     params = _convolution_params(x, w, wants_b, stride, padding, dilation, transposed, groups)
-    if wants_x == wants_w:
-        return None
-    if wants_x:
+    if wants_x and not wants_w and not wants_b:
         return _lowered("conv2d_backward_input", params, (gy, w), operator.outputs[0])
-    return _lowered("conv2d_backward_weight", params, (gy, x), *operator.outputs[1:])
+    if wants_x:
+        return None
+    return _lowered("conv2d_backward_weight", params, (gy, x), *_yielded(operator, *((1, 2) if wants_b else (1,))))
 
 
 def is_transposed(matrices: Ref) -> bool:
@@ -139,6 +149,11 @@ def _linear(operator: TracedOperator) -> Lowered | None:
         return None
     (m, k), n = x.shape, w.shape[1]
     return Lowered("linear", {"m": m, "k": k, "n": n, "bias": 1}, (x, w, b), _first(operator), frozenset({1}))
+
+
+def _yielded(operator: TracedOperator, *places: int) -> tuple[str, ...]:
+    """Ids of those of an operator's results that the firmware's yields even where nothing reads the traced one's."""
+    return tuple(operator.outputs[place] or added(operator.id, f"unread{place}") for place in places)
 
 
 def _first(operator: TracedOperator) -> tuple[str, ...]:
@@ -172,16 +187,14 @@ def _pool_params(x: Ref | Blank, kernel: Any, stride: Any, padding: Any) -> dict
 def _max_pool_params(
     x: Ref | Blank, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> dict[str, int] | None:
-    if ceil or any(step != 1 for step in dilation) or prod(_pair(kernel)) > MOST_WINDOW_PLACES:
+    if ceil or any(step != 1 for step in dilation):
         return None
-    return _pool_params(x, kernel, stride, padding)
+    return _byte_places(_pool_params(x, kernel, stride, padding))
 
 
 def _max_pool(operator: TracedOperator) -> Lowered | None:
     x, *window = _defaults(operator.args, (None, None, [], [0, 0], [1, 1], False))
-    if len(operator.values) != 2:
-        return None
-    return _lowered("max_pool2d", _max_pool_params(x, *window), (x,), *operator.outputs)
+    return _lowered("max_pool2d", _max_pool_params(x, *window), (x,), *_yielded(operator, 0, 1))
 
 
 def _max_pool_backward(operator: TracedOperator) -> Lowered | None:
@@ -202,6 +215,41 @@ def _avg_pool_backward(operator: TracedOperator) -> Lowered | None:
     if ceil or divisor is not None or not (count_padding or not any(padding)):
         return None
     return _lowered("avg_pool2d_backward", _pool_params(x, kernel, stride, padding), (gy,), operator.outputs[0])
+
+
+def _even_windows(x: Ref | Blank, positions: Sequence[int]) -> dict[str, int] | None:
+    """Windows of an adaptive pooling, where the planes divide into windows of one size."""
+    *stack, c, height, width = x.shape
+    rows, columns = positions
+    if height % rows or width % columns:
+        return None
+    return _windows(prod(stack), c, height, width, height // rows, width // columns)
+
+
+def _adaptive_avg_pool(operator: TracedOperator) -> Lowered | None:
+    x, positions = operator.args
+    return _lowered("avg_pool2d", _even_windows(x, positions), (x,), operator.outputs[0])
+
+
+def _adaptive_avg_pool_backward(operator: TracedOperator) -> Lowered | None:
+    gy, x = operator.args
+    return _lowered("avg_pool2d_backward", _even_windows(x, gy.shape[-2:]), (gy,), operator.outputs[0])
+
+
+def _adaptive_max_pool(operator: TracedOperator) -> Lowered | None:
+    x, positions = operator.args
+    return _lowered("max_pool2d", _byte_places(_even_windows(x, positions)), (x,), *_yielded(operator, 0, 1))
+
+
+def _adaptive_max_pool_backward(operator: TracedOperator) -> Lowered | None:
+    gy, x, indices = operator.args
+    params = _byte_places(_even_windows(x, gy.shape[-2:]))
+    return _lowered("max_pool2d_backward", params, (gy, indices), operator.outputs[0])
+
+
+def _byte_places(windows: dict[str, int] | None) -> dict[str, int] | None:
+    """None where a byte does not count the places of a window."""
+    return windows if windows and windows["r"] * windows["s"] <= MOST_WINDOW_PLACES else None
 
 
 def _defaults(given: Sequence[Any], defaults: Sequence[Any]) -> tuple[Any, ...]:
@@ -246,7 +294,7 @@ def _divide(operator: TracedOperator) -> Lowered | None:
     x, divisor = operator.args
     if isinstance(divisor, Ref):
         return None
-    mean = _plane_mean_backward(operator, x, divisor)
+    mean = _mean_backward(operator, x, divisor)
     if mean or divisor != int(divisor):
         return mean or _scaled(operator, x, 1 / divisor, 1)
     return _scaled(operator, x, 1, int(divisor))
@@ -269,51 +317,64 @@ def _in_units(number: float, units: int) -> int | None:
     return rounded if abs(rounded / units - number) <= F32_ROUNDING * abs(number) else None
 
 
-def _plane_mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
-    """A gradient spread over planes and divided by their size: the backward pass of a mean over planes."""
-    if (
-        len(x.shape) != 4
-        or divisor != x.shape[2] * x.shape[3]
-        or not x.views
-        or _steps(x.shape, x.stride)[-2:] != [0, 0]
-    ):
+def _mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
+    """A gradient spread over some axes and divided by their size: the backward pass of a mean over them."""
+    views = [str(view.target) for view in x.views]
+    if views.count(EXPAND) != 1 or views[-1] != EXPAND:
         return None
-    if str(x.views[-1].target) != "aten.expand.default":
+    axes = [axis for axis, step in enumerate(x.stride) if step == 0 and x.shape[axis] != 1]
+    windows = _axes_windows(x.shape, axes)
+    if windows is None or divisor != windows["r"] * windows["s"]:
         return None
-    n, c, height, width = x.shape
-    spread = Ref(x.source, x.views[:-1], (n, c, 1, 1), (*x.stride[:2], 1, 1), x.dtype)
-    return _lowered("avg_pool2d_backward", _plane(n, c, height, width), (spread,), operator.outputs[0])
-
-
-def _plane(n: int, c: int, height: int, width: int) -> dict[str, int]:
-    """One pooling window as large as the plane."""
-    return {
-        **{"n": n, "c": c, "h": height, "w": width},
-        **{"r": height, "s": width, "sh": height, "sw": width, "ph": 0, "pw": 0},
-    }
+    shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+    spread = Ref(x.source, x.views[:-1], shape, x.stride, x.dtype)
+    return _lowered("avg_pool2d_backward", windows, (spread,), operator.outputs[0])
 
 
 def _mean(operator: TracedOperator) -> Lowered | None:
-    x, axes, *_ = operator.args
-    if len(x.shape) != 4 or sorted(axis % 4 for axis in axes) != [2, 3]:
+    x, axes, *_ = _defaults(operator.args, (None, None))
+    every = range(len(x.shape))
+    return _lowered("avg_pool2d", _axes_windows(x.shape, axes if axes else every), (x,), operator.outputs[0])
+
+
+def _axes_windows(shape: Sequence[int], axes: Iterable[int]) -> dict[str, int] | None:
+    """The pooling that takes the mean over neighbouring axes: over planes, or over the rows of one plane."""
+    reduced = sorted(axis % len(shape) for axis in axes)
+    if not reduced or reduced != list(range(reduced[0], reduced[-1] + 1)):
         return None
-    return _lowered("avg_pool2d", _plane(*x.shape), (x,), operator.outputs[0])
+    if len(shape) == 4 and reduced == [2, 3]:
+        n, c, height, width = shape
+        return _windows(n, c, height, width, height, width)
+    outer, rows, inner = shape[: reduced[0]], shape[reduced[0] : reduced[-1] + 1], shape[reduced[-1] + 1 :]
+    return _windows(prod(outer), 1, prod(rows), prod(inner), prod(rows), 1)
+
+
+def _windows(n: int, c: int, height: int, width: int, r: int, s: int) -> dict[str, int]:
+    """Pooling windows that lie side by side."""
+    return {
+        **{"n": n, "c": c, "h": height, "w": width},
+        **{"r": r, "s": s, "sh": r, "sw": s, "ph": 0, "pw": 0},
+    }
 
 
 def _batch_norm(operator: TracedOperator) -> Lowered | None:
     x, weight, bias, mean, variance, training, momentum, eps = operator.args
     momentum_nano = nano(momentum)
-    if not training or weight is None or bias is None or None in operator.outputs:
+    if weight is None or bias is None:
         return None
+    if not training:
+        n, c, size = _planes(x)
+        params = {"n": n, "c": c, "size": size, "eps_nano": nano(eps)}
+        return _lowered("batch_norm_eval", params, (x, weight, bias, mean, variance), operator.outputs[0])
     # Writes: the module is used twice, and the next use reads the statistics that this one leaves.
     if momentum_nano is None or operator.writes:
         return None
     n, c, size = _planes(x)
     params = {"n": n, "c": c, "size": size, "eps_nano": nano(eps)}
-    main = _lowered("batch_norm", params, (x, weight, bias), *operator.outputs)
+    main = _lowered("batch_norm", params, (x, weight, bias), *_yielded(operator, 0, 1, 2))
     if main is None or mean is None:
         return main
-    statistics = tuple(Ref(id, (), (c,), (1,), x.dtype) for id in operator.outputs[1:] if id)
+    statistics = tuple(Ref(id, (), (c,), (1,), x.dtype) for id in main.results[1:])
     update = Lowered(
         "batch_norm_update",
         {"c": c, "count": n * size, "momentum_nano": momentum_nano, "eps_nano": main.params["eps_nano"]},
@@ -324,12 +385,27 @@ def _batch_norm(operator: TracedOperator) -> Lowered | None:
 
 
 def _batch_norm_backward(operator: TracedOperator) -> Lowered | None:
-    gy, x, weight, _, _, mean, invstd, training, _, wanted = operator.args
-    if not training or weight is None or not all(wanted) or None in operator.outputs:
+    gy, x, weight, running_mean, running_variance, mean, invstd, training, eps, wanted = operator.args
+    if weight is None:
         return None
     n, c, size = _planes(x)
     params = {"n": n, "c": c, "size": size}
-    return _lowered("batch_norm_backward", params, (gy, x, weight, mean, invstd), *operator.outputs)
+    if not training:
+        operands = (gy, x, weight, running_mean, running_variance)
+        return _batch_norm_eval_backward(operator, {**params, "eps_nano": nano(eps)}, operands, wanted)
+    return _lowered("batch_norm_backward", params, (gy, x, weight, mean, invstd), *_yielded(operator, 0, 1, 2))
+
+
+def _batch_norm_eval_backward(
+    operator: TracedOperator, params: dict[str, int | None], operands: tuple[Any, ...], wanted: Sequence[bool]
+) -> Lowered | None:
+    gy, x, weight, mean, variance = operands
+    wants_x, wants_w, wants_b = wanted
+    if wants_x and not wants_w and not wants_b:
+        return _lowered("batch_norm_eval_backward_input", params, (gy, weight, variance), operator.outputs[0])
+    if wants_x:
+        return None
+    return _lowered("batch_norm_eval_backward_weight", params, (gy, x, mean, variance), *_yielded(operator, 1, 2))
 
 
 def _planes(x: Ref) -> tuple[int, int, int]:
@@ -339,10 +415,10 @@ def _planes(x: Ref) -> tuple[int, int, int]:
 
 def _layer_norm(operator: TracedOperator) -> Lowered | None:
     x, extents, weight, bias, eps = operator.args
-    if weight is None or bias is None or None in operator.outputs:
+    if weight is None or bias is None:
         return None
     params = {**_normalised(x, extents), "eps_nano": nano(eps)}
-    return _lowered("layer_norm", params, (x, weight, bias), *operator.outputs)
+    return _lowered("layer_norm", params, (x, weight, bias), *_yielded(operator, 0, 1, 2))
 
 
 def _layer_norm_backward(operator: TracedOperator) -> Lowered | None:
@@ -350,9 +426,25 @@ def _layer_norm_backward(operator: TracedOperator) -> Lowered | None:
     params = _normalised(x, extents)
     if wants_x and not wants_w and not wants_b:
         return _lowered("layer_norm_backward_input", params, (gy, x, weight, mean, invstd), operator.outputs[0])
-    if wants_w and wants_b and not wants_x:
-        return _lowered("layer_norm_backward_weight", params, (gy, x, mean, invstd), *operator.outputs[1:])
-    return None
+    if wants_x:
+        return None
+    return _lowered("layer_norm_backward_weight", params, (gy, x, mean, invstd), *_yielded(operator, 1, 2))
+
+
+def _group_norm(operator: TracedOperator) -> Lowered | None:
+    x, weight, bias, n, c, size, g, eps = operator.args
+    params = {"n": n, "c": c, "size": size, "g": g, "eps_nano": nano(eps)}
+    return _lowered("group_norm", params, (x, weight, bias), *_yielded(operator, 0, 1, 2))
+
+
+def _group_norm_backward(operator: TracedOperator) -> Lowered | None:
+    gy, x, mean, invstd, weight, n, c, size, g, (wants_x, wants_w, wants_b) = operator.args
+    params = {"n": n, "c": c, "size": size, "g": g}
+    if wants_x and not wants_w and not wants_b:
+        return _lowered("group_norm_backward_input", params, (gy, x, weight, mean, invstd), operator.outputs[0])
+    if wants_x:
+        return None
+    return _lowered("group_norm_backward_weight", params, (gy, x, mean, invstd), *_yielded(operator, 1, 2))
 
 
 def _normalised(x: Ref | Blank, extents: Sequence[int]) -> dict[str, int]:
@@ -490,6 +582,7 @@ RULES: dict[str, Rule] = {
     "addmm.default": _linear,
     "mm.default": _matrix_product,
     "bmm.default": _matrix_product,
+    "matmul.default": _matrix_product,
     "sum.dim_IntList": _sum,
     "relu.default": _elementwise("relu"),
     "threshold_backward.default": _relu_backward,
@@ -513,6 +606,11 @@ RULES: dict[str, Rule] = {
     "max_pool2d_with_indices_backward.default": _max_pool_backward,
     "avg_pool2d.default": _avg_pool,
     "avg_pool2d_backward.default": _avg_pool_backward,
+    "_adaptive_avg_pool2d.default": _adaptive_avg_pool,
+    "_adaptive_avg_pool2d_backward.default": _adaptive_avg_pool_backward,
+    "adaptive_max_pool2d.default": _adaptive_max_pool,
+    "adaptive_max_pool2d_backward.default": _adaptive_max_pool_backward,
+    "mean.default": _mean,
     "mean.dim": _mean,
     "add.Tensor": _add,
     "sub.Tensor": _subtract,
@@ -524,6 +622,8 @@ RULES: dict[str, Rule] = {
     "native_batch_norm_backward.default": _batch_norm_backward,
     "native_layer_norm.default": _layer_norm,
     "native_layer_norm_backward.default": _layer_norm_backward,
+    "native_group_norm.default": _group_norm,
+    "native_group_norm_backward.default": _group_norm_backward,
     "_softmax.default": _rows_rule("softmax"),
     "_softmax_backward_data.default": _rows_backward_rule("softmax_backward"),
     "_log_softmax.default": _rows_rule("log_softmax"),

@@ -2,7 +2,8 @@
 
 The input gradient and the weight gradient are needed at different times and from different tensors, so a schedule may
 want one early and the other late. The kernels compute them apart anyway, as their ``output_mask`` says; the bias
-gradient stays with the weight's. Batch norm's backward shares its reductions between all three and stays whole.
+gradient stays with the weight's. Batch norm's backward in training shares its reductions between all three and stays
+whole.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _RULES: dict[OpOverload, _Rule] = {
     aten.convolution_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
     aten.native_layer_norm_backward.default: _Rule(),
     aten.native_group_norm_backward.default: _Rule(),
+    aten.native_batch_norm_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
 }
 
 
@@ -43,7 +45,7 @@ def split(graph: TracedGraph) -> TracedGraph:
 
 def _halves(operator: TracedOperator) -> list[TracedOperator]:
     rule = _RULES.get(operator.target)
-    if rule is None:
+    if rule is None or _shares_reductions(operator):
         return [operator]
     place = schema.position(operator.target, "output_mask")
     mask = operator.args[place]
@@ -62,6 +64,13 @@ def _halves(operator: TracedOperator) -> list[TracedOperator]:
         outputs = tuple(id if keep else None for id, keep in zip(operator.outputs, wanted, strict=True))
         halves.append(replace(operator, id=f"{operator.id}.{suffix}", args=tuple(args), outputs=outputs))
     return halves
+
+
+def _shares_reductions(operator: TracedOperator) -> bool:
+    """Whether it is a batch norm's in training: in evaluation its halves have nothing in common."""
+    if operator.target is not aten.native_batch_norm_backward.default:
+        return False
+    return bool(operator.args[schema.position(operator.target, "train")])
 
 
 def _blank(operand: Ref | Blank) -> Blank:
