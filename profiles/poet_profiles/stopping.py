@@ -39,6 +39,7 @@ class _Listener:
         self.heard: list[int] = []
         self.undisturbed = 0
         self.finishing = 0
+        self.interrupting = 0
 
     def hear(self, number: int, _frame: FrameType | None) -> None:
         self.heard.append(number)
@@ -51,7 +52,7 @@ class _Listener:
     def heed(self) -> None:
         waits = self.undisturbed or (self.finishing and len(self.heard) == 1)
         if self.heard and not waits:
-            raise Stopped(self.heard[0])
+            raise KeyboardInterrupt if self.interrupting else Stopped(self.heard[0])
 
 
 _listener = _Listener()
@@ -92,6 +93,17 @@ def finishing() -> Iterator[Callable[[], bool]]:
     finally:
         _listener.finishing -= 1
     _listener.heed()
+
+
+@contextmanager
+def interrupting() -> Iterator[None]:
+    """Inside this block a signal raises `KeyboardInterrupt`, for code that then answers with the best it has so far."""
+    _listener.interrupting += 1
+    try:
+        yield
+    finally:
+        _listener.interrupting -= 1
+    acted_upon()
 
 
 def heed() -> None:

@@ -21,7 +21,7 @@ from poet_planner.residency import Gradients, Parameters, settle, smallest_ram_b
 from poet_planner.schedule import Schedule
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_profiles.boards import load_board
-from poet_profiles.errors import BAD_INPUT, INTERRUPTED, NO_SCHEDULE
+from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
@@ -374,7 +374,7 @@ def test_what_is_being_written_is_written_before_a_signal_ends_it(
 
     monkeypatch.setattr(pictures, "write_pictures", terminated)
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == INTERRUPTED
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 128 + signal.SIGTERM
     assert {path.name for path in out.iterdir()} >= {"graph.json", "schedule.json", "summary.json", "ram.png"}
     assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
 

@@ -7,10 +7,10 @@ import sys
 import traceback
 
 import typer
-from poet_profiles.errors import BAD_INPUT, INTERRUPTED, UserError
+from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.stopping import Stopped, listening
 
 from poet_planner.cli import check, data, graph, models, plan, reference, solvers, sweep, verify
-from poet_planner.cli.interrupts import listen
 
 app = typer.Typer(
     name="poet-plan",
@@ -32,13 +32,12 @@ app.command("solvers")(solvers.solvers)
 
 def main() -> None:
     """Run the command line; a mistake of the user's ends it in one line on standard error."""
-    listen()
     try:
-        app()
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            print("poet-plan: interrupted", file=sys.stderr)
-        raise
+        with listening():
+            app()
+    except Stopped as stopped:
+        print(f"poet-plan: {stopped}", file=sys.stderr)
+        sys.exit(stopped.exit_code)
     except UserError as error:
         if os.environ.get("POET_DEBUG"):
             traceback.print_exc()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import INTERRUPTED, NO_SCHEDULE, UserError
+from poet_profiles.stopping import interrupting, undisturbed
 
-from poet_planner.cli.interrupts import held_back
 from poet_planner.cli.progress import progress
 from poet_planner.residency import Gradients, Parameters, settle
 
@@ -138,7 +138,7 @@ def plan(
     else:
         time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
         schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, formulation)
-    with held_back():
+    with undisturbed():
         _check(problem.graph, schedule)
         why_no_headers = _write(problem.graph, schedule, out)
         summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
@@ -235,7 +235,8 @@ def _optimised(
             time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=tell
         )
         try:
-            schedule = optimise(graph, budget_bytes, deadline_s, options)
+            with interrupting():
+                schedule = optimise(graph, budget_bytes, deadline_s, options)
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
     _tell_of_lost_best(best_j, schedule.energy_j)

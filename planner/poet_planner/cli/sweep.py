@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from poet_profiles.errors import INTERRUPTED, UserError
+from poet_profiles.errors import UserError
+from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.residency import Parameters
 
@@ -96,20 +97,18 @@ def _plan_all(
     from rich.console import Console
     from rich.progress import track
 
-    from poet_planner.cli.interrupts import StopNow, held_back, stopping
     from poet_planner.sweep import sweep as points_of
     from poet_planner.sweep import write_points
 
     points = points_of(graph, budgets, options, jobs)
     try:
-        with stopping():
-            for point in track(points, "planning", len(budgets), console=Console(stderr=True)):
-                with held_back():
-                    done.append(point)
-                    write_points(done, path)
-    except StopNow:
+        for point in track(points, "planning", len(budgets), console=Console(stderr=True)):
+            with undisturbed():
+                done.append(point)
+                write_points(done, path)
+    except Stopped as stopped:
         kept = f"{path} holds {len(done)} points; --resume goes on" if done else "no point was planned"
-        raise UserError(f"interrupted; {kept}", INTERRUPTED) from None
+        raise UserError(f"{stopped}; {kept}", stopped.exit_code) from None
 
 
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
