@@ -1,13 +1,14 @@
-"""Networks as a user brings them, small ones: one-dimensional, on a frozen backbone, with group norms."""
+"""Networks as a user brings them, small ones: one-dimensional, on a frozen backbone, with group norms or attention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from poet_planner.models import Model
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad
+from torch.nn.functional import cross_entropy, pad, scaled_dot_product_attention
 
 BATCH, CLASSES = 4, 3
 
@@ -170,6 +171,81 @@ def group_norms(batch: int | None = None) -> Model:
     return _own("group_norms", module, (1, 8, 8), batch)
 
 
+class Encoder(nn.Module):
+    """Layers of a transformer's encoder, the mean over the tokens, and a head."""
+
+    def __init__(self, count: int, mask: Tensor | None = None, causal: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, **options) for _ in range(count)
+        )
+        self.mask = mask
+        self.causal = causal
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, src_mask=self.mask, is_causal=self.causal)
+        out: Tensor = self.fc(x.mean(1))
+        return out
+
+
+def encoder_layer(batch: int | None = None) -> Model:
+    return _own("encoder_layer", Encoder(1), (6, 8), batch)
+
+
+def encoder(batch: int | None = None) -> Model:
+    """Norms first, GELU, no biases: two layers."""
+    return _own("encoder", Encoder(2, norm_first=True, activation="gelu", bias=False), (5, 8), batch)
+
+
+def causal_encoder(batch: int | None = None) -> Model:
+    mask = nn.Transformer.generate_square_subsequent_mask(6)
+    return _own("causal_encoder", Encoder(1, mask, causal=True), (6, 8), batch)
+
+
+def masked_encoder(batch: int | None = None) -> Model:
+    return _own("masked_encoder", Encoder(1, torch.triu(torch.ones(6, 6, dtype=torch.bool), 2)), (6, 8), batch)
+
+
+class CrossAttention(nn.Module):
+    """Learned queries look at a sequence: heads of another length than the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(1, 2, 3, 4))
+        self.keys = nn.Linear(6, 8, bias=False)
+        self.values = nn.Linear(6, 8)
+        self.fc = nn.Linear(24, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        keys, values = (layer(x).unflatten(2, (2, 4)).transpose(1, 2) for layer in (self.keys, self.values))
+        seen = scaled_dot_product_attention(self.queries.expand(len(x), -1, -1, -1), keys, values, scale=0.7)
+        out: Tensor = self.fc(seen.transpose(1, 2).flatten(1))
+        return out
+
+
+def cross_attention(batch: int | None = None) -> Model:
+    return _own("cross_attention", CrossAttention(), (5, 6), batch)
+
+
+def norms_without_weights(batch: int | None = None) -> Model:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4, affine=False),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.GroupNorm(2, 4, affine=False),
+        nn.InstanceNorm2d(4),
+        nn.Flatten(),
+        nn.LayerNorm(64, elementwise_affine=False),
+        nn.Linear(64, 16),
+        nn.LayerNorm(16, bias=False),
+        nn.Linear(16, CLASSES),
+    )
+    return _own("norms_without_weights", module, (1, 8, 8), batch)
+
+
 OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     keyword_spotter,
     causal,
@@ -180,4 +256,10 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     biases_alone,
     moving_statistics,
     group_norms,
+    norms_without_weights,
+    encoder_layer,
+    encoder,
+    causal_encoder,
+    masked_encoder,
+    cross_attention,
 )

@@ -20,8 +20,7 @@ def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | Non
 
     None if the view has more than four axes that do not step alike.
     """
-    viewed = _view(view, source_shape)
-    params = _strided(viewed, prod(source_shape))
+    params = _strided(viewed(view, source_shape), prod(source_shape))
     return None if params is None else Lowered("strided_copy", params, (_whole(view, source_shape),), (result,))
 
 
@@ -107,8 +106,14 @@ def _meta(shape: Sequence[int]) -> torch.Tensor:
     return torch.empty(tuple(shape), device="meta")
 
 
-def _view(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
-    """The view's shape, strides and start, without data."""
+def viewed(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
+    """The view of a row-major tensor: shape, strides and start, without data.
+
+    Raises
+    ------
+    RuntimeError
+        If a row-major tensor cannot be seen so without being copied.
+    """
     tensor = torch.empty(tuple(source_shape), device="meta")
     for step in view.views:
         tensor = step.target(tensor, *step.args, **step.kwargs)

@@ -10,14 +10,16 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, params_key
 
 from poet_planner.graph import Graph, Value
+from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
+from poet_planner.lowering.attention import with_plain_attention
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.linux import torch_draft
+from poet_planner.lowering.norms import with_weights
 from poet_planner.lowering.rules import (
     Lowered,
-    aten_name,
     firmware_operator,
     is_row_major,
     is_transposed,
@@ -26,7 +28,6 @@ from poet_planner.lowering.rules import (
 from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
-_CONSTANTS = ("arange.default", "arange.start", "scalar_tensor.default", "full.default", "zeros.default")
 
 
 def lower_for_firmware(
@@ -59,6 +60,7 @@ def lower_for_firmware(
         )
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)
+    traced = _in_parts(traced)
     lowering = _Lowering(traced)
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     states = velocities(traced) if momentum else []
@@ -76,12 +78,12 @@ def lower_for_firmware(
 
 def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
     """Data of the constant residents of a graph for the firmware."""
-    computed = {
-        operator.values[0]: operator.target(*operator.args, **operator.kwargs)
-        for operator in traced.operators
-        if _is_constant(operator)
-    }
-    return {**traced.constants, **computed}
+    return constants.constant_data(_in_parts(traced))
+
+
+def _in_parts(traced: TracedGraph) -> TracedGraph:
+    """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
+    return with_weights(with_plain_attention(traced))
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
@@ -102,12 +104,7 @@ class _Lowering:
         self.statistics: dict[str, Lowered] = {}
         self._shapes = {id: value.shape for id, value in traced.values.items()}
         self._shapes |= {resident.id: resident.shape for resident in traced.residents}
-        self.constants = [
-            TracedResident(id, Kind.CONSTANT, value.bytes, value.shape, value.dtype)
-            for operator in traced.operators
-            if _is_constant(operator)
-            for id, value in ((operator.values[0], traced.values[operator.values[0]]),)
-        ]
+        self.constants = constants.computed_constants(traced)
         self._constant_ids = {constant.id for constant in self.constants}
 
     def drafts(self, operator: TracedOperator) -> list[Draft]:
@@ -187,10 +184,6 @@ class _Lowering:
         pairs = zip(lowered.results, sizes.outputs, strict=True)
         values = tuple(arena_value(self._traced, result, size) for result, size in pairs)
         return replace(self._helper(operator, id, lowered), values=values, recomputable=operator.recomputable)
-
-
-def _is_constant(operator: TracedOperator) -> bool:
-    return aten_name(operator) in _CONSTANTS and not operator.refs and len(operator.values) == 1
 
 
 def _with_gradients_as_values(traced: TracedGraph) -> TracedGraph:

@@ -1,0 +1,73 @@
+"""What a training step computes from nothing but constants: the firmware is given it as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from poet_planner.lowering.rules import aten_name
+from poet_planner.tracing.ir import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs
+
+_FROM_NUMBERS = (
+    "arange.default",
+    "arange.start",
+    "scalar_tensor.default",
+    "full.default",
+    "full_like.default",
+    "new_full.default",
+    "ones.default",
+    "new_ones.default",
+    "zeros.default",
+    "zeros_like.default",
+    "new_zeros.default",
+)
+
+
+def computed_constants(traced: TracedGraph) -> tuple[TracedResident, ...]:
+    """The values that hang on no input, no parameter and no random number, as residents."""
+    values = (traced.values[operator.values[0]] for operator in _operators(traced))
+    return tuple(TracedResident(value.id, Kind.CONSTANT, value.bytes, value.shape, value.dtype) for value in values)
+
+
+def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
+    """Data of all constants, those that the graph comes with and those that it computes."""
+    data = dict(traced.constants)
+
+    def seen(ref: Ref) -> torch.Tensor:
+        tensor = data[ref.source]
+        for view in ref.views:
+            tensor = view.target(tensor, *view.args, **view.kwargs)
+            if view.index is not None:
+                tensor = tensor[view.index]
+        return tensor
+
+    for operator in _operators(traced):
+        args = [_blank(argument) for argument in map_refs(operator.args, seen)]
+        kwargs = map_refs(operator.kwargs, seen)
+        data[operator.values[0]] = operator.target(*args, **kwargs).contiguous()
+    return data
+
+
+def _blank(argument: Any) -> Any:
+    """An argument of which nothing but the shape is looked at, as a tensor."""
+    return torch.empty(argument.shape, dtype=argument.dtype) if isinstance(argument, Blank) else argument
+
+
+def _operators(traced: TracedGraph) -> Iterator[TracedOperator]:
+    known = {resident.id for resident in traced.residents if resident.kind is Kind.CONSTANT}
+    for operator in traced.operators:
+        if _is_constant(operator, known, traced):
+            known.add(operator.values[0])
+            yield operator
+
+
+def _is_constant(operator: TracedOperator, known: set[str], traced: TracedGraph) -> bool:
+    if len(operator.outputs) != 1 or operator.writes or operator.updates or operator.random:
+        return False
+    if any(traced.values[id].resident for id in operator.values):
+        return False
+    if not operator.refs:
+        return aten_name(operator) in _FROM_NUMBERS
+    return all(ref.source in known for ref in operator.refs)
