@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SOON_SECONDS = 10.5
 MOST_SECONDS = 7.0
 LEAST_SECONDS = 5.0
+# Of the energy above plain training, from which on a look at larger budgets is advised, and those budgets.
+DEAR = 0.1
+MORE_RAM = (1.0, 1.05, 1.1, 1.2)
 # Relative; sums of the same energies in another order differ by less.
 SAME_ENERGY = 1e-9
 
@@ -299,3 +302,8 @@ def _report(summary: Summary, why_no_headers: str | None, out: Path, verbose: bo
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
     headers = f"no C headers: {why_no_headers}" if why_no_headers else "poet_model.h, poet_schedule.h"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
+    if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
+        rams = " ".join(f"--ram {round(factor * summary.ram_budget_bytes / 1024)}KB" for factor in MORE_RAM)
+        console.print(
+            f"a little more RAM may cost much less energy: poet-plan sweep --graph {out / 'graph.json'} {rams}"
+        )
