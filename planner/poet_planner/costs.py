@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from poet_profiles.errors import UserError
 
-from poet_planner.features import features
+from poet_planner.features import features, has_features
 from poet_planner.graph import Graph, Node, PageCost, Value
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class CostModel:
         Raises
         ------
         UserError
-            If the profile has no row that a model could be fitted on.
+            If the profile has no row that a model could be fitted on, or none of an operator whose FLOPs are not known.
         """
         basis: dict[str, Basis] = {}
         nodes = []
@@ -129,13 +129,19 @@ class CostModel:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
+        if not has_features(params):
+            raise UserError(
+                f"{node.id}: how many FLOPs {op} takes is not known, so that no fit can price it; "
+                "use another layer, or add a row that was measured on the board to the profile "
+                "(its op and params as `poet-plan graph` writes them)"
+            )
         time_s, energy_j = self._fit(op).predict(features(op, params))
         return _Cost(time_s, energy_j, Basis.FITTED)
 
     def _fit(self, op: str) -> Fit:
         name = op if op in self._by_operator else ALL_OPERATORS
         if name not in self._fits:
-            rows = self._by_operator.get(op) or self._compute_rows
+            rows = [row for row in self._by_operator.get(op) or self._compute_rows if has_features(row.params)]
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
             self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])

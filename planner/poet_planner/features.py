@@ -7,6 +7,8 @@ from typing import NamedTuple
 from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, Params, output_extent, parse_params
 
+UNKNOWN = "unknown"
+
 
 class Features(NamedTuple):
     """Of one call. ``bytes`` are all inputs and outputs; ``loops`` is 0 where one loop runs over everything."""
@@ -35,6 +37,11 @@ def features(op: str, params: str) -> Features:
         return Features(1.0, float(pairs["flops"]), float(pairs["bytes"]), 0.0)
     except (KeyError, ValueError, ZeroDivisionError):
         raise UserError(f"operator {op}: {params!r} are not its parameters; correct the profile or graph") from None
+
+
+def has_features(params: str) -> bool:
+    """Whether a configuration can be predicted: not that of an operator whose FLOPs nobody has counted."""
+    return not params.startswith(f"flops={UNKNOWN} ")
 
 
 def _loops(op: str, p: Params) -> int:

@@ -123,6 +123,8 @@ class _Folder:
             self._places[node] = self._places[parent][index]
         elif not isinstance(node.target, OpOverload):
             raise UserError(f"{node.name}: {node.target} is not an ATen operator; the model cannot be traced")
+        elif schema.only_checks(node.target):
+            pass
         elif schema.is_view(node.target):
             self._view(node)
         elif node.target in schema.ALLOCATIONS:

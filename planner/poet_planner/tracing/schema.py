@@ -97,6 +97,11 @@ def is_view(target: OpOverload) -> bool:
     return bool(returns) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
+def only_checks(target: OpOverload) -> bool:
+    """Whether it neither yields nor writes anything, as what raises an error where a matrix could not be inverted."""
+    return not target._schema.returns and not declared_writes(target)
+
+
 def shape_only(target: OpOverload) -> tuple[str, ...]:
     """Names of the arguments whose data are never read."""
     return _SHAPE_ONLY.get(target._schema.name, ())
