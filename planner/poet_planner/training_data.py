@@ -12,6 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
 from poet_planner import models
+from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.state_table import state_table
 from poet_planner.training_graph import traced_model
@@ -19,6 +20,7 @@ from poet_planner.training_graph import traced_model
 Arrays = dict[str, NDArray[Any]]
 
 INPUT, TARGET, LOSS = "input", "target", "loss"
+MOST_SEEDS = 2**31
 
 
 def training_data(model: str, steps: int, seed: int, batch: int | None) -> Arrays:
@@ -38,6 +40,9 @@ def training_data(model: str, steps: int, seed: int, batch: int | None) -> Array
     state = {**module.state_dict(), **dict(module.named_buffers()), **constant_data(traced)}
     arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
     arrays |= state_table(traced, module, steps)
+    generator = generator_of(traced)
+    if generator is not None:
+        arrays[generator] = np.array([seed % MOST_SEEDS, 0], np.int32)
     for name, tensors in zip((INPUT, TARGET), zip(*batches, strict=True), strict=True):
         arrays[name] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays
@@ -49,7 +54,7 @@ def reference_run(
     """Loss and gradients of gradient descent by PyTorch, a step a batch.
 
     Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
-    of a board against PyTorch, the weights must be the board's at every step.
+    of a board against PyTorch, the weights must be the board's at every step. Dropout draws the board's masks.
 
     Parameters
     ----------
@@ -68,6 +73,9 @@ def reference_run(
     """
     import torch
 
+    from poet_planner.board_random import BoardRandom
+    from poet_planner.tracing.checkpointing import without_checkpointing
+
     arrays = _read(data)
     batch = arrays[INPUT].shape[1]
     loaded = models.load(model, batch)
@@ -81,13 +89,16 @@ def reference_run(
         module.load_state_dict(state)
     except RuntimeError:
         raise UserError(f"{data}: holds other parameters than {model} has; write it again with this model") from None
+    generator = generator_of(traced_model(model, batch))
+    generator_seed, first_step = (int(word) for word in arrays.get(generator or "", (0, 0)))
     followed = read_arrays(follow, "poet-harness run --save") if follow else None
     velocities: dict[str, Any] = {}
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step, (inputs, target) in enumerate(zip(arrays[INPUT], arrays[TARGET], strict=True)):
         module.zero_grad()
-        loss = loaded.loss(module(_as_given(inputs)), _as_given(target))
-        loss.backward()  # type: ignore[no-untyped-call]
+        with without_checkpointing(), BoardRandom(generator_seed, first_step + step):
+            loss = loaded.loss(module(_as_given(inputs)), _as_given(target))
+            loss.backward()  # type: ignore[no-untyped-call]
         observed[LOSS].append(loss.detach().numpy())
         for name, parameter in module.named_parameters():
             if parameter.grad is None:

@@ -14,6 +14,7 @@ CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
 POOL_PARAMS = "n c h w r s sh sw ph pw"
 BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
 POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradient
+GENERATOR = 8  # bytes: its seed and the number of the step
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -308,10 +309,10 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (39, "strided_copy_backward", STRIDED_PARAMS, _strided_copy_backward),
     (40, "tanh", "size", _elementwise(1, 20)),
     (41, "tanh_backward", "size", _elementwise(2, 3)),
-    (42, "hardtanh", "size low_micro high_micro", _elementwise(1, 2)),
-    (43, "hardtanh_backward", "size low_micro high_micro", _elementwise(2, 2)),
-    (44, "leaky_relu", "size slope_nano", _elementwise(1, 2)),
-    (45, "leaky_relu_backward", "size slope_nano", _elementwise(2, 2)),
+    (42, "hardtanh", "size low_f32 high_f32", _elementwise(1, 2)),
+    (43, "hardtanh_backward", "size low_f32 high_f32", _elementwise(2, 2)),
+    (44, "leaky_relu", "size slope_f32", _elementwise(1, 2)),
+    (45, "leaky_relu_backward", "size slope_f32", _elementwise(2, 2)),
     (46, "sigmoid", "size", _elementwise(1, 20)),
     (47, "sigmoid_backward", "size", _elementwise(2, 3)),
     (48, "silu", "size", _elementwise(1, 20)),
@@ -330,6 +331,9 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (61, "batch_norm_eval", "n c size eps_nano", _batch_norm_eval),
     (62, "batch_norm_eval_backward_input", "n c size eps_nano", _batch_norm_eval_backward_input),
     (63, "batch_norm_eval_backward_weight", "n c size eps_nano", _batch_norm_eval_backward_weight),
+    (64, "scale_by", "size factor_f32", _elementwise(1)),
+    (65, "bernoulli", "size keep_nano stream", lambda p: Sizes((GENERATOR,), (4 * p["size"],), 30 * p["size"])),
+    (66, "advance", "steps", lambda p: Sizes((GENERATOR,), (GENERATOR,), 1)),
 )
 
 OPERATORS: dict[str, Operator] = {

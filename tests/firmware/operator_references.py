@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
+from poet_planner.board_random import kept
 from torch import Tensor
 
 Params = Mapping[str, int]
@@ -331,12 +332,11 @@ def _activation_backward(
 
 
 def _clipped(p: Params) -> Callable[[Tensor], Tensor]:
-    return lambda x: F.hardtanh(x, _micro(p["low_micro"]), _micro(p["high_micro"]))
+    return lambda x: F.hardtanh(x, _float(p["low_f32"]), _float(p["high_f32"]))
 
 
-def _micro(value: int) -> float:
-    """As single precision has it: what lies between it and the double is on the other side of the limit."""
-    return float(np.float32(value) / np.float32(1e6))
+def _float(bits: int) -> float:
+    return float(np.int32(bits).view(np.float32))
 
 
 def hardtanh(p: Params, draw: Draw) -> Golden:
@@ -348,7 +348,7 @@ def hardtanh_backward(p: Params, draw: Draw) -> Golden:
 
 
 def _leaky(p: Params) -> Callable[[Tensor], Tensor]:
-    return lambda x: F.leaky_relu(x, p["slope_nano"] * NANO)
+    return lambda x: F.leaky_relu(x, _float(p["slope_f32"]))
 
 
 def leaky_relu(p: Params, draw: Draw) -> Golden:
@@ -417,6 +417,23 @@ def _probabilities(p: Params, draw: Draw) -> tuple[Tensor, Tensor]:
     """Some of them close to 0, and what they should be: 0, 1 or between."""
     x = torch.sigmoid(3 * draw.normal(p["size"])).float().double()
     return x, torch.sigmoid(20 * draw.normal(p["size"])).float().double()
+
+
+def scale_by(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["size"])
+    return _golden((x,), (x * _float(p["factor_f32"]),))
+
+
+def bernoulli(p: Params, draw: Draw) -> Golden:
+    generator = draw.labels(2, 2**31)
+    seed, step = generator.tolist()
+    return _golden((generator,), (torch.from_numpy(kept(seed, step, p["stream"], p["size"], p["keep_nano"] * NANO)),))
+
+
+def advance(p: Params, draw: Draw) -> Golden:
+    generator = draw.labels(2, 2**31)
+    after = np.array([generator[0], generator[1] + p["steps"]], np.int64).astype(np.uint32)
+    return Golden((generator.numpy().astype(np.uint32),), (after,))
 
 
 def _view(p: Params, x: Tensor) -> Tensor:
@@ -544,6 +561,9 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         binary_cross_entropy,
         binary_cross_entropy_backward,
         binary_cross_entropy_with_logits,
+        scale_by,
+        bernoulli,
+        advance,
         strided_copy,
         strided_copy_backward,
         group_norm,
@@ -560,8 +580,8 @@ def assert_close(outputs: list[npt.NDArray[np.uint8]], expected: tuple[Array, ..
     """Within 1e-5 of each tensor's largest magnitude; integers exactly."""
     assert len(outputs) == len(expected)
     for output, golden in zip(outputs, expected, strict=True):
-        if golden.dtype == np.uint8:
-            assert np.array_equal(output, golden.ravel())
+        if golden.dtype.kind == "u":
+            assert np.array_equal(output.view(golden.dtype), golden.ravel())
         else:
             computed = output.view(np.float32).astype(np.float64)
             difference = np.abs(computed - golden.ravel()).max()

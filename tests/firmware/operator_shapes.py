@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -80,8 +82,15 @@ def _elements() -> SearchStrategy[Params]:
     return integers(size=(1, 70))
 
 
-def _limits() -> SearchStrategy[Params]:
-    return integers(size=(1, 70), low_micro=(-(10**7), 0), high_micro=(1, 10**7))
+def _with_numbers(**ranges: tuple[float, float]) -> SearchStrategy[Params]:
+    """Elements, and parameters that are the bits of floats."""
+    floats = {name: st.floats(low, high, width=32).map(_bits) for name, (low, high) in ranges.items()}
+    return st.fixed_dictionaries({"size": st.integers(1, 70), **floats})
+
+
+def _bits(number: float) -> int:
+    (bits,) = struct.unpack("<i", struct.pack("<f", number))
+    return int(bits)
 
 
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
@@ -124,10 +133,10 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
     "tanh": _elements(),
     "tanh_backward": _elements(),
-    "hardtanh": _limits(),
-    "hardtanh_backward": _limits(),
-    "leaky_relu": integers(size=(1, 70), slope_nano=(-(10**9), 2**31 - 1)),
-    "leaky_relu_backward": integers(size=(1, 70), slope_nano=(-(10**9), 2**31 - 1)),
+    "hardtanh": _with_numbers(low_f32=(-10.0, 0.0), high_f32=(0.125, 10.0)),
+    "hardtanh_backward": _with_numbers(low_f32=(-10.0, 0.0), high_f32=(0.125, 10.0)),
+    "leaky_relu": _with_numbers(slope_f32=(-2.0, 2.0)),
+    "leaky_relu_backward": _with_numbers(slope_f32=(-2.0, 2.0)),
     "sigmoid": _elements(),
     "sigmoid_backward": _elements(),
     "silu": _elements(),
@@ -140,6 +149,9 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "binary_cross_entropy": _elements(),
     "binary_cross_entropy_backward": _elements(),
     "binary_cross_entropy_with_logits": _elements(),
+    "scale_by": _with_numbers(factor_f32=(-1e6, 1e6)),
+    "bernoulli": integers(size=(1, 70), keep_nano=(0, 10**9), stream=(0, 2**31 - 1)),
+    "advance": integers(steps=(1, 2**31 - 1)),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from host_operators import Operators
+from poet_planner.board_random import kept, threefry
 from scipy.special import expit, ndtr
 
 Floats = npt.NDArray[np.float32]
@@ -85,3 +86,29 @@ def test_special_values(operators: Operators, name: str, x: list[float], expecte
     assert np.array_equal(
         computed(operators, name, np.array(x, np.float32)), np.array(expected, np.float32), equal_nan=True
     )
+
+
+def test_threefry_gives_its_authors_known_answers(operators: Operators) -> None:
+    """Of Random123's known-answer tests, threefry2x32 with 20 rounds."""
+    answers = {
+        (0, 0, 0, 0): (0x6B200159, 0x99BA4EFE),
+        (0xFFFFFFFF,) * 4: (0x1CB996FC, 0xBB002BE7),
+        (0x13198A2E, 0x03707344, 0x243F6A88, 0x85A308D3): (0xC4923A9C, 0x483DF7A0),
+    }
+    words = ctypes.c_uint32 * 2
+    for (*key, first, second), expected in answers.items():
+        out = words()
+        operators.library.poet_threefry(words(*key), words(first, second), out)
+        assert tuple(out) == expected
+        pair = threefry((key[0], key[1]), np.array([first], np.uint32), np.array([second], np.uint32))
+        assert tuple(int(word[0]) for word in pair) == expected
+
+
+def test_a_mask_keeps_the_share_that_it_should_and_no_two_are_alike() -> None:
+    masks = [
+        kept(seed, step, stream, 100_000, 0.7) for seed, step, stream in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+    ]
+    for mask in masks:
+        assert abs(mask.mean() - 0.7) < 0.01
+    agreement = np.corrcoef(masks)
+    assert np.abs(agreement - np.eye(len(masks))).max() < 0.02

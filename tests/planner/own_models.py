@@ -73,6 +73,23 @@ def hard_activations(batch: int | None = None) -> Model:
     return _own("hard_activations", module, (10,), mse_loss, batch)
 
 
+def dropout(batch: int | None = None) -> Model:
+    """Elements and whole channels, and a share left out that takes a factor above what billionths in 32 bits hold."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.Dropout2d(0.3),
+        nn.Conv2d(4, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.6),
+        nn.Linear(16, 16),
+        nn.Dropout(0.0),
+        nn.Linear(16, CLASSES),
+    )
+    return _own("dropout", module, (1, 6, 6), cross_entropy, batch)
+
+
 class Gated(nn.Module):
     """Gates, differences and repeated operands, as attention over channels has them."""
 
@@ -101,5 +118,6 @@ OWN_MODELS: tuple[Callable[[int | None], Model], ...] = (
     leaky_relu,
     silu,
     hard_activations,
+    dropout,
     gated,
 )

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import zoo
@@ -17,6 +18,7 @@ from poet_planner.plain import plain_schedule
 from poet_planner.residency import smallest_ram_bytes
 from poet_planner.tracing import trace
 from poet_planner.verify import verify
+from poet_profiles.operators import parse_params
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -58,12 +60,21 @@ def test_a_loss_that_leaves_rows_out_is_not_the_firmwares(ignored: int, means_th
 
 
 @pytest.mark.parametrize(
-    ("factor", "means_the_same"),
-    [(0.5, True), (32**-0.5, True), (1e-7, True), (-1.25, True), (1 / 30000, False), (1e-10, False), (-1e-12, False)],
+    ("factor", "op"),
+    [
+        *((factor, "scale") for factor in (0.5, 32**-0.5, 1e-7, -1.25)),
+        *((factor, "scale_by") for factor in (1 / 30000, 1e-10, -1e-12, 3.0, 8**0.5, -1e30)),
+        (1e39, "aten.mul.Tensor"),
+    ],
 )
-def test_a_factor_that_billionths_do_not_hold_is_not_the_firmwares(factor: float, means_the_same: bool) -> None:
+def test_a_factor_that_billionths_do_not_hold_is_given_by_its_bits(factor: float, op: str) -> None:
     graph = lowered(Apply(lambda x: x * factor), rows())
-    assert runs(graph) == means_the_same
+    ops = [node.operation for node in graph.nodes if node.operation and "scale" in node.operation.op]
+    assert {operation.op for operation in ops} == ({op} if runs(graph) else set())
+    for operation in ops:
+        params = parse_params(operation.params)
+        held = params["factor_nano"] / 1e9 if op == "scale" else np.int32(params["factor_f32"]).view(np.float32)
+        assert held == pytest.approx(factor, rel=2**-24)
 
 
 @pytest.mark.parametrize(("eps", "means_the_same"), [(1e-5, True), (1e-3, True), (1e-9, True), (1e-12, False)])

@@ -12,8 +12,10 @@ import pytest
 import torch
 from own_models import OWN_MODELS
 from own_networks import OWN_NETWORKS, frozen_backbone
+from poet_planner.board_random import BoardRandom
 from poet_planner.emit import why_no_headers
 from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.models import Model
 from poet_planner.plain import plain_schedule
@@ -47,11 +49,14 @@ def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operato
     assert verify(graph, plain_schedule(graph)).sound
     constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
     tensors = {**before, **constants, "input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
-    for _ in range(STEPS):
+    tensors |= {
+        resident.id: np.zeros(2, np.int32) for resident in graph.residents if resident.id == generator_of(traced)
+    }
+    for step in range(STEPS):
         given = {id: tensors[id] for id in before}
         tensors |= run_step(graph, tensors, operators)
         tensors["target"] = model.targets[0].numpy()
-        single, double = (_autograd(model, given, dtype) for dtype in (torch.float32, torch.float64))
+        single, double = (_autograd(model, given, step, dtype) for dtype in (torch.float32, torch.float64))
         for id, exact in double.items():
             allowed = max(TOLERANCE * np.abs(exact).max(), ROUNDING * np.abs(single[id] - exact).max())
             assert np.abs(tensors[id] - exact).max() <= allowed, id
@@ -65,15 +70,16 @@ def test_a_frozen_backbone_has_no_backward_nodes() -> None:
     assert not [node.id for node in graph.nodes if node.backward and node.id.startswith("backbone")]
 
 
-def _autograd(model: Model, state: Tensors, dtype: torch.dtype) -> Tensors:
-    """Loss, gradients and what buffers become, by PyTorch, from these weights."""
+def _autograd(model: Model, state: Tensors, step: int, dtype: torch.dtype) -> Tensors:
+    """Loss, gradients and what buffers become, by PyTorch, from these weights and with the board's masks."""
     module = model.module.to(dtype)
     weights = {id: torch.from_numpy(np.array(array)) for id, array in state.items()}
     module.load_state_dict({id: weights[id].reshape(tensor.shape) for id, tensor in module.state_dict().items()})
     module.zero_grad()
     batch = [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in (*model.inputs, *model.targets)]
-    loss = model.loss(module(batch[0]), batch[1])
-    loss.backward()
+    with BoardRandom(0, step):
+        loss = model.loss(module(batch[0]), batch[1])
+        loss.backward()
     gradients = {f"{id}.grad": p.grad.numpy() for id, p in module.named_parameters() if p.grad is not None}
     buffers = {id: buffer.numpy() for id, buffer in module.named_buffers() if buffer.is_floating_point()}
     return {"loss": loss.detach().numpy(), **gradients, **buffers}

@@ -10,8 +10,8 @@ int poet_hardtanh_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_hardtanh_run(const poet_op_args *args)
 {
     const poet_hardtanh_params *p = (const poet_hardtanh_params *)args->params;
-    const float low = poet_from_micro(p->low_micro);
-    const float high = poet_from_micro(p->high_micro);
+    const float low = poet_from_bits(p->low_f32);
+    const float high = poet_from_bits(p->high_f32);
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
     for (int32_t i = 0; i < p->size; i++) {

@@ -10,8 +10,8 @@ int poet_hardtanh_backward_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_hardtanh_backward_run(const poet_op_args *args)
 {
     const poet_hardtanh_backward_params *p = (const poet_hardtanh_backward_params *)args->params;
-    const float low = poet_from_micro(p->low_micro);
-    const float high = poet_from_micro(p->high_micro);
+    const float low = poet_from_bits(p->low_f32);
+    const float high = poet_from_bits(p->high_f32);
     const float *gy = args->inputs[0];
     const float *x = args->inputs[1];
     float *gx = args->outputs[0];

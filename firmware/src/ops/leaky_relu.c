@@ -10,7 +10,7 @@ int poet_leaky_relu_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_leaky_relu_run(const poet_op_args *args)
 {
     const poet_leaky_relu_params *p = (const poet_leaky_relu_params *)args->params;
-    const float slope = poet_from_nano(p->slope_nano);
+    const float slope = poet_from_bits(p->slope_f32);
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
     for (int32_t i = 0; i < p->size; i++) {

@@ -3,6 +3,7 @@
 #define POET_OPS_MATHEMATICS_H
 
 #include <stdint.h>
+#include <string.h>
 
 /* Within 2 units in the last place; 0 below -103.98, infinity above 88.73. */
 float poet_exp(float x);
@@ -40,10 +41,12 @@ static inline float poet_from_nano(int32_t nano)
     return (float)nano / 1e9f;
 }
 
-/* A parameter that stands for a number of some size, in units of 1e-6. */
-static inline float poet_from_micro(int32_t micro)
+/* A parameter that is the bits of a f32, for numbers of any size. */
+static inline float poet_from_bits(int32_t bits)
 {
-    return (float)micro / 1e6f;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 #endif

@@ -17,9 +17,12 @@ CONSTANTS = {
     "value_nano": 0,
     "factor_nano": 500_000_000,
     "divisor": 1,
-    "low_micro": 0,
-    "high_micro": 500_000,
-    "slope_nano": 10_000_000,
+    "low_f32": 0,  # the bits of 0, 1/2, 1/4 and 5/2
+    "high_f32": 0x3F000000,
+    "slope_f32": 0x3E800000,
+    "factor_f32": 0x40200000,
+    "keep_nano": 700_000_000,
+    "stream": 0,
 }
 
 
@@ -59,6 +62,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "n c size g": [
             {"n": n, "c": c, "size": size, "g": g} for n, c, size, g in ((1, 8, 64, 2), (8, 16, 64, 4), (4, 16, 256, 1))
         ],
+        "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
     }

@@ -46,8 +46,8 @@ class TrainingData:
 def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     """Read the arrays that the plan's residents need, and hold each against the plan: name, type, shape, numbers.
 
-    ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. Velocities that
-    are not in the file start at zero. Integers travel as 32 bits.
+    ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. Velocities and
+    random generators that are not in the file start at zero. Integers travel as 32 bits.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
         shape, holds a number that is not finite or a label that there is not, or if there are fewer batches than steps.
     """
     arrays = read_arrays(path, "poet-plan data")
-    zeros = set(plan.velocities.values())
+    zeros = {*plan.velocities.values(), *plan.generators}
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]

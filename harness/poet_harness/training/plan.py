@@ -15,16 +15,19 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import parse_params
 
 FORMATS = {"graph.json": "poet-graph/1", "schedule.json": "poet-schedule/1"}
-# Operands that are integers: their place, and the parameter that says how many there are to choose from. Every other
-# tensor is f32 (docs/SPEC.md, section 1).
-CHOICES = {
+# Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
+# will do. Every other tensor is f32 (docs/SPEC.md, section 1).
+CHOICES: dict[str, tuple[int, str | None]] = {
     "nll_loss": (1, "n"),
     "nll_loss_backward": (1, "n"),
     "embedding": (1, "v"),
     "embedding_backward": (1, "v"),
+    "bernoulli": (0, None),
 }
+WORDS = 2**31
 COPY = "strided_copy"
 MOMENTUM = "sgd_momentum"
+ADVANCE = "advance"
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class Plan:
 
     ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
     ``firmware`` are the builds whose profile they rest on, as far as that is known. ``velocities`` are the ids of the
-    states of descent with momentum, by the ids of their parameters; ``momentum`` is 0 without.
+    states of descent with momentum, by the ids of their parameters; ``momentum`` is 0 without. ``generators`` are those
+    of the states of random generators.
     """
 
     graph_hash: str
@@ -81,6 +85,7 @@ class Plan:
     firmware: tuple[str, ...] = ()
     velocities: Mapping[str, str] = field(default_factory=dict)
     momentum: float = 0.0
+    generators: tuple[str, ...] = ()
 
 
 def read_plan(folder: Path) -> Plan:
@@ -109,6 +114,7 @@ def read_plan(folder: Path) -> Plan:
             peak_bytes=schedule["peak_bytes"],
             firmware=_profiled_firmware(folder / "summary.json"),
             velocities={node["inputs"][1]: node["inputs"][2] for node in descents},
+            generators=tuple(node["inputs"][0] for node in graph["nodes"] if node.get("op") == ADVANCE),
             momentum=parse_params(descents[0]["params"])["momentum_nano"] / 1e9 if descents else 0.0,
         )
     except KeyError as error:
@@ -124,7 +130,7 @@ def _choices(nodes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         op, operands = node.get("op"), node.get("inputs", ())
         if op in CHOICES:
             place, parameter = CHOICES[op]
-            number = parse_params(node["params"])[parameter]
+            number = parse_params(node["params"])[parameter] if parameter else WORDS
             choices[operands[place]] = min(number, choices.get(operands[place], number))
         elif op == COPY and node["results"][0] in choices:
             choices[operands[0]] = choices[node["results"][0]]

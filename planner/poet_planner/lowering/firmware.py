@@ -16,6 +16,7 @@ from poet_planner.lowering.attention import with_plain_attention
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
+from poet_planner.lowering.draws import drawn, with_own_generator
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.norms import with_weights
 from poet_planner.lowering.rules import (
@@ -60,7 +61,7 @@ def lower_for_firmware(
         )
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)
-    traced = _in_parts(traced)
+    traced = with_own_generator(_in_parts(traced))
     lowering = _Lowering(traced)
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     states = velocities(traced) if momentum else []
@@ -127,7 +128,10 @@ class _Lowering:
     def _operator(self, operator: TracedOperator) -> Lowered | None:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()
         lowered = (
-            firmware_operator(operator) or strided_operator(operator, source) or firmware_operator(spread(operator))
+            firmware_operator(operator)
+            or strided_operator(operator, source)
+            or firmware_operator(spread(operator))
+            or drawn(operator, self._traced)
         )
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)

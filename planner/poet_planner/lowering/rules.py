@@ -8,6 +8,7 @@ the flags of the matrix product instead.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
@@ -20,7 +21,6 @@ from poet_planner.tracing.ir import Blank, Ref, TracedOperator
 
 MEAN = 1
 NANO = 1_000_000_000
-MICRO = 1_000_000
 # Relative: what rounding to f32 changes at most.
 F32_ROUNDING = 2.0**-24
 EXPAND = "aten.expand.default"
@@ -301,20 +301,28 @@ def _divide(operator: TracedOperator) -> Lowered | None:
 
 
 def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
-    params = {"size": prod(x.shape), "factor_nano": nano(factor), "divisor": divisor}
-    return _lowered("scale", params, (x,), operator.outputs[0])
+    size = prod(x.shape)
+    params = {"size": size, "factor_nano": nano(factor), "divisor": divisor}
+    return _lowered("scale", params, (x,), operator.outputs[0]) or _lowered(
+        "scale_by", {"size": size, "factor_f32": _f32(factor / divisor)}, (x,), operator.outputs[0]
+    )
 
 
 def nano(fraction: float) -> int | None:
     """A fraction as it stands among an operator's parameters; None if that is farther off than f32's precision."""
-    return _in_units(fraction, NANO)
-
-
-def _in_units(number: float, units: int) -> int | None:
-    if not isfinite(number):
+    if not isfinite(fraction):
         return None
-    rounded = round(number * units)
-    return rounded if abs(rounded / units - number) <= F32_ROUNDING * abs(number) else None
+    rounded = round(fraction * NANO)
+    return rounded if abs(rounded / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
+
+
+def _f32(number: float) -> int | None:
+    """The bits of a number in single precision; None beyond its range."""
+    try:
+        (bits,) = struct.unpack("<i", struct.pack("<f", number))
+    except OverflowError:
+        return None
+    return int(bits)
 
 
 def _mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
@@ -467,7 +475,7 @@ def _clipped(op: str, operands: int) -> Rule:
 
     def rule(operator: TracedOperator) -> Lowered | None:
         *tensors, low, high = _defaults(operator.args, (*(None,) * operands, -1.0, 1.0))
-        limits = {"low_micro": _in_units(low, MICRO), "high_micro": _in_units(high, MICRO)}
+        limits = {"low_f32": _f32(low), "high_f32": _f32(high)}
         return _lowered(op, {"size": prod(tensors[0].shape), **limits}, tensors, operator.outputs[0])
 
     return rule
@@ -478,7 +486,7 @@ def _leaky(op: str, operands: int) -> Rule:
 
     def rule(operator: TracedOperator) -> Lowered | None:
         *tensors, slope = _defaults(operator.args, (*(None,) * operands, 0.01))[: operands + 1]
-        params = {"size": prod(tensors[0].shape), "slope_nano": nano(slope)}
+        params = {"size": prod(tensors[0].shape), "slope_f32": _f32(slope)}
         return _lowered(op, params, tensors, operator.outputs[0])
 
     return rule

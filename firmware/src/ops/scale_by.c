@@ -1,0 +1,19 @@
+#include "mathematics.h"
+#include "shape.h"
+
+int poet_scale_by_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_scale_by_run(const poet_op_args *args)
+{
+    const poet_scale_by_params *p = (const poet_scale_by_params *)args->params;
+    const float factor = poet_from_bits(p->factor_f32);
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    for (int32_t i = 0; i < p->size; i++) {
+        y[i] = x[i] * factor;
+    }
+    return POET_OK;
+}
