@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,3 +120,19 @@ def test_the_mean_is_over_every_run_that_was_seen(plan_folder: Path) -> None:
 def step(plan: Plan, costs: tuple[np.ndarray, np.ndarray]) -> ObservedStep:
     actions = tuple(ObservedAction(time_s, energy_j, 0) for time_s, energy_j in zip(*costs, strict=True))
     return ObservedStep(0, 0.0, None, None, actions, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("slower", "told"), [(1.0, False), (1.02, False), (1.05, True)])
+def test_a_step_that_was_not_predicted_names_the_cure(
+    tmp_path: Path, plan_folder: Path, slower: float, told: bool
+) -> None:
+    schedule = json.loads((plan_folder / "schedule.json").read_text())
+    schedule["time_s"] *= slower
+    schedule["energy_j"] = 0.0  # a nominal meter's: of no board that was planned for
+    (plan_folder / "schedule.json").write_text(json.dumps(schedule))
+    data = plan_folder / "data.npz"
+    arguments = ["run", "--board", "nrf52840", "--meter", "nominal", "--plan", str(plan_folder), "--data", str(data)]
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, [*arguments, "--port", url], env={"COLUMNS": "400"})
+    assert result.exit_code == 0, result.output
+    assert (f"profile --board nrf52840 --plan {plan_folder} --data {data}" in result.output) == told, result.output

@@ -73,6 +73,7 @@ def command(
     from ..benchmark.profiler import Profiler
     from ..connection.target import connect, takes_image
     from ..firmware import build
+    from ..protocol.device import check_learning_rate
     from ..training.trainer import Trainer
     from .console import wide_console
 
@@ -80,6 +81,7 @@ def command(
         raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
     if plan is not None and image is not None:
         raise UserError(f"--image: --plan runs the image in {plan}; leave one of them out")
+    check_learning_rate(learning_rate)
     description = load_board(board)
     target_path = out or Path(f"{description.name}.csv")
     effort = Effort(fewest=1, most=1) if quick else Effort()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "run"
 MOST_STEPS_SHOWN = 8
+MOST_DIFFERENCE = 0.03
 PLAN_FILES = ("graph.json", "schedule.json", "summary.json", "poet_model.h", "poet_schedule.h")
 
 
@@ -89,6 +90,13 @@ def command(
         return
     console.print(_steps_table(schedule, observed, source))
     console.print(_actions_table(schedule, observed[0], source))
+    if (difference := _difference(schedule, observed[-1])) > MOST_DIFFERENCE:
+        again = f"--board {board}{' --emulate' if emulate else ''} --plan {plan} --data {data}"
+        console.print(
+            f"the last step is {difference:.1%} off its prediction; a profile on this data predicts better: "
+            f"poet-harness profile {again}",
+            soft_wrap=True,
+        )
     console.print(f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW")
     if trainer.unmetered:
         console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
@@ -105,6 +113,12 @@ def _warn_of_stale_costs(plan: plans.Plan, firmware: str) -> None:
             "may be stale; profile again and plan again",
             err=True,
         )
+
+
+def _difference(schedule: plans.Plan, step: ObservedStep) -> float:
+    """How far a step's time or energy, whichever is worse, is off what was predicted."""
+    pairs = ((step.report.work_s, schedule.time_s), (step.energy_j, schedule.energy_j))
+    return max((abs(seen / told - 1) for seen, told in pairs if seen is not None and told), default=0.0)
 
 
 def _with_progress(
