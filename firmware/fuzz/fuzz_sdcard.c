@@ -1,18 +1,21 @@
-/* libFuzzer target: the SD card driver against a card that answers byte by byte as the specification has it, on a bus
- * that turns bits over where the input says so. Whatever happened there: no access leaves its buffer, every call
- * returns, and once the bus is quiet the card can be used again. */
+/* libFuzzer target: the SD card driver against a card that answers byte by byte as the specification has it, or in one of
+ * the ways in which real cards differ, on a bus that turns bits over where the input says so. Whatever happened there, and
+ * whatever transfer a reset of the board left behind: no access leaves its buffer, every call returns, and once the bus is
+ * quiet the card can be used again. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../src/storage/sdcard_crc.h"
 #include "board.h"
+#include "poet/board.h"
 #include "poet/sdcard.h"
 
 #define CAPACITY_BLOCKS 2048u /* by both CSDs below */
 #define MOST_BLOCKS 5u
 #define START_TRIES 3u /* CMD41 until the card is ready */
 #define BUSY_BYTES 40u /* after a block */
+#define BYTES_A_TICK 8u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,10 +41,12 @@ static uint32_t take_two(void)
 /* --- card ------------------------------------------------------------------------------------------------------ */
 
 static struct {
-    bool version_2, high_capacity, keeps_waiting, absent;
+    bool version_2, high_capacity, keeps_waiting, absent, knows_crc, checks_always;
+    uint32_t shift;   /* how far its responses are out of step with the bytes */
+    uint8_t undriven; /* what the line shows while no card drives it */
     uint8_t csd[16];
 
-    bool selected, idle, crc_on, application;
+    bool selected, in_spi_mode, idle, crc_on, application;
     uint32_t start_tries;
     uint8_t frame[6];
     uint32_t framed;
@@ -75,16 +80,27 @@ static void put_data(const uint8_t *bytes, uint32_t count)
     put((uint8_t)crc);
 }
 
-static void put_status(uint8_t errors)
+static void put_response(uint8_t first, uint64_t rest, uint32_t rest_bytes)
 {
+    uint64_t bits = (uint64_t)first << 8u * rest_bytes | rest;
     put(0xFFu);
-    put(errors | (card.idle ? 1u : 0u));
+    if (card.shift > 0) {
+        bits |= ((1ull << card.shift) - 1u) << 8u * (rest_bytes + 1u);
+        bits = bits << (8u - card.shift) | (0xFFu >> card.shift);
+        rest_bytes++;
+    }
+    for (uint32_t left = rest_bytes + 1u; left > 0; left--)
+        put((uint8_t)(bits >> 8u * (left - 1u)));
 }
 
-static void put_word(uint32_t word)
+static uint8_t r1(uint8_t errors)
 {
-    for (uint32_t shift = 32; shift > 0; shift -= 8u)
-        put((uint8_t)(word >> (shift - 8u)));
+    return errors | (card.idle ? 1u : 0u);
+}
+
+static void put_status(uint8_t errors)
+{
+    put_response(r1(errors), 0, 0);
 }
 
 static void begin_transfer(uint32_t argument, bool writing, bool several)
@@ -103,6 +119,10 @@ static void obey(void)
     const uint32_t argument = (uint32_t)card.frame[1] << 24 | (uint32_t)card.frame[2] << 16 |
                               (uint32_t)card.frame[3] << 8 | card.frame[4];
     const bool application = card.application;
+    if (!card.in_spi_mode && index != 0)
+        return;
+    if (card.reading && (index != 12 || !card.several))
+        return; /* goes on with the block that it sends */
     card.application = false;
     card.answered = card.answers = 0;
     card.reading = card.writing = false;
@@ -112,15 +132,17 @@ static void obey(void)
     }
     switch (index) {
     case 0:
+        card.in_spi_mode = true;
         card.idle = true;
-        card.crc_on = false;
+        card.crc_on = card.checks_always;
         card.start_tries = 0;
         put_status(0);
         break;
     case 8:
-        put_status(card.version_2 ? 0 : 0x04u);
         if (card.version_2)
-            put_word(argument & 0xFFFu);
+            put_response(r1(0), argument & 0xFFFu, 4u);
+        else
+            put_status(0x04u);
         break;
     case 9:
         put_status(0);
@@ -131,8 +153,7 @@ static void obey(void)
         put_status(0);
         break;
     case 13:
-        put_status(0);
-        put(0);
+        put_response(r1(0), 0, 1u);
         break;
     case 41:
         card.idle = !application || ++card.start_tries < START_TRIES;
@@ -143,12 +164,12 @@ static void obey(void)
         put_status(0);
         break;
     case 58:
-        put_status(0);
-        put_word(card.high_capacity ? 0xC0FF8000u : 0x80FF8000u);
+        put_response(r1(0), card.high_capacity ? 0xC0FF8000u : 0x80FF8000u, 4u);
         break;
     case 59:
-        card.crc_on = (argument & 1u) != 0;
-        put_status(0);
+        if (card.knows_crc)
+            card.crc_on = (argument & 1u) != 0;
+        put_status(card.knows_crc ? 0 : 0x04u);
         break;
     case 16:
     case 23:
@@ -171,8 +192,12 @@ static void programme(void)
     const bool sound = sdcard_crc16(card.data, POET_BLOCK_BYTES) ==
                        ((uint32_t)card.data[POET_BLOCK_BYTES] << 8 | card.data[POET_BLOCK_BYTES + 1u]);
     const bool there = card.block < FUZZ_CARD_BLOCKS;
+    const uint32_t response = !sound && card.crc_on ? 0xEBu : there ? 0xE5u : 0xEDu;
+    const uint32_t shifted = 0xFF0000u | response << 8;
     card.answered = card.answers = 0;
-    put(!sound && card.crc_on ? 0xEBu : there ? 0xE5u : 0xEDu);
+    put((uint8_t)(shifted >> (8u + card.shift)));
+    if (card.shift > 0)
+        put((uint8_t)(shifted >> card.shift));
     if ((sound || !card.crc_on) && there)
         memcpy(fuzz_card + card.block++ * POET_BLOCK_BYTES, card.data, POET_BLOCK_BYTES);
     for (uint32_t i = 0; i < BUSY_BYTES; i++)
@@ -200,7 +225,7 @@ static void hear(uint8_t byte)
 static uint8_t exchange(uint8_t sent)
 {
     if (!card.selected || card.absent)
-        return 0xFFu;
+        return card.undriven;
     if (card.missing > 0) {
         card.data[sizeof card.data - card.missing--] = sent;
         if (card.missing == 0)
@@ -213,13 +238,15 @@ static uint8_t exchange(uint8_t sent)
         put_data(fuzz_card + card.block++ * POET_BLOCK_BYTES, POET_BLOCK_BYTES);
     }
     const uint8_t answer = card.answered < card.answers ? card.answer[card.answered++] : 0xFFu;
+    const bool drives = card.in_spi_mode;
     hear(sent);
-    return answer;
+    return drives ? answer : card.undriven;
 }
 
 /* --- bus ------------------------------------------------------------------------------------------------------- */
 
 static poet_sdcard driver;
+static uint32_t abandoned; /* movements of a read before the board is reset */
 static bool noisy;         /* faults are still to come */
 static uint32_t until_fault;
 static struct {
@@ -238,6 +265,7 @@ static void next_fault(void)
 static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     (void)context;
+    poet_board_idle(bytes / BYTES_A_TICK);
     for (uint32_t i = 0; i < bytes; i++) {
         const bool now = noisy && (until_fault & 0x7FFFu) == 0;
         const bool hits_answer = (until_fault & 0x8000u) != 0;
@@ -300,6 +328,15 @@ static bool write_and_read(const poet_spi *spi, uint32_t block, uint32_t bytes)
         abort();
     for (uint32_t i = 0; i < bytes; i++)
         sent[i] = (uint8_t)(7u * i + block);
+    if (abandoned > 0 && spi->start && device.start_read(device.context, block, back, bytes) == POET_OK) {
+        for (; abandoned > 0 && moving.under_way; abandoned--)
+            sleep_until_over(NULL, &driver.stage);
+        moving.under_way = false; /* the board is reset; the card knows nothing of it */
+        select_card(NULL, false);
+        free(sent);
+        free(back);
+        return true;
+    }
     const int written = device.write(device.context, block, sent, bytes);
     const int read = device.read(device.context, block, back, bytes);
     const bool same = memcmp(sent, back, bytes) == 0;
@@ -324,6 +361,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     card.version_2 = (flags & 8u) != 0;
     card.high_capacity = card.version_2 && (flags & 16u) != 0;
     card.absent = (flags & 0xE0u) == 0xE0u;
+    const uint32_t more = take();
+    card.shift = more & 7u;
+    card.knows_crc = (more & 8u) == 0;
+    card.checks_always = (more & 16u) != 0;
+    card.undriven = (more & 32u) != 0 ? 0x00u : 0xFFu;
+    abandoned = more >> 6;
     const uint32_t block = take_two() % (CAPACITY_BLOCKS - MOST_BLOCKS);
     const uint32_t bytes = take_two() % (MOST_BLOCKS * POET_BLOCK_BYTES) + 1u;
     /* Version 2: (1 + 1) * 1024 blocks; version 1: (511 + 1) << (0 + 2) blocks of 512 bytes. */
@@ -332,6 +375,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(card.csd, card.high_capacity ? version_2 : version_1, sizeof card.csd);
     for (uint32_t i = 0; any_csd && i < sizeof card.csd; i++)
         card.csd[i] = (uint8_t)take();
+    card.csd[15] = (uint8_t)((uint32_t)sdcard_crc7(card.csd, 15u) << 1 | 1u);
 
     const poet_spi spi = {
         .fastest_hz = 8000000u,
@@ -343,7 +387,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     next_fault();
     (void)write_and_read(&spi, block, bytes);
+    (void)write_and_read(&spi, block, bytes); /* again: the first may have ended with a reset */
     noisy = false;
+    abandoned = 0;
     const bool works = write_and_read(&spi, block, bytes);
     if (!works && !any_csd && !card.absent)
         __builtin_trap();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,15 +16,16 @@ from hypothesis import strategies as st
 from poet_harness.emulation.clock import Clock
 from poet_harness.emulation.counter import Counter
 from poet_harness.emulation.power import Power
-from poet_harness.emulation.sdcard import BLOCK, KIND, SdCard, crc7, crc16
+from poet_harness.emulation.sdcard import BLOCK, KIND, CardTiming, SdCard, crc7, crc16
 from poet_harness.emulation.spi_bus import SpiBus
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
 KINDS: tuple[KIND, ...] = ("sdhc", "sdsc", "sdsc1")
-OK, IO, FULL, CORRUPT, UNSUPPORTED, ABSENT = 0, -5, -6, -7, -8, -9
+OK, IO, FULL, CORRUPT, UNSUPPORTED, ABSENT, PROTECTED = 0, -5, -6, -7, -8, -9, -10
 SIZE = 4 * 1024 * 1024
 HZ = 1_000_000
+SKIP = HZ // 20
 
 SELECT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)
 SET_SPEED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)
@@ -48,12 +50,12 @@ class Spi(ctypes.Structure):
 class Bench:
     """The driver, wired to a card model on this machine; with `dma` the bus works on its own and interrupts."""
 
-    def __init__(self, library: Path, image: Path, kind: KIND, dma: bool) -> None:
+    def __init__(self, library: Path, image: Path, kind: KIND, dma: bool, timing: CardTiming | None) -> None:
         self.image = image
         self.library: Any = ctypes.CDLL(str(library))
         self.clock = Clock(Counter(), HZ)
         power = Power(load_board("nrf52840").rails_a, self.clock)
-        self.card = SdCard(image, self.clock, power, lambda: None, kind, new_bytes=SIZE)
+        self.card = SdCard(image, self.clock, power, lambda: None, kind, timing, new_bytes=SIZE)
         self.bus = SpiBus(self.card, self.clock)
         self.hz = 0.0
         self.speeds: list[int] = []
@@ -72,6 +74,11 @@ class Bench:
 
     def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
         sent = ctypes.string_at(send, count) if send else b"\xff" * count
+        pending = self.card.pending_until(self.clock.now)
+        if not send and pending is not None and pending - self.clock.now > SKIP:
+            self.clock.advance_to(self.clock.now + SKIP // 2)  # a long wait, in few looks
+        elif not send and self.card.faults.removed:
+            self.clock.advance_to(self.clock.now + SKIP // 50)
         received, end = self.bus.poll(sent, self.clock.now, self.hz)
         self.clock.advance_to(end)
         ctypes.c_uint32.in_dll(self.library, "test_ticks").value = self.clock.now & 0xFFFFFFFF
@@ -91,6 +98,15 @@ class Bench:
         (send, receive, count), self.under_way = self.under_way, None
         self._transfer(0, send, receive, count)
         self.library.test_interrupt()
+
+    @property
+    def time_s(self) -> float:
+        return self.clock.now / HZ
+
+    def reset(self) -> None:
+        """The board forgets what it was doing; the card keeps its supply and does not."""
+        self.under_way = None
+        self.card.select(False)
 
     def init(self) -> int:
         return int(self.library.test_init(ctypes.byref(self.spi)))
@@ -132,8 +148,8 @@ def dma(request: pytest.FixtureRequest) -> bool:
 def open_bench(driver: Path, tmp_path: Path, dma: bool) -> Iterator[Callable[..., Bench]]:
     benches = []
 
-    def open_it(kind: KIND = "sdhc") -> Bench:
-        bench = Bench(driver, tmp_path / "card.img", kind, dma)
+    def open_it(kind: KIND = "sdhc", timing: CardTiming | None = None) -> Bench:
+        bench = Bench(driver, tmp_path / "card.img", kind, dma, timing)
         benches.append(bench)
         return bench
 
@@ -373,6 +389,251 @@ def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
     assert bench.init() == OK
     assert bench.write(40, pattern(blocks * BLOCK, 1)) == OK
     assert bench.read(40, blocks * BLOCK) == (OK, pattern(blocks * BLOCK, 1))
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("slow", ["write_single_s", "write_next_s", "write_stop_s", "read_access_s", "read_next_s"])
+def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(
+    open_bench: Callable[..., Bench], blocks: int, slow: str
+) -> None:
+    bench = open_bench()
+    assert bench.init() == OK
+    bench.card.timing = dataclasses.replace(bench.card.timing, **{slow: 2.0})  # type: ignore[arg-type]
+    began_s = bench.time_s
+    assert bench.write(40, pattern(blocks * BLOCK)) == OK
+    assert bench.read(40, blocks * BLOCK) == (OK, pattern(blocks * BLOCK))
+    waits = {"write_single_s": 1, "read_access_s": 1} if blocks == 1 else {
+        "write_next_s": 4, "write_stop_s": 1, "read_access_s": 1, "read_next_s": 3,
+    }  # fmt: skip
+    assert bench.time_s - began_s == pytest.approx(2.0 * waits.get(slow, 0), abs=0.1)
+
+
+def test_a_card_that_stays_busy_is_given_up(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.card.timing = dataclasses.replace(bench.card.timing, write_stop_s=1000.0)
+    assert bench.write(40, pattern(2 * BLOCK)) == IO
+    assert bench.time_s < 10
+
+
+def test_pauses_come_by_their_seed_and_lose_no_block(open_bench: Callable[..., Bench]) -> None:
+    timing = CardTiming(pause_seed=3, pause_blocks=(5, 20), pause_s=(0.5, 2.0))
+
+    def time_s(bench: Bench) -> float:
+        bench.init()
+        began_s = bench.time_s
+        assert bench.write(40, pattern(100 * BLOCK)) == OK
+        assert bench.on_card(40, 100 * BLOCK) == pattern(100 * BLOCK)
+        return bench.time_s - began_s
+
+    steady, paused, again, other = (
+        time_s(open_bench(timing=each)) for each in (None, timing, timing, dataclasses.replace(timing, pause_seed=4))
+    )
+    assert 100 / 20 * 0.5 - 1 < paused - steady < 100 / 5 * 2.0
+    assert paused == again != other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("crc_command", ["illegal", "always on"])
+def test_a_card_whose_check_cannot_be_switched_is_used(
+    open_bench: Callable[..., Bench], kind: KIND, crc_command: str
+) -> None:
+    bench = open_bench(kind)
+    bench.card.faults.crc_command = crc_command
+    assert bench.init() == OK
+    assert bench.library.test_block_count() == SIZE // BLOCK
+    assert bench.write(40, pattern(4 * BLOCK + 9)) == OK
+    assert bench.read(40, 4 * BLOCK + 9) == (OK, pattern(4 * BLOCK + 9))
+
+
+@pytest.mark.parametrize("protection", ["temporary", "permanent", "blocks"])
+@pytest.mark.parametrize("count", [BLOCK, 3 * BLOCK])
+def test_a_write_protected_card_is_read_and_says_so(
+    open_bench: Callable[..., Bench], protection: str, count: int
+) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(40, pattern(count))
+    bench.card.faults.protection = protection
+    assert bench.init() == OK
+    assert bench.write(40, pattern(count, 1)) == PROTECTED
+    assert bench.read(40, count) == (OK, pattern(count))
+    bench.card.faults.protection = ""
+    assert bench.init() == OK
+    assert bench.write(40, pattern(count, 1)) == OK
+
+
+@pytest.mark.parametrize("bits", range(1, 8))
+@pytest.mark.parametrize("kind", KINDS)
+def test_responses_may_be_out_of_step_with_the_bytes(open_bench: Callable[..., Bench], kind: KIND, bits: int) -> None:
+    bench = open_bench(kind)
+    bench.card.faults.shifted_bits = bits
+    assert bench.init() == OK
+    assert bench.library.test_block_count() == SIZE // BLOCK
+    for count in (BLOCK, 5 * BLOCK):
+        assert bench.write(40, pattern(count)) == OK
+        assert bench.read(40, count) == (OK, pattern(count))
+    bench.card.faults.full = True
+    assert bench.write(40, pattern(BLOCK)) == FULL
+
+
+@pytest.mark.parametrize("floats", ["high", "low", "noise"])
+def test_a_bus_that_floats_is_told_from_a_card(open_bench: Callable[..., Bench], floats: str) -> None:
+    bench = open_bench()
+    bench.card.faults.floats = floats
+    bench.card.faults.removed = True
+    assert bench.init() == ABSENT
+    assert bench.time_s < 4
+    bench.card.faults.removed = False
+    assert bench.init() == OK
+    assert bench.write(40, pattern(3 * BLOCK)) == OK
+    bench.card.faults.removed = True
+    assert bench.write(40, pattern(3 * BLOCK)) != OK
+    assert bench.read(40, 3 * BLOCK)[0] != OK
+    bench.card.faults.removed = False
+    assert bench.init() == OK
+    assert bench.read(40, 3 * BLOCK) == (OK, pattern(3 * BLOCK))
+
+
+def test_a_line_that_always_says_idle_is_no_card(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = open_bench()
+    monkeypatch.setattr(bench.card, "exchange", lambda sent, _begin, _cycles: b"\x01" * len(sent))
+    assert bench.init() == ABSENT
+
+
+def test_a_card_that_wakes_slowly_is_waited_for(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.card.faults.deaf_s = 1.9
+    assert bench.init() == OK
+    bench.card.timing = dataclasses.replace(bench.card.timing, start_s=1.9)
+    assert bench.init() == OK
+
+
+# What a page may hold that looks like the answer to CMD0.
+MISLEADING = (b"\x01", b"\xff\x01", b"\xff\x01\xff", b"\xff\xff\x01\xff", b"\x00", b"\xff")
+
+
+@pytest.mark.parametrize("content", MISLEADING)
+@pytest.mark.parametrize("blocks", [1, 5])
+def test_a_read_that_a_reset_cut_short_does_not_lock_the_card(
+    open_bench: Callable[..., Bench], dma: bool, content: bytes, blocks: int
+) -> None:
+    if not dma:
+        return  # a polled transfer cannot be left half done from outside
+    bench = open_bench()
+    bench.init()
+    data = (content * (blocks * BLOCK))[: blocks * BLOCK]
+    bench.write(40, data)
+    bench.card.faults.keeps_waiting = True
+    back = ctypes.create_string_buffer(len(data))
+    for interrupts in range(1, 2 * blocks):
+        assert bench.library.test_start_read(40, back, len(data)) == OK
+        for _ in range(interrupts):
+            bench.interrupt()
+        assert bench.under_way is not None
+        bench.reset()
+        assert bench.init() == OK
+        assert bench.read(40, len(data)) == (OK, data)
+
+
+@pytest.mark.parametrize("busy_s", [0.1, 2.0])
+def test_a_reset_while_the_card_is_busy_costs_that_time(
+    open_bench: Callable[..., Bench], dma: bool, busy_s: float
+) -> None:
+    if not dma:
+        return
+    bench = open_bench()
+    bench.init()
+    bench.card.timing = dataclasses.replace(bench.card.timing, write_next_s=busy_s)
+    bench.library.test_start_write(40, pattern(3 * BLOCK), 3 * BLOCK)
+    bench.interrupt()
+    bench.interrupt()
+    bench.reset()
+    assert bench.init() == OK
+    assert bench.on_card(40, BLOCK) == pattern(BLOCK)
+
+
+@pytest.mark.parametrize("index", [0, 8, 59, 55, 41, 58, 16, 9])
+@pytest.mark.parametrize("loss", ["command", "answer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_or_an_answer_lost_while_the_card_starts_is_made_good(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, kind: KIND, index: int, loss: str
+) -> None:
+    bench = open_bench(kind)
+    poll, lost, mute = bench.bus.poll, 0, 0
+
+    def noisy(sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
+        nonlocal lost, mute
+        is_it = len(sent) == 6 and sent[0] & 0x3F == index
+        if is_it and lost < 2:
+            lost += 1
+            mute = 12 if loss == "answer" else 0
+            sent = sent if loss == "answer" else sent[:5] + bytes([sent[5] ^ 4])
+        heard, end = poll(sent, begin, hz)
+        if len(sent) == 1 and mute:
+            mute -= 1
+            heard = b"\xff"
+        return heard, end
+
+    monkeypatch.setattr(bench.bus, "poll", noisy)
+    assert bench.init() == OK
+    assert bench.library.test_block_count() == SIZE // BLOCK
+    assert lost or index == 16
+    assert bench.write(40, pattern(BLOCK)) == OK
+    assert bench.read(40, BLOCK) == (OK, pattern(BLOCK))
+
+
+def test_a_bus_that_loses_bits_is_slowed_down(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(40, pattern(6 * BLOCK))
+    fast = bench.card._queue_block
+
+    def fails_above(limit_hz: float) -> None:
+        def queue(when: int) -> None:
+            bench.card.faults.corrupt_reads = int(bench.hz > limit_hz)
+            fast(when)
+
+        bench.card._queue_block = queue  # type: ignore[method-assign]
+
+    fails_above(4e6)
+    assert bench.read(40, 6 * BLOCK) == (OK, pattern(6 * BLOCK))
+    assert bench.speeds[-2:] == [8_000_000, 4_000_000]
+    fails_above(1e6)
+    assert bench.read(40, 6 * BLOCK) == (OK, pattern(6 * BLOCK))
+    assert bench.speeds[-2:] == [4_000_000, 1_000_000]
+    fails_above(0.5e6)
+    assert bench.read(40, 6 * BLOCK)[0] == CORRUPT
+    assert bench.init() == OK
+    assert bench.hz == 8e6
+
+
+def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.write(40, pattern(60 * BLOCK))
+    queue, blocks = bench.card._queue_block, 0
+
+    def now_and_then(when: int) -> None:
+        nonlocal blocks
+        blocks += 1
+        bench.card.faults.corrupt_reads = int(blocks % 10 == 0)
+        queue(when)
+
+    bench.card._queue_block = now_and_then  # type: ignore[method-assign]
+    assert bench.read(40, 60 * BLOCK) == (OK, pattern(60 * BLOCK))
+    assert bench.speeds[-1] == 8_000_000
+
+
+def test_a_card_that_lost_its_supply_for_a_moment_is_not_waited_for(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench()
+    bench.init()
+    bench.card._idle = True
+    began_s = bench.time_s
+    assert bench.read(40, BLOCK)[0] == IO
+    assert bench.time_s - began_s < 0.1
 
 
 def test_an_image_that_is_no_card_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@
  *     int status = poet_sdcard_init(&card, &board_spi, &device);
  *
  * Follows the SD Association's "Physical Layer Simplified Specification" 6.00, chapter 7 "SPI Mode". SDSC (version 1
- * and 2), SDHC and SDXC; CRC checking is switched on; transfers that fail their CRC are repeated, twice at most.
+ * and 2), SDHC and SDXC. CRC checking is switched on where the card knows it. A block that fails its CRC is moved again,
+ * twice at each of three rates of the bus.
  */
 #ifndef POET_SDCARD_H
 #define POET_SDCARD_H
@@ -37,7 +38,15 @@ typedef struct poet_spi {
 typedef struct poet_sdcard {
     const poet_spi *spi;
     uint32_t block_count;
+    uint32_t hz;         /* of the bus */
+    bool version_2;
     bool byte_addressed; /* SDSC: commands take byte addresses */
+    bool checks_crc;
+    bool write_protected; /* by its own register; the slider on its side is the slot's affair */
+
+    /* The response that is being received: how far it is out of step with the bytes, and the last of them. */
+    uint8_t shift;
+    uint8_t held;
 
     /* The transfer under way. */
     volatile uint8_t stage; /* 0: none */
@@ -56,7 +65,8 @@ typedef struct poet_sdcard {
     uint8_t edge[POET_BLOCK_BYTES]; /* the last, partial block */
 } poet_sdcard;
 
-/* POET_E_ABSENT: no card answers. POET_E_UNSUPPORTED: not an SD card of the kinds above. POET_E_IO: it failed. */
+/* POET_E_ABSENT: no card answers. POET_E_UNSUPPORTED: not an SD card of the kinds above. POET_E_IO: it failed.
+ * A card that is write-protected starts; writing to it gives POET_E_PROTECTED. */
 int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *device);
 
 /* What the interrupt handler calls at the end of every transfer that the driver has started. */

@@ -76,6 +76,8 @@ static const char *explain(int status)
         return "check failed";
     case POET_E_UNSUPPORTED:
         return "not in this build";
+    case POET_E_PROTECTED:
+        return "card is write-protected or locked: unlock it in a computer, or use another one";
     default:
         return "no card, or no label on it";
     }
@@ -206,10 +208,10 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* After an error the card is brought up afresh, so that one which was pulled out can be put back. */
+/* After an error the card is brought up afresh, so that one which was pulled out, or exchanged, can be put back. */
 static void note_card(poet_server *server, int status)
 {
-    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT)
+    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED)
         server->card_up = false;
 }
 

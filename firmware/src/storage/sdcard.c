@@ -32,29 +32,35 @@ enum {
 #define R1_PARAMETER_ERROR 0x40u
 #define R1_NONE 0xFFu
 #define R2_OUT_OF_RANGE 0x80u
+#define R2_WRITE_PROTECTED 0x20u
+#define R2_LOCKED 0x01u
 
 /* Control tokens (7.3.3). */
 #define TOKEN_START_BLOCK 0xFEu
 #define TOKEN_START_WRITE_MULTIPLE 0xFCu
 #define TOKEN_STOP_WRITE_MULTIPLE 0xFDu
-#define DATA_RESPONSE_MASK 0x1Fu
+#define DATA_RESPONSE_BITS 5u
 #define DATA_ACCEPTED 0x05u
 #define DATA_CRC_ERROR 0x0Bu
+#define DATA_NO_RESPONSE 0xFFu
 
 #define IF_COND_3V3_CHECK 0x1AAu
 #define HOST_SUPPORTS_SDHC 0x40000000u
 #define OCR_CARD_CAPACITY_STATUS 0x40u /* in the first of the four bytes */
+#define CSD_BYTES 16u
+#define CSD_WRITE_PROTECTION 0x30u /* byte 14: permanent, temporary */
 
-/* Time limits in milliseconds: 4.6.2 gives 100 for a read, 250 (500 for SDXC) for a write; 4.2.3 gives 1000 for start. */
-#define LIMIT_READ 200u
-#define LIMIT_WRITE 500u
-#define LIMIT_START 1500u
+/* Milliseconds that a card may take for anything: a read, a write, its start. 4.6.2 allows 100 to 500 and 4.2.3 a second,
+ * but cards that tidy up have been met busy for two seconds. */
+#define LIMIT_MS 3000u
 
 #define IDENTIFICATION_HZ 400000u
 #define WAKE_UP_BYTES 10u /* at least 74 clocks (6.4.1.1) */
-#define GO_IDLE_TRIES 4
+#define CONVINCING_ANSWERS 2
+#define COMMAND_BYTES 6u
 #define RESPONSE_BYTES 10 /* a response follows within 8 bytes (7.5.1.1) */
 #define ATTEMPTS 3
+#define SLOWEST_DIVISOR 8u /* of the fastest rate of the bus, before a transfer is given up for its CRC errors */
 
 /* --- bytes ----------------------------------------------------------------------------------------------------- */
 
@@ -71,34 +77,36 @@ static void send_bytes(const poet_sdcard *card, const uint8_t *bytes, uint32_t c
     card->spi->transfer(card->spi->context, bytes, NULL, count);
 }
 
-static bool timed_out(uint32_t since, uint32_t limit_ms)
+static void send_ones(poet_sdcard *card, uint32_t count)
 {
-    return poet_board_ticks() - since > limit_ms * (poet_board_ticks_hz / 1000u);
+    memset(card->edge, 0xFF, count);
+    send_bytes(card, card->edge, count);
 }
 
-/* The first byte that is not `unwanted`, or `unwanted` itself when none came in time. */
-static uint8_t wait_for_other_than(const poet_sdcard *card, uint8_t unwanted, uint32_t limit_ms)
+static bool timed_out(uint32_t since)
+{
+    return poet_board_ticks() - since > LIMIT_MS * (poet_board_ticks_hz / 1000u);
+}
+
+/* The first byte that is not 0xFF, or 0xFF when none came in time. */
+static uint8_t wait_for_token(const poet_sdcard *card)
 {
     const uint32_t start = poet_board_ticks();
     uint8_t byte;
 
     do {
         byte = receive_byte(card);
-    } while (byte == unwanted && !timed_out(start, limit_ms));
+    } while (byte == 0xFFu && !timed_out(start));
     return byte;
 }
 
 /* A busy card holds its output low; it may let go in the middle of a byte. */
-static int wait_until_ready(const poet_sdcard *card, uint32_t limit_ms)
+static void wait_until_ready(const poet_sdcard *card)
 {
     const uint32_t start = poet_board_ticks();
 
-    while (receive_byte(card) != 0xFFu) {
-        if (timed_out(start, limit_ms)) {
-            return POET_E_IO;
-        }
+    while (receive_byte(card) != 0xFFu && !timed_out(start)) {
     }
-    return POET_OK;
 }
 
 /* --- commands -------------------------------------------------------------------------------------------------- */
@@ -115,32 +123,65 @@ static void deselect_card(const poet_sdcard *card)
     (void)receive_byte(card);
 }
 
-/* Sends a command to the selected card and returns its R1, or R1_NONE. */
-static uint8_t command(const poet_sdcard *card, uint8_t index, uint32_t argument)
+/* The bytes of a response behind its first. */
+static void receive_rest(poet_sdcard *card, uint8_t *bytes, uint32_t count)
 {
-    uint8_t frame[6] = {
+    for (uint32_t place = 0u; place < count; place++) {
+        const uint8_t next = receive_byte(card);
+        bytes[place] = (uint8_t)(((uint32_t)card->held << 8 | next) >> ((8u - card->shift) % 8u));
+        card->held = next;
+    }
+}
+
+/* The first byte of a response, or R1_NONE. It begins with a zero bit, and some cards are out of step with the bytes:
+ * `shift` keeps by how many bits, for what follows. */
+static uint8_t receive_response(poet_sdcard *card)
+{
+    uint8_t first = R1_NONE;
+
+    for (int byte = 0; byte < RESPONSE_BYTES && first == R1_NONE; byte++) {
+        first = receive_byte(card);
+    }
+    card->shift = 0u;
+    if (first == R1_NONE) {
+        return R1_NONE;
+    }
+    while (((uint32_t)first << card->shift & 0x80u) != 0u) {
+        card->shift++;
+    }
+    card->held = first;
+    if (card->shift > 0u) {
+        receive_rest(card, &first, 1u);
+    }
+    return first;
+}
+
+static void send_command(poet_sdcard *card, uint8_t index, uint32_t argument)
+{
+    uint8_t frame[COMMAND_BYTES] = {
         (uint8_t)(0x40u | index),         (uint8_t)(argument >> 24), (uint8_t)(argument >> 16),
         (uint8_t)(argument >> 8),         (uint8_t)argument,         0u,
     };
-    uint8_t response = R1_NONE;
 
     frame[5] = (uint8_t)((uint32_t)sdcard_crc7(frame, 5u) << 1 | 1u);
-    if (index != STOP_TRANSMISSION) {
-        (void)wait_until_ready(card, LIMIT_WRITE);
-    }
     send_bytes(card, frame, sizeof frame);
+}
+
+/* Sends a command to the selected card and returns its R1, or R1_NONE. */
+static uint8_t command(poet_sdcard *card, uint8_t index, uint32_t argument)
+{
+    if (index != STOP_TRANSMISSION) {
+        wait_until_ready(card);
+    }
+    send_command(card, index, argument);
     if (index == STOP_TRANSMISSION) {
         (void)receive_byte(card); /* a stuff byte of the read being stopped */
     }
-    for (int byte = 0; byte < RESPONSE_BYTES && (response & 0x80u) != 0u; byte++) {
-        response = receive_byte(card);
-    }
-    return response;
+    return receive_response(card);
 }
 
-/* A card that gets a command damaged does not carry it out: one that should end a read goes on with the data, which may
- * then look like any response. */
-static uint8_t command_until_heard(const poet_sdcard *card, uint8_t index)
+/* A card that gets a command damaged does not carry it out. */
+static uint8_t command_until_heard(poet_sdcard *card, uint8_t index)
 {
     uint8_t response = command(card, index, 0u);
 
@@ -150,7 +191,28 @@ static uint8_t command_until_heard(const poet_sdcard *card, uint8_t index)
     return response;
 }
 
-static uint8_t application_command(const poet_sdcard *card, uint8_t index, uint32_t argument)
+/* What is left of an answer that was not understood. */
+static void clock_out(poet_sdcard *card)
+{
+    send_ones(card, POET_SDCARD_LOOK_BYTES);
+}
+
+/* While the card starts: it may miss a command, and bits may be lost on the way. */
+static uint8_t command_in_time(poet_sdcard *card, uint8_t index, uint32_t argument)
+{
+    const uint32_t start = poet_board_ticks();
+    uint8_t response;
+
+    for (;;) {
+        response = command(card, index, argument);
+        if ((response & R1_CRC_ERROR) == 0u || timed_out(start)) { /* R1_NONE has that bit too */
+            return response;
+        }
+        clock_out(card);
+    }
+}
+
+static uint8_t application_command(poet_sdcard *card, uint8_t index, uint32_t argument)
 {
     const uint8_t response = command(card, APP_CMD, 0u);
 
@@ -172,32 +234,22 @@ static int status_of(uint8_t r1)
 }
 
 /* What the card says about the transfer just made. */
-static int transfer_status(const poet_sdcard *card)
+static int transfer_status(poet_sdcard *card)
 {
-    const uint8_t r1 = command_until_heard(card, SEND_STATUS);
-    const uint8_t r2 = receive_byte(card);
-    const int status = status_of(r1);
+    const int status = status_of(command_until_heard(card, SEND_STATUS));
+    uint8_t r2;
 
+    receive_rest(card, &r2, 1u);
     if (status != POET_OK || r2 == 0u) {
         return status;
+    }
+    if ((r2 & (R2_WRITE_PROTECTED | R2_LOCKED)) != 0u) {
+        return POET_E_PROTECTED;
     }
     return (r2 & R2_OUT_OF_RANGE) != 0u ? POET_E_FULL : POET_E_IO;
 }
 
 /* --- data ------------------------------------------------------------------------------------------------------ */
-
-static int receive_data(const poet_sdcard *card, uint8_t *data, uint32_t bytes)
-{
-    const uint8_t token = wait_for_other_than(card, 0xFFu, LIMIT_READ);
-    uint8_t crc[2];
-
-    if (token != TOKEN_START_BLOCK) {
-        return POET_E_IO; /* silence or a data error token (7.3.3.3) */
-    }
-    card->spi->transfer(card->spi->context, NULL, data, bytes);
-    card->spi->transfer(card->spi->context, NULL, crc, sizeof crc);
-    return sdcard_crc16(data, bytes) == ((uint32_t)crc[0] << 8 | crc[1]) ? POET_OK : POET_E_CORRUPT;
-}
 
 static uint32_t address_of(const poet_sdcard *card, uint32_t block)
 {
@@ -245,20 +297,55 @@ static uint32_t left(const poet_sdcard *card)
     return card->bytes - card->done;
 }
 
+/* A transfer whose bits were lost is begun again from the block where it stopped; where that block does not come through
+ * at all, at a slower rate of the bus, which then stays. */
+static bool worth_another_try(poet_sdcard *card)
+{
+    if (card->status != POET_E_CORRUPT || left(card) == 0u) {
+        return false;
+    }
+    card->attempts = card->done > 0u ? 1u : (uint8_t)(card->attempts + 1u);
+    if (card->attempts < ATTEMPTS) {
+        return true;
+    }
+    card->attempts = 0u;
+    if (card->hz <= card->spi->fastest_hz / SLOWEST_DIVISOR) {
+        return false;
+    }
+    card->hz = card->hz == card->spi->fastest_hz ? card->hz / 2u : card->spi->fastest_hz / SLOWEST_DIVISOR;
+    card->spi->set_speed(card->spi->context, card->hz);
+    return true;
+}
+
 static void finish(poet_sdcard *card, int status)
 {
     deselect_card(card);
     card->status = status;
-    card->attempts++;
-    card->stage = status == POET_E_CORRUPT && card->attempts < ATTEMPTS && left(card) > 0u ? AGAIN : NOTHING;
+    card->stage = worth_another_try(card) ? AGAIN : NOTHING;
 }
 
 /* Reading. */
 
+/* The response to the end of a read, 0 if it was heard. A card that did not hear goes on with its data, which may look
+ * like any response; one that is told twice calls the second time illegal. */
+static uint8_t stop_read(poet_sdcard *card)
+{
+    const uint32_t end = card->block + (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
+    /* A card looks ahead: behind its last block it may say "out of range", which is to be ignored (4.3.3). */
+    const uint8_t ignored = end == card->block_count ? (R1_ADDRESS_ERROR | R1_PARAMETER_ERROR) : 0u;
+    uint8_t response = command(card, STOP_TRANSMISSION, 0u);
+
+    for (int attempt = 1; attempt < ATTEMPTS && (response & (uint8_t)~ignored) != 0u; attempt++) {
+        response = command(card, STOP_TRANSMISSION, 0u);
+        response = response == R1_ILLEGAL_COMMAND ? 0u : response;
+    }
+    return response == R1_NONE ? R1_NONE : response & (uint8_t)~ignored;
+}
+
 static void end_read(poet_sdcard *card, int status)
 {
     if (multiple(card)) {
-        const uint8_t r1 = command_until_heard(card, STOP_TRANSMISSION);
+        const uint8_t r1 = stop_read(card);
         status = status == POET_OK ? status_of(r1) : status;
     }
     finish(card, status);
@@ -271,7 +358,7 @@ static bool check_fits(poet_sdcard *card)
     const uint8_t *block = whole ? card->data + card->done : card->edge;
 
     card->check_pending = false;
-    if (sdcard_crc16(block, POET_BLOCK_BYTES) != card->crc) {
+    if (card->checks_crc && sdcard_crc16(block, POET_BLOCK_BYTES) != card->crc) {
         return false;
     }
     if (!whole) {
@@ -303,7 +390,7 @@ static void find_block(poet_sdcard *card)
     if (place == POET_SDCARD_LOOK_BYTES) {
         if (behind_block && !check_fits(card)) {
             end_read(card, POET_E_CORRUPT);
-        } else if (timed_out(card->since_ticks, LIMIT_READ)) {
+        } else if (timed_out(card->since_ticks)) {
             end_read(card, POET_E_IO);
         } else {
             look(card, READ_LOOK);
@@ -345,10 +432,17 @@ static void take_last_crc(poet_sdcard *card)
     end_read(card, check_fits(card) ? POET_OK : POET_E_CORRUPT);
 }
 
+/* Asks for a transfer. A card that lost its supply for a moment is idle, and has to be brought up anew. */
+static int ask(poet_sdcard *card, uint8_t index)
+{
+    const uint8_t response = command(card, index, address_of(card, card->block));
+
+    return response == R1_IDLE ? POET_E_IO : status_of(response);
+}
+
 static void begin_read(poet_sdcard *card)
 {
-    const uint8_t index = multiple(card) ? READ_MULTIPLE_BLOCK : READ_SINGLE_BLOCK;
-    const int status = status_of(command(card, index, address_of(card, card->block)));
+    const int status = ask(card, multiple(card) ? READ_MULTIPLE_BLOCK : READ_SINGLE_BLOCK);
 
     if (status != POET_OK) {
         finish(card, status);
@@ -413,7 +507,7 @@ static void stop_write(poet_sdcard *card)
 static void wait_while_busy(poet_sdcard *card, uint8_t stage)
 {
     if (card->look[POET_SDCARD_LOOK_BYTES - 1u] != 0xFFu) {
-        if (timed_out(card->since_ticks, LIMIT_WRITE)) {
+        if (timed_out(card->since_ticks)) {
             finish(card, POET_E_IO);
         } else {
             look(card, stage);
@@ -427,18 +521,41 @@ static void wait_while_busy(poet_sdcard *card, uint8_t stage)
     }
 }
 
+static uint32_t bit_of_look(const poet_sdcard *card, uint32_t place)
+{
+    return (uint32_t)card->look[place / 8u] >> (7u - place % 8u) & 1u;
+}
+
+/* The data response, 0sss1 (7.3.3.1), wherever it begins: some cards are late, or out of step with the bytes. */
+static uint8_t data_response(const poet_sdcard *card)
+{
+    uint32_t place = 2u * 8u + 3u; /* behind two bytes of CRC and three bits that may be anything */
+    uint32_t response = 0u;
+
+    while (place < POET_SDCARD_LOOK_BYTES * 8u && bit_of_look(card, place) != 0u) {
+        place++;
+    }
+    if (place + DATA_RESPONSE_BITS > POET_SDCARD_LOOK_BYTES * 8u) {
+        return DATA_NO_RESPONSE;
+    }
+    for (uint32_t bit = 0u; bit < DATA_RESPONSE_BITS; bit++) {
+        response = response << 1 | bit_of_look(card, place + bit);
+    }
+    return (uint8_t)response;
+}
+
 static void take_response(poet_sdcard *card)
 {
-    const uint8_t response = card->look[2]; /* behind the two bytes of CRC */
+    const uint8_t response = data_response(card);
 
-    if (response == 0xFFu) {
+    if (response == DATA_NO_RESPONSE) {
         finish(card, POET_E_ABSENT); /* even a card that refuses a block says so */
         return;
     }
-    if ((response & DATA_RESPONSE_MASK) == DATA_ACCEPTED) {
+    if (response == DATA_ACCEPTED) {
         card->done += left(card) < POET_BLOCK_BYTES ? left(card) : POET_BLOCK_BYTES;
     } else {
-        card->status = (response & DATA_RESPONSE_MASK) == DATA_CRC_ERROR ? POET_E_CORRUPT : POET_E_IO;
+        card->status = response == DATA_CRC_ERROR ? POET_E_CORRUPT : POET_E_IO;
     }
     card->since_ticks = poet_board_ticks();
     wait_while_busy(card, WRITE_BUSY);
@@ -454,8 +571,7 @@ static void begin_write(poet_sdcard *card)
         status = status_of(application_command(card, SET_WR_BLK_ERASE_COUNT, count));
     }
     if (status == POET_OK) {
-        const uint8_t index = multiple(card) ? WRITE_MULTIPLE_BLOCK : WRITE_BLOCK;
-        status = status_of(command(card, index, address_of(card, card->block)));
+        status = ask(card, multiple(card) ? WRITE_MULTIPLE_BLOCK : WRITE_BLOCK);
     }
     if (status != POET_OK) {
         finish(card, status);
@@ -550,6 +666,11 @@ static int start_read(void *context, uint32_t block, void *data, uint32_t bytes)
 /* A transfer that writes only reads through its pointer. */
 static int start_write(void *context, uint32_t block, const void *data, uint32_t bytes)
 {
+    const poet_sdcard *card = context;
+
+    if (card->write_protected) {
+        return POET_E_PROTECTED;
+    }
     return start_transfer(context, block, (uint8_t *)(uintptr_t)data, bytes, true);
 }
 
@@ -609,121 +730,169 @@ static uint32_t blocks_from_csd(const uint8_t *csd)
     return (size + 1u) << (multiplier + 2u + block_length - 9u);
 }
 
-/* A board that was reset in the middle of a write finds a card that still waits for the rest of it, and hears no
- * command: it gets a block of ones, which fails its CRC, and the end of the write. Other cards ignore both. */
-static void end_abandoned_write(poet_sdcard *card)
+/* A board that was reset in the middle of a transfer finds a card that goes on with it and hears no other command. The
+ * end of a read stops one of several blocks. A block of ones clocks the rest of a single block out; a card that waits for
+ * the rest of a block takes it for that, and finds its CRC wrong. Then comes the end of a write. A card without a transfer
+ * ignores all this, and so does one that is busy: it has to be said again. To wait for the card would be wrong: it drives
+ * no line before it is in SPI mode. */
+static void end_abandoned_transfer(poet_sdcard *card)
 {
-    const uint8_t stop[2] = {TOKEN_STOP_WRITE_MULTIPLE, 0xFFu};
+    static const uint8_t stop = TOKEN_STOP_WRITE_MULTIPLE;
 
-    memset(card->edge, 0xFF, sizeof card->edge);
-    send_bytes(card, card->edge, sizeof card->edge);
-    send_bytes(card, card->edge, 2u);
-    (void)wait_until_ready(card, LIMIT_WRITE);
-    send_bytes(card, stop, sizeof stop);
-    (void)wait_until_ready(card, LIMIT_WRITE);
+    send_command(card, STOP_TRANSMISSION, 0u);
+    send_ones(card, sizeof card->edge);
+    send_ones(card, WAKE_UP_BYTES);
+    send_bytes(card, &stop, 1u);
+    send_ones(card, WAKE_UP_BYTES); /* a card not yet in SPI mode may take the token for the begin of a command */
+}
+
+/* Whether the card says that it is idle, in full: silence, the answer, and silence again. What floats, what rushes and
+ * what is left of a block does not look like that twice in a row. */
+static bool says_idle(poet_sdcard *card)
+{
+    send_command(card, GO_IDLE_STATE, 0u);
+    return receive_byte(card) == 0xFFu && receive_response(card) == R1_IDLE && receive_byte(card) == 0xFFu;
 }
 
 static int go_idle(poet_sdcard *card)
 {
-    uint8_t response = command(card, GO_IDLE_STATE, 0u);
+    const uint32_t start = poet_board_ticks();
+    int convincing = 0;
 
-    for (int attempt = 1; attempt < GO_IDLE_TRIES && response != R1_IDLE; attempt++) {
-        end_abandoned_write(card);
-        response = command(card, GO_IDLE_STATE, 0u);
-    }
-    return response == R1_IDLE ? POET_OK : POET_E_ABSENT;
+    end_abandoned_transfer(card);
+    do {
+        if (says_idle(card)) {
+            convincing++;
+        } else {
+            convincing = 0;
+            end_abandoned_transfer(card);
+        }
+    } while (convincing < CONVINCING_ANSWERS && !timed_out(start));
+    return convincing == CONVINCING_ANSWERS ? POET_OK : POET_E_ABSENT;
 }
 
 /* Version 2 cards echo the check pattern; version 1 cards do not know the command. */
-static int negotiate_voltage(const poet_sdcard *card, bool *version_2)
+static int negotiate_voltage(poet_sdcard *card)
 {
-    const uint8_t response = command(card, SEND_IF_COND, IF_COND_3V3_CHECK);
-    uint8_t echo[4];
+    const uint32_t start = poet_board_ticks();
+    uint8_t echo[4] = {0u};
+    uint8_t response;
 
-    *version_2 = (response & R1_ILLEGAL_COMMAND) == 0u;
-    if (!*version_2) {
-        return POET_OK;
-    }
-    card->spi->transfer(card->spi->context, NULL, echo, sizeof echo);
+    do {
+        response = command_in_time(card, SEND_IF_COND, IF_COND_3V3_CHECK);
+        if (response == R1_NONE) {
+            return POET_E_ABSENT;
+        }
+        card->version_2 = (response & R1_ILLEGAL_COMMAND) == 0u;
+        if (!card->version_2) {
+            return POET_OK;
+        }
+        receive_rest(card, echo, sizeof echo);
+    } while ((echo[2] != 0x01u || echo[3] != 0xAAu) && !timed_out(start));
     return echo[2] == 0x01u && echo[3] == 0xAAu ? POET_OK : POET_E_UNSUPPORTED;
 }
 
-static int leave_idle(const poet_sdcard *card, bool version_2)
+/* The check of transfers is optional in SPI mode (7.2.2): some cards do not know the command. They are used without. */
+static int switch_crc_on(poet_sdcard *card)
+{
+    uint8_t response = R1_NONE;
+
+    for (int attempt = 0; attempt < ATTEMPTS && !card->checks_crc; attempt++) {
+        response = command_in_time(card, CRC_ON_OFF, 1u);
+        card->checks_crc = (response & (uint8_t)~R1_IDLE) == 0u;
+    }
+    return response == R1_NONE ? POET_E_ABSENT : POET_OK;
+}
+
+static int leave_idle(poet_sdcard *card)
 {
     const uint32_t start = poet_board_ticks();
     uint8_t response;
 
     do {
-        response = application_command(card, SD_SEND_OP_COND, version_2 ? HOST_SUPPORTS_SDHC : 0u);
-    } while (response == R1_IDLE && !timed_out(start, LIMIT_START));
-    if (response == R1_IDLE) {
-        return POET_E_IO;
+        response = application_command(card, SD_SEND_OP_COND, card->version_2 ? HOST_SUPPORTS_SDHC : 0u);
+    } while (response != 0u && !timed_out(start));
+    if (response == 0u || response == R1_NONE) {
+        return status_of(response);
     }
-    return (response & R1_ILLEGAL_COMMAND) != 0u ? POET_E_UNSUPPORTED : status_of(response);
+    return (response & R1_ILLEGAL_COMMAND) != 0u ? POET_E_UNSUPPORTED : POET_E_IO;
 }
 
-static int read_capacity(poet_sdcard *card, bool version_2)
+static int read_addressing(poet_sdcard *card)
 {
-    uint8_t ocr[4] = {0u};
-    uint8_t csd[16];
-    int status = status_of(command(card, READ_OCR, 0u));
+    uint8_t ocr[4];
+    const int status = status_of(command_in_time(card, READ_OCR, 0u));
 
     if (status != POET_OK) {
         return status;
     }
-    card->spi->transfer(card->spi->context, NULL, ocr, sizeof ocr);
-    card->byte_addressed = !version_2 || (ocr[0] & OCR_CARD_CAPACITY_STATUS) == 0u;
-    if (card->byte_addressed) {
-        status = status_of(command(card, SET_BLOCKLEN, POET_BLOCK_BYTES));
+    receive_rest(card, ocr, sizeof ocr);
+    card->byte_addressed = !card->version_2 || (ocr[0] & OCR_CARD_CAPACITY_STATUS) == 0u;
+    return card->byte_addressed ? status_of(command_in_time(card, SET_BLOCKLEN, POET_BLOCK_BYTES)) : POET_OK;
+}
+
+/* Where transfers are not checked, the register's own checksum is. */
+static int receive_csd(poet_sdcard *card, uint8_t *csd)
+{
+    uint8_t crc[2];
+
+    if (wait_for_token(card) != TOKEN_START_BLOCK) {
+        return POET_E_IO; /* silence or a data error token (7.3.3.3) */
     }
-    if (status == POET_OK) {
-        status = status_of(command(card, SEND_CSD, 0u));
+    card->spi->transfer(card->spi->context, NULL, csd, CSD_BYTES);
+    card->spi->transfer(card->spi->context, NULL, crc, sizeof crc);
+    const bool whole = card->checks_crc
+                           ? sdcard_crc16(csd, CSD_BYTES) == ((uint32_t)crc[0] << 8 | crc[1])
+                           : csd[CSD_BYTES - 1u] >> 1 == sdcard_crc7(csd, CSD_BYTES - 1u);
+    return whole ? POET_OK : POET_E_CORRUPT;
+}
+
+static int read_csd(poet_sdcard *card)
+{
+    const uint32_t start = poet_board_ticks();
+    uint8_t csd[CSD_BYTES];
+    int status;
+
+    do {
+        status = status_of(command_in_time(card, SEND_CSD, 0u));
+        if (status == POET_OK) {
+            status = receive_csd(card, csd);
+        }
+        clock_out(card);
+    } while (status != POET_OK && !timed_out(start));
+    if (status != POET_OK) {
+        return status;
     }
-    if (status == POET_OK) {
-        status = receive_data(card, csd, sizeof csd);
-    }
-    if (status == POET_OK) {
-        card->block_count = blocks_from_csd(csd);
-        status = card->block_count > 0u ? POET_OK : POET_E_UNSUPPORTED;
-    }
-    return status;
+    card->block_count = blocks_from_csd(csd);
+    card->write_protected = (csd[14] & CSD_WRITE_PROTECTION) != 0u;
+    return card->block_count > 0u ? POET_OK : POET_E_UNSUPPORTED;
 }
 
 static int identify(poet_sdcard *card)
 {
-    bool version_2 = false;
-    int status = go_idle(card);
+    static int (*const steps[])(poet_sdcard *) = {
+        go_idle, negotiate_voltage, switch_crc_on, leave_idle, read_addressing, read_csd,
+    };
+    int status = POET_OK;
 
-    if (status == POET_OK) {
-        status = negotiate_voltage(card, &version_2);
-    }
-    if (status == POET_OK) {
-        status = status_of(command(card, CRC_ON_OFF, 1u));
-    }
-    if (status == POET_OK) {
-        status = leave_idle(card, version_2);
-    }
-    if (status == POET_OK) {
-        status = read_capacity(card, version_2);
+    for (uint32_t step = 0u; step < sizeof steps / sizeof steps[0] && status == POET_OK; step++) {
+        status = steps[step](card);
     }
     return status;
 }
 
 int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *device)
 {
-    static const uint8_t wake_up[WAKE_UP_BYTES] = {
-        0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu, 0xFFu,
-    };
     int status;
 
-    *card = (poet_sdcard){.spi = spi};
+    *card = (poet_sdcard){.spi = spi, .hz = spi->fastest_hz};
     spi->set_speed(spi->context, IDENTIFICATION_HZ);
     spi->select(spi->context, false);
-    send_bytes(card, wake_up, sizeof wake_up);
+    send_ones(card, WAKE_UP_BYTES);
     select_card(card);
     status = identify(card);
     deselect_card(card);
-    spi->set_speed(spi->context, spi->fastest_hz);
+    spi->set_speed(spi->context, card->hz);
     *device = (poet_block_device){
         .context = card,
         .block_count = card->block_count,

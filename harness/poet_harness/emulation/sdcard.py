@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import mmap
+import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ R1_CRC = 0x08
 R1_ADDRESS = 0x20
 R1_PARAMETER = 0x40
 R2_ERROR = 0x04
+R2_WRITE_PROTECTED = 0x20
 R2_OUT_OF_RANGE = 0x80
 START_BLOCK = 0xFE
 START_MULTIPLE = 0xFC
@@ -37,6 +39,8 @@ OUT_OF_RANGE_TOKEN = 0x09
 ACCEPTED, CRC_REJECTED, WRITE_REJECTED = 0xE5, 0xEB, 0xED
 LEGAL_WHILE_IDLE = {0, 8, 55, 58, 59}
 CSD_UNIT = 1024 * BLOCK
+CSD_PROTECTION = {"temporary": 0x10, "permanent": 0x20}
+NOISE_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,15 @@ class CardTiming:
     """Latencies of the card, in seconds: round numbers of the order that cards of speed class 10 show in SPI mode.
 
     `version` goes up whenever a number changes.
+
+    Attributes
+    ----------
+    pause_seed : int or None
+        With a seed, the card tidies up now and then behind a block that it writes. None: it never does.
+    pause_blocks : (int, int)
+        Fewest and most blocks from one pause to the next.
+    pause_s : (float, float)
+        Shortest and longest pause.
     """
 
     version: int = 1
@@ -53,6 +66,15 @@ class CardTiming:
     write_single_s: float = 1.2e-3
     write_next_s: float = 150e-6
     write_stop_s: float = 800e-6
+    pause_seed: int | None = None
+    pause_blocks: tuple[int, int] = (2_000, 10_000)
+    pause_s: tuple[float, float] = (20e-3, 100e-3)
+
+    @property
+    def words(self) -> str:
+        """What goes into a row's meter."""
+        pauses = "" if self.pause_seed is None else f" with pauses of seed {self.pause_seed}"
+        return f"card latencies {self.version}{pauses}"
 
 
 @dataclass
@@ -62,9 +84,19 @@ class CardFaults:
     Attributes
     ----------
     removed : bool
-        The slot is empty.
+        The slot is empty. A card that is put back has lost its supply meanwhile.
+    floats : {"high", "low", "noise"}
+        What the line shows while no card drives it; without a pull-up it is not always high.
+    deaf_s : float
+        Time from the first clock in which the card hears no command.
+    shifted_bits : int
+        How far the card's responses are out of step with the bytes, 0 to 7.
+    crc_command : {"obeyed", "illegal", "always on"}
+        What CMD59 does. The last two call it illegal: such a card never checks a transfer, or always.
+    protection : {"", "temporary", "permanent", "blocks"}
+        Write protection: by a bit of the CSD, or of the blocks, which only a write finds out.
     keeps_waiting : bool
-        Deselection does not end a transfer: the card still waits for the rest of a block, as some do.
+        Deselection does not end a transfer: the card goes on with the block that it sends or waits for, as some do.
     full : bool
         Every write is refused as out of range.
     write_error_after : int or None
@@ -78,6 +110,11 @@ class CardFaults:
     """
 
     removed: bool = False
+    floats: Literal["high", "low", "noise"] = "high"
+    deaf_s: float = 0.0
+    shifted_bits: int = 0
+    crc_command: Literal["obeyed", "illegal", "always on"] = "obeyed"
+    protection: Literal["", "temporary", "permanent", "blocks"] = ""
     keeps_waiting: bool = False
     full: bool = False
     write_error_after: int | None = None
@@ -137,13 +174,22 @@ class SdCard:
         self._power = power
         self._on_power_cut = on_power_cut
         self._file, self._image = _open_image(path, new_bytes)
+        self._selected = False
+        self._noise = random.Random(NOISE_SEED)
+        self._pauses = random.Random(self.timing.pause_seed)
+        self._blocks_to_pause = self._next_pause()
+        self._supply()
+
+    def _supply(self) -> None:
+        """The card gets its supply: it is in SD mode, and drives no line until CMD0 comes with chip select."""
         self._busy_until = 0
+        self._spi_mode = False
         self._idle = True
         self._crc_on = False
         self._application = False
+        self._supplied_at: int | None = None
         self._ready_at: int | None = None
         self._error_status = 0
-        self._selected = False
         self._forget_transfer()
 
     def close(self) -> None:
@@ -180,8 +226,13 @@ class SdCard:
         byte_cycles : int
             How long each takes.
         """
-        if not self._selected or self.faults.removed:
-            return b"\xff" * len(sent)
+        if self.faults.removed:
+            self._supply()
+            return self._undriven(len(sent))
+        if self._supplied_at is None:
+            self._supplied_at = begin
+        if not self._selected:
+            return self._undriven(len(sent))
         received = bytearray()
         silent = sent.count(0xFF) == len(sent)
         while len(received) < len(sent):
@@ -197,6 +248,11 @@ class SdCard:
 
     # --- bytes ---
 
+    def _undriven(self, count: int) -> bytes:
+        if self.faults.floats == "noise":
+            return self._noise.randbytes(count)
+        return (b"\xff" if self.faults.floats == "high" else b"\x00") * count
+
     def _speaks(self, now: int) -> bool:
         """Whether the next byte is simply the next one of an answer or of a block."""
         return bool(self._out) and self._out[0][0] <= now and now >= self._busy_until and not self._data_response
@@ -204,6 +260,7 @@ class SdCard:
     def _forget_transfer(self) -> None:
         self._frame = bytearray()
         self._out: deque[tuple[int, bytes]] = deque()
+        self._reading = False
         self._streaming_from: int | None = None
         self._writing_to: int | None = None
         self._multiple = False
@@ -212,8 +269,10 @@ class SdCard:
         self._data_response = b""
 
     def _byte(self, sent: int, now: int) -> bytes:
-        if self._data_response:
-            answer, self._data_response = self._data_response, b""
+        if not self._spi_mode:
+            answer = self._undriven(1)
+        elif self._data_response:
+            answer, self._data_response = self._data_response[:1], self._data_response[1:]
         elif now < self._busy_until:
             answer = b"\x00"
         elif self._out and self._out[0][0] <= now:
@@ -243,13 +302,23 @@ class SdCard:
             self._power.storage_idles(end)
         return given
 
-    def _answer(self, data: bytes, now: int) -> None:
-        self._out.append((now, b"\xff" + data))
+    def _answer(self, response: bytes, now: int, block: bytes = b"") -> None:
+        self._out.append((now, b"\xff" + self._shifted(response) + block))
+
+    def _shifted(self, response: bytes) -> bytes:
+        """A response behind some more ones; ones again to the end of its last byte."""
+        bits = self.faults.shifted_bits
+        if not bits:
+            return response
+        moved = (1 << bits) - 1 << 8 * len(response) | int.from_bytes(response)
+        return (moved << 8 - bits | (1 << 8 - bits) - 1).to_bytes(len(response) + 1)
 
     # --- commands ---
 
     def _command(self, frame: bytes, now: int) -> None:
         index, argument = frame[0] & 0x3F, int.from_bytes(frame[1:5])
+        if not self._hears(index, now):
+            return
         application, self._application = self._application, False
         if (self._crc_on or index in (0, 8)) and frame[5] != crc7(frame[:5]) << 1 | 1:
             self._answer(bytes([R1_CRC | self._r1()]), now)
@@ -264,12 +333,23 @@ class SdCard:
             return
         handler(argument, now)
 
+    def _hears(self, index: int, now: int) -> bool:
+        assert self._supplied_at is not None
+        if now < self._busy_until or now - self._supplied_at < self.faults.deaf_s * self._clock.hz:
+            return False
+        if not self._spi_mode:
+            return index == 0
+        # A card that sends blocks hears nothing but their end, and one that sends its last, nothing at all.
+        sends_blocks = self._reading and bool(self._out)
+        return not sends_blocks or (index == 12 and self._streaming_from is not None)
+
     def _r1(self) -> int:
         return R1_IDLE if self._idle else 0
 
     def _cmd0(self, _argument: int, now: int) -> None:
         self._forget_transfer()
-        self._idle, self._crc_on, self._ready_at = True, False, None
+        self._spi_mode = True
+        self._idle, self._crc_on, self._ready_at = True, self.faults.crc_command == "always on", None
         self._power.storage_idles(now)
         self._answer(bytes([self._r1()]), now)
 
@@ -281,12 +361,16 @@ class SdCard:
 
     def _cmd9(self, _argument: int, now: int) -> None:
         csd = self._csd()
-        self._answer(bytes([self._r1()]) + b"\xff" + bytes([START_BLOCK]) + csd + crc16(csd).to_bytes(2), now)
+        sum_ = crc16(csd) if self._crc_on else 0
+        self._answer(bytes([self._r1()]), now, b"\xff" + bytes([START_BLOCK]) + csd + sum_.to_bytes(2))
 
     def _cmd12(self, _argument: int, now: int) -> None:
+        # Behind its last block a card has looked further already.
+        beyond = self._streaming_from is not None and self._streaming_from * BLOCK >= len(self._image)
         self._forget_transfer()
         self._power.storage_idles(now)
-        self._answer(b"\xff" + bytes([self._r1()]), now)
+        self._answer(bytes([self._r1() | (R1_PARAMETER if beyond else 0)]), now)
+        self._out.appendleft((now, b"\xff"))
 
     def _cmd13(self, _argument: int, now: int) -> None:
         self._answer(bytes([self._r1(), self._error_status]), now)
@@ -317,6 +401,9 @@ class SdCard:
         self._answer(bytes([self._r1()]) + ocr.to_bytes(4), now)
 
     def _cmd59(self, argument: int, now: int) -> None:
+        if self.faults.crc_command != "obeyed":
+            self._answer(bytes([R1_ILLEGAL | self._r1()]), now)
+            return
         self._crc_on = bool(argument & 1)
         self._answer(bytes([self._r1()]), now)
 
@@ -348,6 +435,7 @@ class SdCard:
         if error:
             return
         self._power.storage_reads(now)
+        self._reading = True
         self._streaming_from = block
         self._queue_block(now + self._clock.cycles(self.timing.read_access_s))
         if not multiple:
@@ -364,7 +452,7 @@ class SdCard:
         if self.faults.silent_corruptions:
             self.faults.silent_corruptions -= 1
             data = data[:100] + bytes([data[100] ^ 0x10]) + data[101:]
-        sum_ = crc16(data)
+        sum_ = crc16(data) if self._crc_on else 0
         if self.faults.corrupt_reads:
             self.faults.corrupt_reads -= 1
             data = data[:200] + bytes([data[200] ^ 0x01]) + data[201:]
@@ -404,16 +492,33 @@ class SdCard:
             self._image[block * BLOCK : (block + 1) * BLOCK] = data
             self.blocks_written += 1
             self._writing_to = block + 1
-        self._data_response = bytes([response])
+        self._data_response = self._shifted(bytes([response]))
+        pause_s = self._pause_s()
         if self._multiple:
-            self._stay_busy(now, self.timing.write_next_s)
+            self._stay_busy(now, self.timing.write_next_s + pause_s)
         else:
-            self._end_write(now, self.timing.write_single_s)
+            self._end_write(now, self.timing.write_single_s + pause_s)
+
+    def _next_pause(self) -> int:
+        return self._pauses.randint(*self.timing.pause_blocks)
+
+    def _pause_s(self) -> float:
+        """How long the card tidies up behind this block, besides writing it."""
+        if self.timing.pause_seed is None:
+            return 0.0
+        self._blocks_to_pause -= 1
+        if self._blocks_to_pause:
+            return 0.0
+        self._blocks_to_pause = self._next_pause()
+        return self._pauses.uniform(*self.timing.pause_s)
 
     def _verdict(self, block: int, data: bytes, sum_: int) -> int:
         faults = self.faults
         if self._crc_on and crc16(data) != sum_:
             return CRC_REJECTED
+        if faults.protection:
+            self._error_status = R2_WRITE_PROTECTED
+            return WRITE_REJECTED
         if faults.full or (block + 1) * BLOCK > len(self._image):
             self._error_status = R2_OUT_OF_RANGE
             return WRITE_REJECTED
@@ -452,6 +557,7 @@ class SdCard:
             csd[5] = 9
             csd[6], csd[7], csd[8] = size >> 10 & 3, size >> 2 & 0xFF, (size & 3) << 6
             csd[9], csd[10] = 7 >> 1, (7 & 1) << 7
+        csd[14] = CSD_PROTECTION.get(self.faults.protection, 0)
         csd[15] = crc7(bytes(csd[:15])) << 1 | 1
         return bytes(csd)
 

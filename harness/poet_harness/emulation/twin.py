@@ -16,7 +16,7 @@ from .bus import EmulationError
 from .image import load_image
 from .machine import Chip, Machine, Memory
 from .power import Power, Trace
-from .sdcard import KIND, SdCard
+from .sdcard import KIND, CardTiming, SdCard
 from .serial_line import Faults, SerialLine, Starvation
 from .specimen import Specimen
 
@@ -101,13 +101,14 @@ class Twin:
         kind: KIND,
         native: bool,
         specimen: Specimen,
+        timing: CardTiming | None,
     ) -> None:
         memory, chip = CHIPS[board.name]
         seed = 1
         self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, specimen)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
-        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind)
+        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing)
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
         self.chip: Chip = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
@@ -121,7 +122,7 @@ class Twin:
     @property
     def timing_model(self) -> str:
         """What the times are made from: cycle table and card latencies, each with its version."""
-        return f"twin {self._machine.timing_model}, card latencies {self.card.timing.version}"
+        return f"twin {self._machine.timing_model}, {self.card.timing.words}"
 
     def power_trace(self) -> Trace:
         """Supply current and window line since the last call."""
@@ -168,6 +169,7 @@ def open_twin(
     kind: KIND = "sdhc",
     native: bool = True,
     specimen: Specimen | None = None,
+    timing: CardTiming | None = None,
 ) -> Twin:
     """Emulate a board.
 
@@ -187,6 +189,8 @@ def open_twin(
         False: count cycles in Python even where there is a C compiler.
     specimen : Specimen, optional
         What the board has of its own; a good one of today if not given.
+    timing : CardTiming, optional
+        Latencies of the card, and its pauses.
 
     Raises
     ------
@@ -195,4 +199,4 @@ def open_twin(
     """
     if board.name not in CHIPS:
         raise UserError(f"board {board.name!r} cannot be emulated; these can: {', '.join(sorted(CHIPS))}")
-    return Twin(board, image, card, faults, kind, native, specimen or Specimen())
+    return Twin(board, image, card, faults, kind, native, specimen or Specimen(), timing)
