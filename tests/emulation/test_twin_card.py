@@ -679,3 +679,62 @@ def test_a_card_pulled_out_is_told_to_the_host(open_line: Opener, name: str) -> 
     line.twin.card.faults.removed = True
     assert line.ask("page out 4096 1 sequential").startswith("err -9")
     assert line.ask("stack").startswith("ok")
+
+
+FLOATING = ("high", "low", "noise")
+
+
+@pytest.mark.parametrize("floats", FLOATING)
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_tells_an_empty_slot_from_a_card_whatever_the_line_does(
+    open_line: Opener, name: str, floats: str
+) -> None:
+    line = open_line(name)
+    faults = line.twin.card.faults
+    faults.floats, faults.removed = floats, True
+    assert line.ask("format").startswith("err -9")
+    faults.removed = False
+    assert line.ask("format").startswith("ok")
+
+
+@pytest.mark.parametrize("left_in", [17, 18, 24, 25])
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_that_was_reset_gets_its_card_back(open_line: Opener, name: str, left_in: int) -> None:
+    line = open_line(name)
+    line.values("format")
+    card = line.twin.card
+    card.faults.keeps_waiting = True
+    frame = bytes([0x40 | left_in]) + (2048).to_bytes(4)
+    token = {24: b"\xfe", 25: b"\xfc"}.get(left_in, b"\xff")
+    card.select(True)
+    now = line.twin.card._clock.now
+    sent = frame + bytes([crc7(frame) << 1 | 1]) + b"\xff" * 3 + token + b"\x01" * 200
+    card.exchange(sent, now, line.twin.card._clock.cycles(10e-6))  # a read is in its block now, a write waits for it
+    line.twin.reset()
+    line.greet()
+    line.values("page out 4096 1 sequential")
+    line.values("page in 4096 1 sequential")
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_write_protected_card_is_told_in_words(open_line: Opener, name: str) -> None:
+    line = open_line(name)
+    line.values("format")
+    line.twin.card.faults.protection = "blocks"
+    assert line.ask("page out 4096 1 sequential") == (
+        "err -10 card is write-protected or locked: unlock it in a computer, or use another one"
+    )
+    line.twin.card.faults.protection = "temporary"
+    assert line.ask("page out 4096 1 sequential").startswith("err -10")
+    line.twin.card.faults.protection = ""
+    line.values("page out 4096 1 sequential")
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_board_waits_two_seconds_for_its_card(open_line: Opener, name: str) -> None:
+    line = open_line(name, timing=CardTiming(pause_seed=1, pause_blocks=(4, 4), pause_s=(2.0, 2.0)))
+    assert "pauses of seed 1" in line.twin.timing_model
+    line.values("format")
+    before_s = line.twin.time_s
+    line.values("page out 2048 1 sequential")
+    assert 2.0 < line.twin.time_s - before_s < 2.1

@@ -115,3 +115,8 @@ def test_a_program_that_ends_is_told_in_one_line() -> None:
 def test_a_program_that_is_not_there_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="cannot be started"):
         ProcessStream(["/no/such/program"])
+
+
+def test_pauses_are_asked_of_the_emulated_card_alone() -> None:
+    with pytest.raises(UserError, match="--card-pauses: only the emulated card"):
+        connect(load_board("nrf52840"), "loop://", card_pauses=1)

@@ -46,7 +46,10 @@ bool card_spi_acknowledge(void)
 static void set_speed(void *context, uint32_t hz)
 {
     (void)context;
-    SPIM0_FREQUENCY = hz >= 8000000u ? SPIM0_FREQUENCY_M8 : SPIM0_FREQUENCY_K250;
+    SPIM0_FREQUENCY = hz >= 8000000u   ? SPIM0_FREQUENCY_M8
+                      : hz >= 4000000u ? SPIM0_FREQUENCY_M4
+                      : hz >= 1000000u ? SPIM0_FREQUENCY_M1
+                                       : SPIM0_FREQUENCY_K250;
 }
 
 static void select_card(void *context, bool selected)

@@ -55,6 +55,7 @@ def connect(
     emulate: bool = False,
     meter: str | None = None,
     card: Path | None = None,
+    card_pauses: int | None = None,
 ) -> Target:
     """Open a board. Whatever meter is named, an emulated board's rows and the host's are never called measured.
 
@@ -69,18 +70,26 @@ def connect(
         Run the image on the emulated board instead of looking for a real one.
     card : Path, optional
         Card image of the emulated board or this computer's program, kept for later; a fresh one if not given.
+    card_pauses : int, optional
+        Seed of the emulated card's pauses; it has none if not given.
     meter : str, optional
         See :func:`poet_harness.meters.registry.open_meter`.
 
     Raises
     ------
     UserError
-        With exit code 4, if there is no such port, or nothing answers at it; with 2, if another board does.
+        With exit code 4, if there is no such port, or nothing answers at it; with 2, if another board does, or pauses
+        are asked of a card that is not emulated.
     """
+    if card_pauses is not None and not emulate:
+        raise UserError("--card-pauses: only the emulated card takes them from a seed; add --emulate, or leave it out")
     with ExitStack() as opening:
         if takes_image(board, port, emulate):
             assert image is not None
-            target = (_emulated if emulate else _program)(board, image, meter, card, opening)
+            if emulate:
+                target = _emulated(board, image, meter, card, card_pauses, opening)
+            else:
+                target = _program(board, image, meter, card, opening)
         else:
             target = _real(board, port, meter, opening)
         _check_board(target.device, board)
@@ -103,12 +112,14 @@ def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
     return emulate or (board.kind != "microcontroller" and port is None)
 
 
-def _emulated(board: Board, image: Path, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
-    from ..emulation import open_twin
+def _emulated(
+    board: Board, image: Path, meter: str | None, card: Path | None, card_pauses: int | None, opening: ExitStack
+) -> Target:
+    from ..emulation import CardTiming, open_twin
     from ..meters.emulated import EmulatedMeter
 
     card, fresh = _card(card, opening)
-    twin = opening.enter_context(open_twin(board, image, card))
+    twin = opening.enter_context(open_twin(board, image, card, timing=CardTiming(pause_seed=card_pauses)))
     device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
     power = open_meter(meter, board) if meter else EmulatedMeter(twin, board.voltage_v)
     power.source = "emulated"

@@ -2,8 +2,18 @@
 
 from .bus import EmulationError
 from .power import Trace
-from .sdcard import CardFaults
+from .sdcard import CardFaults, CardTiming
 from .serial_line import Faults, NoisyLine
 from .twin import Twin, TwinSerial, open_twin
 
-__all__ = ["CardFaults", "EmulationError", "Faults", "NoisyLine", "Trace", "Twin", "TwinSerial", "open_twin"]
+__all__ = [
+    "CardFaults",
+    "CardTiming",
+    "EmulationError",
+    "Faults",
+    "NoisyLine",
+    "Trace",
+    "Twin",
+    "TwinSerial",
+    "open_twin",
+]

@@ -25,7 +25,9 @@ MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 
 WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
 SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives
-SPI_PINS = (32 + 15, 32 + 13, 32 + 14)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
+MISO_PIN = 14
+SPI_PINS = (32 + 15, 32 + 13, 32 + MISO_PIN)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
+PULL_UP = 3
 SCK_PIN = 15
 INPUT_DISCONNECTED = 1 << 1
 REVISION_CODE_F0 = 5
@@ -189,6 +191,7 @@ class Port1(Port):
     def __init__(self, card: SdCard, power: Power) -> None:
         self._card = card
         self._power = power
+        card.pulled_up = lambda: self.values[f"PIN_CNF[{MISO_PIN}]"] >> 2 & 3 == PULL_UP
         super().__init__("P1", 0x50000300)
 
     def changed(self, pins: int) -> None:

@@ -228,6 +228,7 @@ class Ports(Peripheral):
         self._card = card
         self._power = power
         self._by_hand = HandMovedBus(SpiBus(card, clock), clock)
+        card.pulled_up = lambda: self.is_pulled_up(MISO_PIN)
         super().__init__("PORT", 0x41004400)
 
     def power_on(self) -> None:

@@ -86,7 +86,7 @@ class CardFaults:
     removed : bool
         The slot is empty. A card that is put back has lost its supply meanwhile.
     floats : {"high", "low", "noise"}
-        What the line shows while no card drives it; without a pull-up it is not always high.
+        What the line shows while no card drives it and no pin of the board pulls it up.
     deaf_s : float
         Time from the first clock in which the card hears no command.
     shifted_bits : int
@@ -141,6 +141,11 @@ def crc16(data: bytes) -> int:
 class SdCard:
     """The card's side of the SPI bus.
 
+    Attributes
+    ----------
+    pulled_up : callable
+        Whether the board pulls the line up now that the card answers on.
+
     Parameters
     ----------
     path : Path
@@ -169,6 +174,7 @@ class SdCard:
         self.faults = CardFaults()
         self.timing = timing or CardTiming()
         self.blocks_written = 0
+        self.pulled_up: Callable[[], bool] = lambda: False
         self._kind = kind
         self._clock = clock
         self._power = power
@@ -249,9 +255,9 @@ class SdCard:
     # --- bytes ---
 
     def _undriven(self, count: int) -> bytes:
-        if self.faults.floats == "noise":
-            return self._noise.randbytes(count)
-        return (b"\xff" if self.faults.floats == "high" else b"\x00") * count
+        if self.faults.floats == "high" or self.pulled_up():
+            return b"\xff" * count
+        return self._noise.randbytes(count) if self.faults.floats == "noise" else b"\x00" * count
 
     def _speaks(self, now: int) -> bool:
         """Whether the next byte is simply the next one of an answer or of a block."""

@@ -24,4 +24,12 @@ Card = Annotated[
     Path | None,
     typer.Option(help="Card image for --emulate and for this computer, kept for later; a fresh one if not given."),
 ]
+CardPauses = Annotated[
+    int | None,
+    typer.Option(
+        "--card-pauses",
+        metavar="SEED",
+        help="With --emulate: the card tidies up for 20 to 100 ms, once in 2,000 to 10,000 blocks that it writes.",
+    ),
+]
 Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]

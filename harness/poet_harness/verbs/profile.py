@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .flash import flashed_image
-from .options import BoardName, Card, Emulate, MeterName, Port
+from .options import BoardName, Card, CardPauses, Emulate, MeterName, Port
 
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
@@ -32,6 +32,7 @@ def command(
     emulate: Emulate = False,
     meter: MeterName = None,
     card: Card = None,
+    card_pauses: CardPauses = None,
     graph: Annotated[
         list[Path] | None, typer.Option(help="Benchmark what this poet-graph/1 needs; may be given several times.")
     ] = None,
@@ -93,7 +94,10 @@ def command(
         chosen = _chosen(description, graphs, model or [], configs)
         if image is None and takes_image(description, port, emulate):
             image = flashed_image(plan, description) if plan is not None else build(description)
-        with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
+        opened = connect(
+            description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses
+        )
+        with opened as target:
             wanted = chosen or _standard(description)
             if description.storage == "none" or not pages:
                 wanted = [item for item in wanted if not item.is_page]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .flash import flashed_image
-from .options import BoardName, Card, Emulate, MeterName, Plan, Port
+from .options import BoardName, Card, CardPauses, Emulate, MeterName, Plan, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ def command(
     emulate: Emulate = False,
     meter: MeterName = None,
     card: Card = None,
+    card_pauses: CardPauses = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None,
     commit_every: Annotated[int, typer.Option(min=0, help="Keep the weights on the card every N steps.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
@@ -69,7 +70,8 @@ def command(
     image = None
     if takes_image(description, port, emulate):
         image = flashed_image(plan, description)
-    with connect(description, port, image=image, emulate=emulate, meter=meter, card=card) as target:
+    opened = connect(description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses)
+    with opened as target:
         if description.kind != "host":
             _warn_of_stale_costs(schedule, target.device.hello.firmware)
         trainer = Trainer(target.device, target.meter, schedule)
