@@ -53,6 +53,8 @@ class Upload(BaseModel):
         Of the port of a maker's program that goes to the bootloader when its port is opened at 1,200 baud.
     by_hand : str
         What a person does so that the bootloader's port appears.
+    before_metering : str
+        What an upload leaves behind that a measurement would see, and how to end it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,6 +64,7 @@ class Upload(BaseModel):
     usb_ids: tuple[UsbId, ...] = ()
     sketch_usb_ids: tuple[UsbId, ...] = ()
     by_hand: str = ""
+    before_metering: str = ""
 
 
 class Board(BaseModel):
@@ -89,6 +92,15 @@ class Board(BaseModel):
     regulator: Regulator | None = None
     upload: Upload = Upload()
     rails_a: Rails
+
+    @property
+    def drawn_a(self) -> Rails:
+        """The rails as this board draws them: the linear regulator's where the converter stays off."""
+        if self.regulator is None or self.regulator.dcdc:
+            return self.rails_a
+        ratio = self.regulator.ldo_current_ratio
+        cpu = {"cpu_active": ratio * self.rails_a.cpu_active, "cpu_idle": ratio * self.rails_a.cpu_idle}
+        return self.rails_a.model_copy(update=cpu)
 
     @property
     def usable_ram_bytes(self) -> int:

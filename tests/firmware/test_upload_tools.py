@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from firmware_core import FIRMWARE
+from poet_harness.upload_tools import TOOLS
 
 ROOT = FIRMWARE.parent
 SHELL = re.compile(r"\\\n\s*")
@@ -69,6 +70,32 @@ def test_pyocd_knows_the_chip(tmp_path: Path) -> None:
     assert re.search(rf"^\s*{target}\s", said([command[0], "list", "--targets", "--name", target]), re.MULTILINE)
     assert "usage" not in said([*command, "--no-wait"]).lower()
     assert "usage" in said([*command, "--no-such-option"]).lower()
+
+
+@pytest.mark.parametrize("what", ["upload", "read"])
+def test_pyocd_knows_what_the_harness_asks_of_it(tmp_path: Path, what: str) -> None:
+    tool("pyocd")
+    image = tmp_path / "firmware.hex"
+    image.write_text(":00000001FF\n")
+    pyocd = TOOLS["pyocd"]
+    assert pyocd.read is not None
+    command = pyocd.upload(image, None) if what == "upload" else pyocd.read(0x10001014, 4)
+    assert "No connected debug probes" in said(command)
+    assert "usage" in said([*command, "--no-such-option"]).lower()
+
+
+def test_openocd_knows_what_the_harness_asks_of_it(tmp_path: Path) -> None:
+    tool("openocd")
+    openocd = TOOLS["openocd"]
+    assert openocd.read is not None
+    for command in (openocd.upload(tmp_path / "firmware.elf", None), openocd.read(0, 8)):
+        assert "invalid command" not in said(command)
+
+
+def test_bossac_knows_what_the_harness_asks_of_it(tmp_path: Path) -> None:
+    tool("bossac")
+    (tmp_path / "firmware.bin").write_bytes(bytes(64))
+    assert "No device found on /dev/null" in said(TOOLS["bossac"].upload(tmp_path / "firmware.elf", "/dev/null"))
 
 
 def test_bossac_knows_the_options(tmp_path: Path) -> None:

@@ -25,6 +25,14 @@ def test_every_shipped_profile_is_whole(name: str) -> None:
     assert set(profile["board"]) <= set(board_names())
 
 
+def test_a_board_without_its_converter_draws_more() -> None:
+    board = load_board("nrf52840")
+    assert board.regulator is not None and board.drawn_a == board.rails_a
+    off = board.model_copy(update={"regulator": board.regulator.model_copy(update={"dcdc": False})})
+    assert off.drawn_a.cpu_active == pytest.approx(6.3e-3, rel=0.01)
+    assert off.drawn_a.storage_read == board.rails_a.storage_read
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"no board named 'z80'.*mkr1000.*nrf52840"):
         load_board("z80")

@@ -18,7 +18,7 @@ class NominalMeter(Meter):
     def __init__(self, board: Board) -> None:
         self.identity = f"nominal currents of {board.name}.toml"
         self.voltage_v = board.voltage_v
-        rails = board.rails_a
+        rails = board.drawn_a
         compute = rails.cpu_active + rails.storage_idle
         self._current_a = {
             Activity.COMPUTE: compute,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,6 +61,8 @@ def command(
         if not force:
             refuse_to_overwrite(description)
         upload(description, plan, bootloader)
+        if description.upload.before_metering:
+            print(f"before a measurement: {description.upload.before_metering}", file=sys.stderr)
     with connect(description, port, image=image, emulate=emulate, meter="nominal") as target:
         hello = target.device.hello
         where = target.device.link.name
