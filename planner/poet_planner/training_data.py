@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,37 +15,65 @@ from poet_profiles.whole_file import write_whole
 from poet_planner import models
 from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
+from poet_planner.models import Model
+from poet_planner.nested import tensors_in, with_tensors
+from poet_planner.own_batches import own_batches
 from poet_planner.state_table import state_table
+from poet_planner.tracing import trace
+from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident
 from poet_planner.training_graph import traced_model
+from poet_planner.users_code import users_code
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Arrays = dict[str, NDArray[Any]]
 
-INPUT, TARGET, LOSS = "input", "target", "loss"
+LOSS = "loss"
 MOST_SEEDS = 2**31
+_EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 
 
-def training_data(model: str, steps: int, seed: int, batch: int | None) -> Arrays:
-    """Parameters, buffers and constants by name, ``input`` and ``target`` with a leading axis of steps, and the table
-    by which trained weights become a `state_dict` again.
+def training_data(model: str, steps: int, seed: int, batch: int | None, given: Path | None = None) -> Arrays:
+    """What a board starts from, and what it trains on (docs/SPEC.md, section 8).
 
-    Numbers are as the firmware stores them: f32, integers as i32.
+    Parameters
+    ----------
+    seed : int
+        Decides the order of samples, and what is drawn where there are none.
+    given : Path, optional
+        An .npz with an array for each tensor of a batch, ``input`` and ``target``, with a leading axis of samples, or
+        one of steps before that of the batch.
+
+    Returns
+    -------
+    dict
+        Parameters, buffers and constants by name, and each tensor of a batch with a leading axis of steps, as the
+        firmware stores them: f32, integers as i32. With them the table by which trained weights become a `state_dict`.
 
     Raises
     ------
     UserError
-        If there is no such model.
+        If there is no such model, or ``given`` is not what it takes.
     """
-    batches = list(models.load_batches(model, steps, seed, batch))
+    drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
     module, traced = models.load(model, batch).module, traced_model(model, batch)
     # Buffers that a state_dict leaves out are on the board all the same.
-    state = {**module.state_dict(), **dict(module.named_buffers()), **constant_data(traced)}
+    state = {
+        **{name: tensor for name, tensor in module.state_dict().items() if hasattr(tensor, "detach")},
+        **dict(module.named_buffers()),
+        **traced.loss_parameters,
+        **constant_data(traced),
+    }
     arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
     arrays |= state_table(traced, module, steps)
     generator = generator_of(traced)
     if generator is not None:
         arrays[generator] = np.array([seed % MOST_SEEDS, 0], np.int32)
-    for name, tensors in zip((INPUT, TARGET), zip(*batches, strict=True), strict=True):
-        arrays[name] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
+    if given is not None:
+        return arrays | own_batches(given, _every_step(traced), steps, seed)
+    for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
+        arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays
 
 
@@ -76,31 +105,25 @@ def reference_run(
     from poet_planner.board_random import BoardRandom
     from poet_planner.tracing.checkpointing import without_checkpointing
 
-    arrays = _read(data)
-    batch = arrays[INPUT].shape[1]
-    loaded = models.load(model, batch)
-    module = loaded.module
-    state = {
-        name: torch.from_numpy(arrays[name]).to(tensor.dtype)
-        for name, tensor in module.state_dict().items()
-        if name in arrays
-    }
-    try:
-        module.load_state_dict(state)
-    except RuntimeError:
-        raise UserError(f"{data}: holds other parameters than {model} has; write it again with this model") from None
-    generator = generator_of(traced_model(model, batch))
-    generator_seed, first_step = (int(word) for word in arrays.get(generator or "", (0, 0)))
+    arrays = read_arrays(data, "poet-plan data")
+    loaded, traced = _model_of(model, data, arrays)
+    parameters = {**dict(loaded.module.named_parameters()), **traced.loss_parameters}
+    _start_from(arrays, {**parameters, **dict(loaded.module.named_buffers())}, data, model)
+    inputs = [resident.id for resident in traced.residents if resident.kind is Kind.INPUT]
+    targets = [resident.id for resident in traced.residents if resident.kind is Kind.TARGET]
+    generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
     followed = read_arrays(follow, "poet-harness run --save") if follow else None
     velocities: dict[str, Any] = {}
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
-    for step, (inputs, target) in enumerate(zip(arrays[INPUT], arrays[TARGET], strict=True)):
-        module.zero_grad()
-        with without_checkpointing(), BoardRandom(generator_seed, first_step + step):
-            loss = loaded.loss(module(_as_given(inputs)), _as_given(target))
+    for step in range(min((len(arrays[id]) for id in (*inputs, *targets)), default=0)):
+        for parameter in parameters.values():
+            parameter.grad = None
+        with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, first_step + step):
+            output = loaded.module(*_batch(loaded.inputs, [arrays[id][step] for id in inputs]))
+            loss = loaded.loss(output, *_batch(loaded.targets, [arrays[id][step] for id in targets]))
             loss.backward()  # type: ignore[no-untyped-call]
         observed[LOSS].append(loss.detach().numpy())
-        for name, parameter in module.named_parameters():
+        for name, parameter in parameters.items():
             if parameter.grad is None:
                 continue
             gradient = f"{name}.grad"
@@ -124,11 +147,50 @@ def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
 
-def _as_given(array: NDArray[Any]) -> Any:
-    """A tensor as PyTorch wants it: labels and tokens are 64-bit integers there."""
+def _every_step(traced: TracedGraph) -> list[TracedResident]:
+    """The tensors of a batch, inputs first."""
+    return [resident for resident in traced.residents if resident.kind in _EVERY_STEP]
+
+
+def _model_of(model: str, data: Path, arrays: Arrays) -> tuple[Model, TracedGraph]:
+    """The model with a batch as large as the data's, and its graph."""
+    loaded = models.load(model)
+    traced = trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+    for resident in _every_step(traced):
+        if resident.id not in arrays:
+            raise UserError(f"{data}: lacks {resident.id}; write it with `poet-plan data`")
+        shape = arrays[resident.id].shape[1:]
+        if shape == resident.shape:
+            continue
+        if len(shape) == 0 or shape[1:] != resident.shape[1:]:
+            raise UserError(
+                f"{data}: {resident.id} has shape {shape} a step, {model} takes {resident.shape}; write it again with "
+                "this model"
+            )
+        loaded = models.load(model, shape[0])
+        return loaded, trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+    return loaded, traced
+
+
+def _start_from(arrays: Arrays, state: Mapping[str, Tensor], data: Path, model: str) -> None:
     import torch
 
-    return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array)
+    with torch.no_grad():
+        for name, tensor in state.items():
+            if name not in arrays or arrays[name].shape != tuple(tensor.shape):
+                raise UserError(
+                    f"{data}: holds other parameters than {model} has ({name}); write it again with this model"
+                )
+            tensor.copy_(torch.from_numpy(arrays[name]))
+
+
+def _batch(example: tuple[Any, ...], arrays: list[NDArray[Any]]) -> tuple[Any, ...]:
+    """A batch as the model is called with it: labels and tokens are 64-bit integers in PyTorch."""
+    import torch
+
+    tensors = [torch.from_numpy(array).to(like.dtype) for array, like in zip(arrays, tensors_in(example), strict=True)]
+    nested: tuple[Any, ...] = with_tensors(example, tensors)
+    return nested
 
 
 def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray[Any]:
@@ -136,11 +198,3 @@ def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray
         raise UserError(f"{path}: has no {name} of step {step}; run all the steps of the data with `poet-harness run`")
     gradient: NDArray[Any] = arrays[name][step]
     return gradient
-
-
-def _read(path: Path) -> Arrays:
-    arrays = read_arrays(path, "poet-plan data")
-    for name in (INPUT, TARGET):
-        if name not in arrays:
-            raise UserError(f"{path}: lacks {name}; write it with `poet-plan data`")
-    return arrays

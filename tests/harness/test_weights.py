@@ -110,7 +110,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
     for inputs, targets in models.load_batches(MODEL, TRAINED, 0):
         optimizer.zero_grad()
-        model.loss(model.module(inputs), targets).backward()
+        model.loss(model.module(*inputs), *targets).backward()
         optimizer.step()
 
     trained = models.load(MODEL).module

@@ -16,6 +16,7 @@ from poet_planner.graph import Graph, PageCost
 from poet_planner.graph_file import write_graph
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
+from poet_planner.nested import tensors_in
 from poet_planner.plain import plain_schedule
 from poet_planner.schedule import Action, Step
 from poet_planner.schedule_file import write_schedule
@@ -211,6 +212,6 @@ def test_generator_states_are_accounted_for() -> None:
 def test_batches_are_the_seeds() -> None:
     for name in ("digits_cnn", "mlperf_ds_cnn"):
         one, again, other = (list(models.load_batches(name, 2, seed)) for seed in (3, 3, 4))
-        assert all(torch.equal(a, b) for pair in zip(one, again, strict=True) for a, b in zip(*pair, strict=True))
-        assert not torch.equal(one[0][0], other[0][0])
-        assert one[0][0].shape == models.load(name).inputs[0].shape
+        assert all(torch.equal(a, b) for a, b in zip(tensors_in(one), tensors_in(again), strict=True))
+        assert not torch.equal(tensors_in(one)[0], tensors_in(other)[0])
+        assert tensors_in(one)[0].shape == models.load(name).inputs[0].shape

@@ -9,15 +9,20 @@ import typer
 
 
 def data(
-    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`).")],
+    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
     seed: Annotated[int, typer.Option(help="Decides the order of the samples.")] = 0,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    arrays: Annotated[
+        Path | None,
+        typer.Option(help="Your own samples: an .npz with arrays `input` and `target`, a sample a row."),
+    ] = None,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
     from poet_planner.training_data import training_data, write_arrays
 
-    arrays = training_data(model, steps, seed, batch)
-    write_arrays(arrays, out)
-    print(f"{out}: {model}, {steps} batches of {arrays['input'].shape[1]}, {len(arrays) - 2} other tensors")
+    written = training_data(model, steps, seed, batch, arrays)
+    write_arrays(written, out)
+    source = f"from {arrays}" if arrays else "of the model's own examples"
+    print(f"{out}: {model}, {steps} batches {source}, {len(written)} arrays in all")

@@ -9,7 +9,7 @@ import typer
 
 
 def reference(
-    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`).")],
+    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
     learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.1,

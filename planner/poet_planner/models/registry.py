@@ -59,7 +59,7 @@ class Model:
             )
 
 
-Batch = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+Batch = tuple[tuple[Any, ...], tuple[Any, ...]]
 Example = Callable[[int], Batch]
 Batches = Callable[[int, int, int], Iterator[tuple[Tensor, Tensor]]]
 
@@ -150,8 +150,8 @@ def parameter_bytes(name: str) -> int:
     return sum(parameter.nbytes for parameter in module.parameters())
 
 
-def load(name: str, batch: int | None = None) -> Model:
-    """A model with a batch of examples; the same name and batch give the same numbers every time.
+def load(name: str, batch: int | None = None, seed: int = _SEED) -> Model:
+    """A model with a batch of examples; the same name, batch and seed give the same numbers every time.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def load(name: str, batch: int | None = None) -> Model:
     """
     if batch is not None and batch < 1:
         raise UserError(f"batch {batch}: a batch has at least one example")
-    with _seeded():
+    with _seeded(seed):
         if ":" in name:
             return _imported(name, batch)
         entry = _entry(name)
@@ -180,28 +180,35 @@ def load(name: str, batch: int | None = None) -> Model:
 
 
 @contextmanager
-def _seeded() -> Iterator[None]:
+def _seeded(seed: int) -> Iterator[None]:
     """All generators that a factory may draw from; afterwards they go on as if nothing had been."""
     drawn, numpys = random.getstate(), np.random.get_state()
-    random.seed(_SEED)
-    np.random.seed(_SEED)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
+            torch.manual_seed(seed)
             yield
     finally:
         random.setstate(drawn)
         np.random.set_state(numpys)
 
 
-def load_batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and targets of a built-in model, a batch a step; the seed decides which.
+def load_batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[Batch]:
+    """Inputs and targets of a model, a batch a step; the seed decides which.
 
-    Real data for the digit classifiers (which needs scikit-learn); random numbers of the right shapes for the others.
+    Real data for the digit classifiers (which needs scikit-learn); random numbers of the right shapes for other
+    built-in models; for a user's own the examples that it comes with when it is made anew, from another seed each time.
     """
+    if ":" in name:
+        for step in range(steps):
+            model = load(name, batch, seed=_SEED + 1 + seed * steps + step)
+            yield model.inputs, model.targets
+        return
     entry = _entry(name)
     make = entry.batches or partial(_random_batches, entry.example)
-    return make(batch or entry.batch, steps, seed)
+    for inputs, targets in make(batch or entry.batch, steps, seed):
+        yield (inputs,), (targets,)
 
 
 def _random_batches(example: Example, batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
