@@ -9,7 +9,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.graph import Graph, Node, Resident
+from poet_planner.graph import Graph, Node, Refusal, Resident
 from poet_planner.graph_file import graph_hash
 from poet_planner.plain import aligned
 from poet_planner.schedule import Action, Schedule, Step
@@ -19,6 +19,7 @@ MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 BLOCK_BYTES = 512
 
+MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
@@ -54,10 +55,22 @@ def why_no_headers(graph: Graph) -> str | None:
     operations = {node.operation.op for node in graph.nodes if node.operation}
     if not operations:
         return "its nodes name no operators"
+    refusals = _together(node.refused for node in graph.nodes if node.refused)
+    if refusals:
+        more = f"; and {len(refusals) - MOST_REFUSALS} more" if len(refusals) > MOST_REFUSALS else ""
+        return "; ".join(refusals[:MOST_REFUSALS]) + more
     missing = sorted(operations - OPERATORS.keys())
     if missing:
         return f"the firmware lacks {', '.join(missing)}"
     return None if graph.residents else "its parameters are excluded from RAM"
+
+
+def _together(refusals: Iterable[Refusal]) -> list[str]:
+    """One line for each place and cure, with all that is lacking there."""
+    lacking: dict[tuple[str, str], dict[str, None]] = {}
+    for refusal in refusals:
+        lacking.setdefault((refusal.where, refusal.cure), {})[refusal.lacks] = None
+    return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for (where, cure), lacks in lacking.items()]
 
 
 def model_header(graph: Graph, schedule: Schedule) -> str:

@@ -42,8 +42,20 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why the firmware cannot compute a node, in words: ``where`` it stands, what is lacking, and the ``cure``."""
+
+    where: str
+    lacks: str
+    cure: str
+
+
+@dataclass(frozen=True)
 class Node:
-    """One operator of the training step. ``inputs`` are the ids of the distinct values it needs in RAM."""
+    """One operator of the training step.
+
+    ``inputs`` are the ids of the distinct values it needs in RAM; ``refused`` says why the firmware cannot compute it.
+    """
 
     id: str
     time_s: float
@@ -54,6 +66,7 @@ class Node:
     recomputable: bool = True
     backward: bool = False
     operation: Operation | None = None
+    refused: Refusal | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_planner.graph import Graph, Node, Operation, PageCost, Refusal, Resident, Value
 from poet_planner.graph_checks import FaultError, check_graph, refuse_unsound
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
 
+_REFUSAL_KEYS = ("where", "lacks", "cure")
 _PAGE_KEYS = ("page_out_time_s", "page_out_energy_j", "page_in_time_s", "page_in_energy_j")
 
 
@@ -182,6 +184,15 @@ def _flag(entry: dict[str, Any], key: str, where: str, default: bool) -> bool:
     return value
 
 
+def _refusal(entry: dict[str, Any], where: str) -> Refusal | None:
+    if "refused" not in entry:
+        return None
+    told = _mapping(entry["refused"], f'{where}: "refused"')
+    if told.keys() != set(_REFUSAL_KEYS) or not all(isinstance(words, str) for words in told.values()):
+        raise FaultError(f'{where}: "refused" must have {", ".join(_REFUSAL_KEYS)}, all strings')
+    return Refusal(**told)
+
+
 def _strings(entry: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = _list(entry, key, where, [])
     if not all(isinstance(value, str) for value in values):
@@ -232,6 +243,7 @@ def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
         recomputable=_flag(entry, "recomputable", where, True),
         backward=_flag(entry, "backward", where, False),
         operation=_operation(entry, where),
+        refused=_refusal(entry, where),
     )
 
 
@@ -271,6 +283,8 @@ def _node_document(node: Node) -> dict[str, Any]:
         document["params"] = node.operation.params
         document["inputs"] = list(node.operation.operands)
         document["results"] = list(node.operation.results)
+    if node.refused:
+        document["refused"] = asdict(node.refused)
     return document
 
 

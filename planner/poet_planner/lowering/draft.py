@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from poet_planner.graph import Node, Operation, Resident, Value
+from poet_planner.graph import Node, Operation, Refusal, Resident, Value
 from poet_planner.tracing.ir import Kind, TracedGraph, TracedOperator, TracedResident
 
 
@@ -26,6 +26,7 @@ class Draft:
     values: tuple[Value, ...]
     workspace_bytes: int
     recomputable: bool
+    refused: Refusal | None = None
 
 
 def nodes_of(traced: TracedGraph, drafts: list[Draft], unread: Iterable[str] = ()) -> list[Node]:
@@ -81,6 +82,7 @@ def _node(traced: TracedGraph, draft: Draft, kept: set[str], before: list[str], 
         recomputable=draft.recomputable,
         backward=draft.traced.backward,
         operation=Operation(draft.op, draft.params, homes(traced, draft.operands), homes(traced, draft.results)),
+        refused=draft.refused,
     )
 
 

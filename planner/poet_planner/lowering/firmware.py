@@ -19,6 +19,7 @@ from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_o
 from poet_planner.lowering.draws import drawn, with_own_generator
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.norms import with_weights
+from poet_planner.lowering.refusals import odd_type, refusal
 from poet_planner.lowering.rules import (
     Lowered,
     firmware_operator,
@@ -113,17 +114,22 @@ class _Lowering:
         if operator.values and operator.values[0] in self._constant_ids:
             return []
         lowered = self._operator(operator)
-        if lowered is None:
-            return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
+        odd = odd_type(operator, lowered, self._traced) if lowered else None
+        if lowered is None or odd is not None:
+            return [self._refused(operator, odd)]
         copies = self._copies(operator, lowered)
         if None in copies.values():
-            return [torch_draft(operator, self._traced, *aten_operation(operator, self._traced))]
+            return [self._refused(operator, None)]
         made = {place: copy for place, copy in copies.items() if copy is not None}
         operands = tuple(made[place].id if place in made else ref.source for place, ref in enumerate(lowered.operands))
         main = replace(self._draft(operator, operator.id, lowered), operands=operands)
         if lowered.update is not None:
             self.statistics[added(operator.id, "update")] = lowered.update
         return [*made.values(), main]
+
+    def _refused(self, operator: TracedOperator, odd: torch.dtype | None) -> Draft:
+        draft = torch_draft(operator, self._traced, *aten_operation(operator, self._traced))
+        return replace(draft, refused=refusal(operator, self._traced, odd))
 
     def _operator(self, operator: TracedOperator) -> Lowered | None:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()

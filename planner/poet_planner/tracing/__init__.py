@@ -64,7 +64,8 @@ def trace(
     with in_eagers_words(name, run_eagerly):
         captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss)
         folded = fold(captured, name)
-    return replace(named(prune(split(folded))), fixed=fixed_in((inputs, targets)))
+    layers = {path: type(child).__name__ for path, child in module.named_modules()}
+    return replace(named(prune(split(folded))), fixed=fixed_in((inputs, targets)), layers=layers)
 
 
 @contextmanager

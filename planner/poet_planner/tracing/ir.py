@@ -197,6 +197,8 @@ class TracedGraph:
         What of the batch is no tensor, and holds for every step (:func:`poet_planner.nested.fixed_in`).
     loss_parameters : dict
         The very parameters of a loss that is a module with parameters of its own, by resident id.
+    layers : dict
+        The class of each module, by its path.
     """
 
     name: str
@@ -209,6 +211,7 @@ class TracedGraph:
     bookkeeping: tuple[TracedOperator, ...] = ()
     fixed: Any = None
     loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    layers: dict[str, str] = field(default_factory=dict)
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""

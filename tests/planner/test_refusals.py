@@ -1,0 +1,129 @@
+"""What keeps a network off the firmware is said in one line: where, what is missing, what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from poet_planner.emit import why_no_headers
+from poet_planner.graph_file import read_graph, write_graph
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.tracing import trace
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, l1_loss, mse_loss
+
+CLASSES = 3
+
+
+class LastState(nn.Module):
+    def __init__(self, cells: type[nn.Module]) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleDict({"rnn": cells(4, 5, batch_first=True)})
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.encoder["rnn"](x)[0][:, -1])
+        return out
+
+
+class Pixels(nn.Module):
+    """Whole numbers for an input, and a forward that does arithmetic on them."""
+
+    def __init__(self, scaled: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(8, 4)
+        self.fc = nn.Linear(4, CLASSES)
+        self.scaled = scaled
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(x.float() / 255 if self.scaled else self.embedding(x * 2).mean(1))
+        return out
+
+
+def why(module: nn.Module, x: Tensor, loss: Any = cross_entropy, target: Tensor | None = None) -> str:
+    labels = torch.arange(len(x)) % CLASSES if target is None else target
+    words = why_no_headers(lower_for_firmware(trace(module, (x,), (labels,), loss, "own")))
+    assert words is not None
+    assert "\n" not in words
+    assert "aten" not in words
+    return words
+
+
+def rows() -> Tensor:
+    return torch.randn(2, 4)
+
+
+def pictures() -> Tensor:
+    return torch.randn(2, 1, 6, 6)
+
+
+def network(*layers: nn.Module) -> nn.Module:
+    module = nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(CLASSES))
+    module(pictures())
+    return module
+
+
+@pytest.mark.parametrize("cells", [nn.LSTM, nn.GRU])
+def test_recurrent_layers(cells: type[nn.Module]) -> None:
+    told = why(LastState(cells), torch.randn(2, 3, 4))
+    cure = "train it on a Linux board, or replace it by Conv1d"
+    assert told == f"encoder.rnn ({cells.__name__}): the firmware has no recurrent operator; {cure}"
+
+
+@pytest.mark.parametrize(
+    ("layer", "lacking"),
+    [
+        (nn.ConvTranspose2d(1, 2, 3), "0 (ConvTranspose2d): the firmware has no transposed convolution; train it on a"),
+        (nn.Conv2d(1, 2, 3, dilation=2), "0 (Conv2d): the firmware has no dilated convolution; train it on a"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.ELU()), "0.1 (ELU): the firmware has no elu; train it on a Linux board"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.RReLU()), "random numbers as rrelu_with_noise draws them"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(3, ceil_mode=True)), "pooling with ceil_mode; use ceil_mode=F"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.AvgPool2d(2, padding=1, count_include_pad=False)), "use count_include"),
+    ],
+)
+def test_layers(layer: nn.Module, lacking: str) -> None:
+    assert lacking in why(network(layer), pictures())
+
+
+@pytest.mark.parametrize(
+    ("loss", "lacking"),
+    [
+        (nn.CrossEntropyLoss(weight=torch.ones(CLASSES)), "class weights"),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), "label smoothing"),
+        (nn.CrossEntropyLoss(reduction="sum"), "no mean"),
+        (nn.CrossEntropyLoss(ignore_index=0), "ignore_index"),
+    ],
+)
+def test_losses(loss: nn.Module, lacking: str) -> None:
+    told = why(nn.Linear(4, CLASSES), rows(), loss)
+    assert lacking in told
+    assert "cross entropy, mean squared error and binary cross entropy" in told
+
+
+def test_a_loss_of_operators_that_the_firmware_lacks() -> None:
+    assert "no abs, sgn; it has cross entropy" in why(nn.Linear(4, 3), rows(), l1_loss, torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_types_of_numbers(dtype: torch.dtype) -> None:
+    name = str(dtype).removeprefix("torch.")
+    told = why(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, CLASSES)).to(dtype), rows().to(dtype))
+    assert told == (
+        f"the model: the firmware has no arithmetic in {name}; make the model and its batch float32, with .float()"
+    )
+
+
+def test_whole_numbers_are_labels_and_tokens_alone() -> None:
+    assert "whole numbers (int64)" in why(nn.Linear(4, 3), rows(), mse_loss, torch.ones(2, 3, dtype=torch.int64))
+    assert "whole numbers (int64)" in why(Pixels(scaled=False), torch.randint(0, 4, (2, 3)))
+    assert "conversion between types" in why(Pixels(scaled=True), torch.randint(0, 255, (2, 4), dtype=torch.uint8))
+
+
+def test_a_graph_file_says_it_too(tmp_path: Path) -> None:
+    module = network(nn.Conv2d(1, 2, 3, dilation=2))
+    graph = lower_for_firmware(trace(module, (pictures(),), (torch.tensor([0, 1]),), cross_entropy, "own"))
+    write_graph(graph, tmp_path / "graph.json")
+    assert read_graph(tmp_path / "graph.json") == graph
+    assert why_no_headers(read_graph(tmp_path / "graph.json")) == why_no_headers(graph)
