@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
 import serial
 from poet_profiles.boards import Board, board_names, load_board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -11,6 +18,9 @@ from serial.tools.list_ports_common import ListPortInfo
 from ..protocol.link import Stream
 
 METER_IDS = {"1915:c00a", "0483:5740"}  # PPK2, LPM01A
+# pyserial's location of a USB port: the device, then configuration and interface, as in 1-3:1.2; 1-3:x.2 on Windows.
+LOCATION = re.compile(r"(?P<device>[^:]+):[^.]+\.(?P<interface>\d+)")
+IN_USE = {errno.EBUSY, errno.EAGAIN}
 
 
 def usb_id(port: ListPortInfo) -> str:
@@ -18,9 +28,46 @@ def usb_id(port: ListPortInfo) -> str:
     return f"{port.vid:04x}:{port.pid:04x}" if port.vid is not None and port.pid is not None else ""
 
 
+def by_number(name: str) -> list[tuple[int, str]]:
+    """Key that sorts names with numbers in them as people do: ``ttyACM9`` before ``ttyACM10``."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
 def ports() -> list[ListPortInfo]:
     """Serial ports of this computer, by name."""
-    return sorted(list_ports.comports(), key=lambda port: str(port.device))
+    return sorted(list_ports.comports(), key=lambda port: by_number(str(port.device)))
+
+
+def devices(seen: Iterable[ListPortInfo]) -> list[list[ListPortInfo]]:
+    """Ports grouped by the USB device that offers them, each device's by interface, or by number where that is unknown.
+
+    What tells neither a serial number nor its place on the bus is a device of its own.
+    """
+    groups: dict[tuple[str, ...], list[ListPortInfo]] = {}
+    for port in sorted(seen, key=lambda port: by_number(str(port.device))):
+        groups.setdefault(_device_key(port), []).append(port)
+    for group in groups.values():
+        if all(_interface(port) is not None for port in group):
+            group.sort(key=lambda port: _interface(port) or 0)
+    return list(groups.values())
+
+
+def described(port: ListPortInfo) -> str:
+    """A port by its name, its USB id or description, and its serial number."""
+    serial_number = f" serial {port.serial_number}" if port.serial_number else ""
+    return f"{port.device} ({usb_id(port) or port.description}){serial_number}"
+
+
+def _device_key(port: ListPortInfo) -> tuple[str, ...]:
+    place = LOCATION.fullmatch(port.location or "")
+    if place or port.serial_number:
+        return usb_id(port), port.serial_number or "", place["device"] if place else ""
+    return usb_id(port), str(port.device)
+
+
+def _interface(port: ListPortInfo) -> int | None:
+    place = LOCATION.fullmatch(port.location or "")
+    return int(place["interface"]) if place else None
 
 
 def find_port(board: Board) -> str:
@@ -29,7 +76,7 @@ def find_port(board: Board) -> str:
     A board whose console is behind any adapter (no ``usb_ids``) is at the one USB port that is no other board's, no
     bootloader's and no meter's.
 
-    A debug probe offers several ports under one serial number; the first is the one that carries the console.
+    A debug probe offers several ports; the first of its interfaces is the one that carries the console.
 
     Raises
     ------
@@ -38,10 +85,11 @@ def find_port(board: Board) -> str:
     """
     seen = ports()
     fitting = [port for port in seen if may_be_console(port, board)]
-    if len({port.serial_number for port in fitting}) == 1 and (board.usb_ids or len(fitting) == 1):
-        return str(fitting[0].device)
-    listed = ", ".join(f"{port.device} ({usb_id(port) or port.description})" for port in seen) or "none"
-    problem = f"{len(fitting)} ports fit {board.name}" if fitting else f"no port found for {board.name}"
+    consoles = [ports_of_one[0] for ports_of_one in devices(fitting)]
+    if len(consoles) == 1 and (board.usb_ids or len(fitting) == 1):
+        return str(consoles[0].device)
+    listed = ", ".join(described(port) for port in (consoles if board.usb_ids and consoles else seen)) or "none"
+    problem = f"{len(consoles)} ports fit {board.name}" if consoles else f"no port found for {board.name}"
     problem += f", whose console is {board.console}" if board.console else ""
     raise UserError(f"{problem}; ports seen: {listed}; name one with --port, or use --emulate", NO_DEVICE)
 
@@ -69,7 +117,7 @@ def open_port(url: str, baud: int) -> Stream:
         With exit code 4, if it cannot be opened.
     """
     try:
-        stream: Stream = serial.serial_for_url(url, baudrate=baud, timeout=1.0)
+        stream: Stream = open_serial(url, baud, timeout_s=1.0)
     except (serial.SerialException, OSError, ValueError) as error:
         listed = ", ".join(str(port.device) for port in ports()) or "none"
         raise UserError(
@@ -77,3 +125,50 @@ def open_port(url: str, baud: int) -> Stream:
             NO_DEVICE,
         ) from None
     return stream
+
+
+def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> serial.SerialBase:
+    """Open a port for this program alone: two that read from one port would each get a part of what comes.
+
+    Raises
+    ------
+    UserError
+        With exit code 4 and the other program's name, if the port is in use.
+    OSError, ValueError
+        If it cannot be opened for another reason.
+    """
+    if users := _users(url, but_not=(os.getpid(),)):
+        raise _in_use(url, users)
+    try:
+        return serial.serial_for_url(url, baudrate=baud, timeout=timeout_s, exclusive=True)
+    except serial.SerialException as error:
+        denied = sys.platform == "win32" and "PermissionError" in str(error)
+        if error.errno in IN_USE or denied:
+            raise _in_use(url, _users(url)) from None
+        raise
+
+
+def _in_use(url: str, users: list[str]) -> UserError:
+    return UserError(
+        f"{url}: in use by {' and '.join(users) or 'another program'}; close that, or name another port", NO_DEVICE
+    )
+
+
+def _users(device: str, but_not: Iterable[int] = ()) -> list[str]:
+    """Programs that have a device open, as far as the system shows: on Linux, those of the same user.
+
+    The other end of a pseudo-terminal belongs to a program by nature; such a port is not looked at.
+    """
+    place = os.path.realpath(device)
+    if not place.startswith("/dev/") or (but_not and place.startswith("/dev/pts/")):
+        return []
+    found = []
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: by_number(path.name)):
+        if int(process.name) in but_not:
+            continue
+        try:
+            if any(str(handle.readlink()) == place for handle in (process / "fd").iterdir()):
+                found.append(f"{(process / 'comm').read_text().strip()} (process {process.name})")
+        except OSError:
+            continue  # another user's, or gone meanwhile
+    return found

@@ -1,4 +1,4 @@
-"""Joulescope JS110 and JS220 (optional package ``pyjoulescope_driver``), the board's window line on input 0.
+"""Joulescope JS110, JS220 and JS320 (optional package ``pyjoulescope_driver``), the board's window line on input 0.
 
 The driver publishes blocks of power (float) and of the input (one bit a sample, packed) apart, each with the number
 of its first sample; where a number is left out, samples were lost.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..connection.ports import by_number
 from .meter import Mark, Meter, MeterError, Window
 from .sampled import WindowIntegrator, assign
 
@@ -25,6 +27,7 @@ CURE = "pip install 'poet-edge[joulescope]'"
 POWER, INPUT = "s/p", "s/gpi/0"
 DRIVER_ERRORS = (RuntimeError, ValueError, TimeoutError)
 LOW, HIGH, LOST = 0, 1, 2
+MODEL = re.compile(r"/js\d+/")
 SIGNALS = ("s/i", "s/v", POWER, INPUT)
 
 
@@ -173,7 +176,7 @@ def find() -> list[str]:
         driver = _driver()
     except UserError:
         return []
-    return sorted(path for path in driver.device_paths() if "js110" in path or "js220" in path)
+    return _paths(driver)
 
 
 def open_joulescope(address: str, board: Board) -> JoulescopeMeter:
@@ -185,12 +188,17 @@ def open_joulescope(address: str, board: Board) -> JoulescopeMeter:
         If the driver is not installed, or there is no such instrument.
     """
     driver = _driver()
-    paths = sorted(driver.device_paths())
+    paths = _paths(driver)
     if not address and len(paths) != 1:
         raise UserError(
             f"Joulescope: found {', '.join(paths) or 'none'}; name one as --meter joulescope:PATH", NO_DEVICE
         )
     return JoulescopeMeter(driver, address or paths[0], board)
+
+
+def _paths(driver: Any) -> list[str]:
+    """What the driver calls a Joulescope; it lists other products of the same vendor too."""
+    return sorted((path for path in driver.device_paths() if MODEL.search(path)), key=by_number)
 
 
 def _driver() -> Any:

@@ -17,8 +17,9 @@ import numpy as np
 import serial
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
-from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
+from ..connection.ports import described, open_serial, ports
 from .intervals import cut
 from .meter import Mark, MeterError, Window
 from .recorded import Recording
@@ -36,6 +37,8 @@ SETTINGS = (
     "eventsrc d7 fal",
     "pwr auto",
 )
+
+STAMP_S = 1e-3  # resolution of a time stamp
 
 SAMPLE = re.compile(rb"(\d{4})([+-]\d\d)")
 STAMP = re.compile(rb"TimeStamp: *(\d+)s (\d+)ms, buff (\d+)%")
@@ -56,6 +59,8 @@ class Transcript:
         Between two stamps, how many samples never arrived: somewhere in there.
     stamped_s : float
         Up to here it is known what was lost.
+    went_back : bool
+        A stamp was before an earlier one: the instrument's counter has wrapped, or begun anew.
     """
 
     def __init__(self, sample_hz: float) -> None:
@@ -64,6 +69,7 @@ class Transcript:
         self.events_s: list[float] = []
         self.losses: list[tuple[float, float, int]] = []
         self.stamped_s = 0.0
+        self.went_back = False
         self._period_s = 1 / sample_hz
         self._next_s = 0.0
         self._first_stamp: tuple[float, float] | None = None
@@ -88,8 +94,9 @@ class Transcript:
             self._first_stamp = (stamp_s, self._next_s)
         first_s, then_s = self._first_stamp
         due_s = then_s + stamp_s - first_s
+        self.went_back |= due_s < self.stamped_s - STAMP_S
         # Stamps are whole milliseconds: a smaller difference is rounding, not loss.
-        if due_s - self._next_s > max(1e-3, self._period_s):
+        if due_s - self._next_s > max(STAMP_S, self._period_s):
             self.losses.append((self.stamped_s, due_s, round((due_s - self._next_s) / self._period_s)))
             self._next_s = due_s
         self.stamped_s = self._next_s
@@ -112,7 +119,7 @@ class Lpm01aMeter(StreamingMeter):
         self.identity = f"LPM01A at {port}"
         self._pending = b""
         try:
-            super().__init__(serial.serial_for_url(port, BAUD, timeout=0.2))
+            super().__init__(open_serial(port, BAUD, timeout_s=0.2))
             self._port.reset_input_buffer()
             self._command("htc")
             self._command(f"volt {round(board.voltage_v * 1000)}m")
@@ -132,6 +139,8 @@ class Lpm01aMeter(StreamingMeter):
         events_s = transcript.events_s
         if len(events_s) != len(marks):
             raise MeterError(f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7?")
+        if transcript.went_back:
+            raise MeterError("its time stamps went back: it is not known what was lost")
         if transcript.stamped_s <= events_s[-1]:
             raise MeterError("no time stamp behind the window: it is not known what was lost")
         power_w = np.array(transcript.current_a) * self.voltage_v
@@ -188,11 +197,7 @@ class Lpm01aMeter(StreamingMeter):
 
 def find() -> list[str]:
     """Ports of the connected instruments (ST's virtual port: other ST boards have the same USB id)."""
-    return [
-        str(port.device)
-        for port in list_ports.comports()
-        if (port.vid, port.pid) == USB_ID and "powershield" in f"{port.description} {port.product}".lower()
-    ]
+    return [str(port.device) for port in _ports()]
 
 
 def open_lpm01a(address: str, board: Board) -> Lpm01aMeter:
@@ -203,8 +208,16 @@ def open_lpm01a(address: str, board: Board) -> Lpm01aMeter:
     UserError
         If there is none, or several and none was named.
     """
-    found = find()
+    found = _ports()
     if not address and len(found) != 1:
-        seen = ", ".join(found) or "no port"
+        seen = ", ".join(described(port) for port in found) or "no port"
         raise UserError(f"LPM01A: found at {seen}; name its port as --meter lpm01a:PORT", NO_DEVICE)
-    return Lpm01aMeter(address or found[0], board)
+    return Lpm01aMeter(address or str(found[0].device), board)
+
+
+def _ports() -> list[ListPortInfo]:
+    return [
+        port
+        for port in ports()
+        if (port.vid, port.pid) == USB_ID and "powershield" in f"{port.description} {port.product}".lower()
+    ]

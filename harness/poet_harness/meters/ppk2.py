@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
+from ..connection.ports import described, devices, open_serial
 from .meter import Mark, MeterError, Window
 from .sampled import WindowIntegrator, assign
 from .streaming import StreamingMeter
@@ -152,7 +154,7 @@ class Ppk2Meter(StreamingMeter):
     def __init__(self, port: str, board: Board, supply: bool) -> None:
         self.voltage_v = board.voltage_v
         try:
-            super().__init__(serial.serial_for_url(port, timeout=0.2))
+            super().__init__(open_serial(port, timeout_s=0.2))
             self._write(STOP)
             self._port.reset_input_buffer()
             self._calibration = Calibration.parse(self._metadata())
@@ -199,11 +201,8 @@ class Ppk2Meter(StreamingMeter):
 
 
 def find() -> list[str]:
-    """Ports of the connected instruments. Each has two; the first one carries the protocol."""
-    ports = sorted(
-        (port for port in list_ports.comports() if (port.vid, port.pid) == USB_ID), key=lambda port: port.device
-    )
-    return list({port.serial_number: str(port.device) for port in reversed(ports)}.values())
+    """Ports of the connected instruments. Each has two; the first of its interfaces carries the protocol."""
+    return [str(ports_of_one[0].device) for ports_of_one in devices(_ports())]
 
 
 def open_ppk2(address: str, board: Board, supply: bool = False) -> Ppk2Meter:
@@ -214,12 +213,15 @@ def open_ppk2(address: str, board: Board, supply: bool = False) -> Ppk2Meter:
     UserError
         If there is none, or several and none was named.
     """
-    found = find()
+    found = [ports_of_one[0] for ports_of_one in devices(_ports())]
     if not address and len(found) != 1:
-        raise UserError(
-            f"PPK2: found at {', '.join(found) or 'no port'}; name its port as --meter ppk2:PORT", NO_DEVICE
-        )
-    return Ppk2Meter(address or found[0], board, supply)
+        listed = ", ".join(described(port) for port in found) or "no port"
+        raise UserError(f"PPK2: found at {listed}; name its port as --meter ppk2:PORT", NO_DEVICE)
+    return Ppk2Meter(address or str(found[0].device), board, supply)
+
+
+def _ports() -> list[ListPortInfo]:
+    return [port for port in list_ports.comports() if (port.vid, port.pid) == USB_ID]
 
 
 def _finite(text: str | None, neutral: float) -> float:

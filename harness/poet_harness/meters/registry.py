@@ -55,11 +55,11 @@ def _kind(title: str, windows: str, module: str, opener: str, **options: bool) -
 KINDS: dict[str, Kind] = {
     "ppk2": _kind("Nordic PPK2 in the supply line", "D0", "ppk2", "open_ppk2", supply=False),
     "ppk2-source": _kind("Nordic PPK2 as the board's supply", "D0", "ppk2", "open_ppk2", supply=True),
-    "joulescope": _kind("Joulescope JS110 or JS220", "input 0", "joulescope", "open_joulescope"),
+    "joulescope": _kind("Joulescope JS110, JS220 or JS320", "input 0", "joulescope", "open_joulescope"),
     "lpm01a": _kind("ST X-NUCLEO-LPM01A as the board's supply", "D7", "lpm01a", "open_lpm01a"),
     "ina": _kind("INA219 or INA226 on this computer's I2C", "clock", "ina", "open_ina"),
     "jetson": _kind("INA3221 of a Jetson, rail by rail", "clock", "jetson", "open_jetson"),
-    "rapl": _kind("energy counter of an x86 processor", "clock", "rapl", "open_rapl"),
+    "rapl": _kind("energy counters of x86 processor packages", "clock", "rapl", "open_rapl"),
     "nvml": _kind("energy counter of an NVIDIA GPU", "clock", "nvml", "open_nvml"),
     "recorded": _kind("recorded:FILE, a trace with a window column", "column", "recorded", "open_recorded"),
     "nominal": _kind("no instrument: the board file's currents", "device time", "nominal", "open_nominal"),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from serial.tools.list_ports_common import ListPortInfo
+
 NAME = "boards"
 
 
@@ -10,14 +15,19 @@ def command() -> None:
     from poet_profiles.boards import board_names, load_board
     from rich.table import Table
 
-    from ..connection.ports import ports, usb_id
+    from ..connection.ports import devices, ports, usb_id
     from .console import wide_console
 
     seen = ports()
     table = Table("board", "what it is", "RAM", "storage", "port")
     for name in board_names():
         board = load_board(name)
-        here = [str(port.device) for port in seen if usb_id(port) in board.usb_ids]
+        here = [_named(of_one[0]) for of_one in devices(port for port in seen if usb_id(port) in board.usb_ids)]
         ram = f"{board.ram_bytes // 1024:,} KB"
         table.add_row(name, board.title, ram, board.storage, ", ".join(here) or "-")
     wide_console().print(table)
+
+
+def _named(port: ListPortInfo) -> str:
+    """A console's port, with the serial number that tells two alike boards apart."""
+    return f"{port.device} ({port.serial_number})" if port.serial_number else str(port.device)

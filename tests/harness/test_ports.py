@@ -1,0 +1,142 @@
+"""Which port is which: interfaces, numbers, several alike, and ports that another program has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tty
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from poet_harness.connection import ports as ports_module
+from poet_harness.connection.ports import by_number, find_port, open_port, open_serial
+from poet_harness.meters import lpm01a, ppk2
+from poet_profiles.boards import load_board
+from poet_profiles.errors import NO_DEVICE, UserError
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
+
+BOARD = load_board("nrf52840")
+PPK2, PROBE = (0x1915, 0xC00A), (0x1366, 0x1061)
+
+
+def port(device: str, usb_id: tuple[int, int], serial_number: str | None, location: str | None) -> ListPortInfo:
+    entry = ListPortInfo(device)
+    entry.vid, entry.pid = usb_id
+    entry.serial_number, entry.location, entry.description = serial_number, location, "CDC"
+    return entry
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch):
+    def plug(*ports: ListPortInfo) -> None:
+        monkeypatch.setattr(list_ports, "comports", lambda: list(ports))
+
+    return plug
+
+
+@given(st.lists(st.integers(0, 300), min_size=2, unique=True), st.sampled_from(["/dev/ttyACM", "COM", "/dev/cu.m"]))
+def test_names_are_sorted_by_their_numbers(numbers: list[int], stem: str) -> None:
+    names = [f"{stem}{number}" for number in numbers]
+    assert sorted(names, key=by_number) == [f"{stem}{number}" for number in sorted(numbers)]
+
+
+@pytest.mark.parametrize("places", [("1-3:1.0", "1-3:1.2"), ("2-1.4:x.1", "2-1.4:x.3"), (None, None)])
+@pytest.mark.parametrize("names", [("/dev/ttyACM9", "/dev/ttyACM10"), ("COM9", "COM10"), ("COM99", "COM100")])
+def test_the_first_interface_is_taken_whatever_the_numbers(plugged, places: tuple, names: tuple[str, str]) -> None:
+    for usb_id, find in ((PROBE, lambda: find_port(BOARD)), (PPK2, lambda: ppk2.find()[0])):
+        first, second = (port(name, usb_id, "A1", place) for name, place in zip(names, places, strict=True))
+        for order in ((first, second), (second, first)):
+            plugged(*order)
+            assert find() == names[0]
+        if places[0]:
+            # The system has numbered them the other way round.
+            first.device, second.device = names[1], names[0]
+            plugged(first, second)
+            assert find() == names[1]
+
+
+def test_tenth_interfaces_come_behind_second_ones(plugged) -> None:
+    plugged(*(port(f"COM{20 - place}", PROBE, "A1", f"1-3:1.{place}") for place in (10, 2, 4)))
+    assert find_port(BOARD) == "COM18"
+
+
+def test_alike_boards_are_listed_with_their_serial_numbers(plugged) -> None:
+    plugged(
+        *(
+            port(f"/dev/ttyACM{2 * board + place // 2}", PROBE, f"68312{board}", f"1-{board}:1.{place}")
+            for board in (1, 2)
+            for place in (0, 2)
+        ),
+        port("/dev/ttyUSB0", (0x0403, 0x6001), None, "1-9:1.0"),
+    )
+    words = r"2 ports fit nrf52840; .*: /dev/ttyACM2 \(1366:1061\) serial 683121, /dev/ttyACM4 .* serial 683122; name"
+    with pytest.raises(UserError, match=words) as caught:
+        find_port(BOARD)
+    assert caught.value.exit_code == NO_DEVICE
+    assert "ttyACM3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("serial_number", [None, "", "same"])
+def test_devices_that_cannot_be_told_apart_are_not_taken_by_luck(plugged, serial_number: str | None) -> None:
+    plugged(
+        port("/dev/ttyACM0", PROBE, serial_number, "1-1:1.0"), port("/dev/ttyACM1", PROBE, serial_number, "1-2:1.0")
+    )
+    with pytest.raises(UserError, match="2 ports fit"):
+        find_port(BOARD)
+    plugged(port("/dev/ttyACM0", PPK2, None, None), port("/dev/ttyACM1", PPK2, None, None))
+    with pytest.raises(UserError, match=r"found at /dev/ttyACM0 .*, /dev/ttyACM1 .*; name its port"):
+        ppk2.open_ppk2("", BOARD)
+
+
+def test_several_instruments_are_listed_with_their_serial_numbers(plugged) -> None:
+    entries = [port(f"/dev/ttyACM{number}", (0x0483, 0x5740), f"P{number}", f"1-{number}:1.0") for number in (10, 9)]
+    for entry in entries:
+        entry.product = "PowerShield"
+    plugged(*entries)
+    with pytest.raises(UserError, match=r"/dev/ttyACM9 \(0483:5740\) serial P9, /dev/ttyACM10 .* serial P10"):
+        lpm01a.open_lpm01a("", BOARD)
+
+
+HOLDER = """
+import serial, sys
+held = serial.serial_for_url(sys.argv[1], exclusive=True)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_port_in_use_is_told_at_once_with_who() -> None:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    name = os.ttyname(slave)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        for use in (lambda: open_port(name, 115200), lambda: ppk2.open_ppk2(name, BOARD)):
+            with pytest.raises(UserError, match=rf"in use by .*python.* \(process {holder.pid}\)") as caught:
+                use()
+            assert caught.value.exit_code == NO_DEVICE
+        holder.stdin.close()
+    with open_serial(name, timeout_s=0.1) as port_again:
+        assert port_again.is_open
+    os.close(master)
+    os.close(slave)
+
+
+def test_a_device_that_another_program_has_open_without_a_lock_is_in_use() -> None:
+    program = [sys.executable, "-c", "import sys; f = open('/dev/full', 'wb'); print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        [user] = ports_module._users("/dev/full", but_not=(os.getpid(),))
+        assert user.endswith(f"(process {holder.pid})")
+        with pytest.raises(UserError, match=rf"in use by python\S* \(process {holder.pid}\)"):
+            open_port("/dev/full", 9600)
+        assert holder.stdin is not None
+        holder.stdin.close()
