@@ -36,7 +36,7 @@ def keyword_spotter(batch: int | None = None) -> Model:
         nn.ReLU(),
         nn.Linear(16, CLASSES),
     )
-    return _own("keyword_spotter", module, (4, 32), batch)
+    return _own("keyword_spotter", module, (4, 32), batch or 12)
 
 
 class Causal(nn.Module):
@@ -162,7 +162,7 @@ def group_norms(batch: int | None = None) -> Model:
         nn.Conv2d(8, 6, 3, padding=1),
         nn.GroupNorm(1, 6),
         nn.ReLU(),
-        nn.Conv2d(6, 6, 1),
+        nn.Conv2d(6, 6, 1, bias=False),
         nn.InstanceNorm2d(6, affine=True),
         nn.AdaptiveMaxPool2d(2),
         nn.Flatten(),

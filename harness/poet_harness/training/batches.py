@@ -94,7 +94,9 @@ def _checked(path: Path, resident: Resident, arrays: Mapping[str, Array], steps:
     if resident.choices:
         _refuse(where, used, (used < 0) | (used >= resident.choices), f"the plan knows 0 to {resident.choices - 1}")
     else:
-        _refuse(where, used, ~np.isfinite(used), "training needs finite numbers")
+        # The mask of an attention is poet's own constant, and minus infinity where nothing is to be seen.
+        wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
+        _refuse(where, used, wrong, "training needs finite numbers")
     return np.ascontiguousarray(used, dtype="<i4" if resident.choices else "<f4")
 
 

@@ -1,0 +1,74 @@
+"""Own networks on an emulated board: planned, flashed and trained by the command lines, each step against autograd."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from poet_harness.cli import app as harness
+from poet_planner import models
+from poet_planner.cli import app as planner
+from poet_planner.training_data import reference_run, training_data, write_arrays
+from torch import Tensor
+from typer import Typer
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = ROOT / "tests" / "planner"
+BOARD = ["--board", "nrf52840", "--emulate"]
+STEPS = 3
+RATE = 0.05
+TOLERANCE = 1e-5
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where everything is built, and from where the own models can be imported."""
+    root = tmp_path_factory.mktemp("own")
+    builds = {"PLATFORMIO_BUILD_DIR": str(root / "build")}
+    with mock.patch.object(sys, "path", [str(OWN), *sys.path]), mock.patch.dict(os.environ, builds):
+        yield root
+
+
+def call(program: Typer, *arguments: str) -> None:
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 0, done.output + str(done.exception)
+
+
+def batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    """The example batch, its examples in another order each step."""
+    model = models.load(name, batch)
+    for step in range(steps):
+        yield model.inputs[0].roll(step, 0), model.targets[0]
+
+
+@pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
+def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> None:
+    model, plan = f"own_networks:{network}", str(folder / f"{network}-plan")
+    data, saved = folder / f"{network}.npz", folder / f"{network}-saved.npz"
+    profile = str(ROOT / "profiles" / "nrf52840.csv")
+    call(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)
+    with mock.patch.object(models, "load_batches", batches):
+        write_arrays(training_data(model, STEPS, 0, None), data)
+    call(harness, "flash", *BOARD, "--plan", plan)
+    files = ["--data", str(data), "--out", str(folder / "observed.csv"), "--save", str(saved)]
+    call(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
+    expected = reference_run(model, data, RATE, follow=saved)
+    observed = np.load(saved)
+    assert len(expected) > 2
+    for name, steps in expected.items():
+        for step, (exact, found) in enumerate(zip(steps, observed[name], strict=True)):
+            difference = np.abs(found.reshape(exact.shape) - exact).max()
+            assert difference <= TOLERANCE * np.abs(exact).max(), (name, step)
