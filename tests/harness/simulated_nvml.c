@@ -1,4 +1,4 @@
-/* The part of NVIDIA's management library that the harness uses, for one GPU that draws 50 W, or for a Jetson. */
+/* The part of NVIDIA's management library that the harness uses, for GPUs that draw 50 W each, or for a Jetson. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3 };
 
 int counts_energy = 1;
+unsigned gpus = 1;
 static int gpu;
 
 int nvmlInitWithFlags(unsigned flags)
@@ -22,14 +23,14 @@ const char *nvmlErrorString(int result)
 
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
-    *count = 1;
+    *count = gpus;
     return SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
     *device = &gpu;
-    return index == 0 ? SUCCESS : INVALID_ARGUMENT;
+    return index < gpus ? SUCCESS : INVALID_ARGUMENT;
 }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned length)

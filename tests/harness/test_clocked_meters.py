@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from poet_harness.meters import ina, jetson, nvml, rapl, sysfs
 from poet_harness.meters.clocked import ClockedMeter
+from poet_harness.meters.counter import WrappingCounter
 from poet_harness.meters.meter import Activity, Mark, MeterError, Window
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -145,17 +148,142 @@ def count(monkeypatch: pytest.MonkeyPatch, path: Path, watt: float, range_uj: in
 
 def test_rapl_counts_across_its_wrap_and_leaves_subzones_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     zones = tmp_path / "sys/class/powercap"
-    tree(zones / "intel-rapl:0", energy_uj=900_000, max_energy_range_uj=1_000_000)
-    tree(zones / "intel-rapl:0:0", energy_uj=5, max_energy_range_uj=1_000_000)
+    tree(zones / "intel-rapl:0", name="package-0", energy_uj=900_000, max_energy_range_uj=1_000_000)
+    tree(zones / "intel-rapl:0:0", name="core", energy_uj=5, max_energy_range_uj=1_000_000)
     assert rapl.find(tmp_path) == ["intel-rapl:0"]
     count(monkeypatch, zones / "intel-rapl:0/energy_uj", watt=2.0, range_uj=1_000_000, start_uj=900_000)
     window = measure(rapl.open_rapl("", BOARD, tmp_path), length_s=0.3)
     assert window.energy_j == pytest.approx(2.0 * 0.3, rel=0.05)
 
 
+LAPTOP = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "uncore", "intel-rapl:1": "psys",
+          "intel-rapl-mmio:0": "package-0"}  # fmt: skip
+SERVER = {f"intel-rapl:{index}": f"package-{index}" for index in range(11)} | {"intel-rapl:0:0": "dram",
+          "intel-rapl:1:0": "dram"}  # fmt: skip
+DIES = {f"intel-rapl:{index}": f"package-0-die-{index}" for index in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "address", "summed"),
+    [
+        (LAPTOP, "", ["package-0 (intel-rapl:0)"]),
+        (LAPTOP, "psys", ["psys (intel-rapl:1)"]),
+        (LAPTOP, "intel-rapl:1", ["psys (intel-rapl:1)"]),
+        (LAPTOP, "intel-rapl:0:0", ["core (intel-rapl:0:0)"]),
+        (SERVER, "", [f"package-{index} (intel-rapl:{index})" for index in range(11)]),
+        (SERVER, "intel-rapl:1:0", ["dram (intel-rapl:1:0)"]),
+        (DIES, "", ["package-0-die-0 (intel-rapl:0)", "package-0-die-1 (intel-rapl:1)"]),
+    ],
+)
+def test_rapl_adds_up_packages_alone_and_names_what_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: dict[str, str], address: str, summed: list[str]
+) -> None:
+    """Every zone counts one joule a reading."""
+    for zone, name in kernel.items():
+        tree(tmp_path / "sys/class/powercap" / zone, name=name, energy_uj=0, max_energy_range_uj=262_143_328_850)
+    readings: dict[Path, int] = {}
+
+    def number(file: Path) -> float:
+        readings[file] = readings.get(file, -1) + 1
+        return readings[file] * 1e6
+
+    monkeypatch.setattr(rapl, "number", number)
+    meter = rapl.open_rapl(address, BOARD, tmp_path)
+    assert meter.identity == f"RAPL {' + '.join(summed)}"
+    meter._read()
+    assert meter._read() == pytest.approx(len(summed))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "address", "words"),
+    [
+        (LAPTOP, "intel-rapl:7", r"no zones named intel-rapl:7; zones found: package-0 \(intel-rapl:0\), core"),
+        (LAPTOP, "package-0", "2 zones named package-0"),
+        (SERVER, "dram", r"2 zones named dram; .*dram \(intel-rapl:1:0\)"),
+        ({"intel-rapl:0": "psys"}, "", r"no processor package; zones found: psys \(intel-rapl:0\); name one"),
+        ({}, "", "zones found: none"),
+    ],
+)
+def test_rapl_asks_where_it_cannot_tell(tmp_path: Path, kernel: dict[str, str], address: str, words: str) -> None:
+    for zone, name in kernel.items():
+        tree(tmp_path / "sys/class/powercap" / zone, name=name, energy_uj=0, max_energy_range_uj=262_143_328_850)
+    with pytest.raises(UserError, match=words) as caught:
+        rapl.open_rapl(address, BOARD, tmp_path)
+    assert caught.value.exit_code == NO_DEVICE
+
+
+class Clock:
+    """Time that a test lets pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    range_j=st.floats(1.0, 1e6),
+    start=st.floats(0.0, 0.999),
+    power_w=st.floats(0.1, 500.0),
+    gaps=st.lists(st.floats(1e-3, 0.4), min_size=2, max_size=30),
+)
+def test_a_counter_is_right_across_wraps_or_refused(
+    monkeypatch: pytest.MonkeyPatch, range_j: float, start: float, power_w: float, gaps: list[float]
+) -> None:
+    """Gaps as shares of a wrap, the first one short: right while no reading may hide a whole wrap."""
+    clock = Clock(monkeypatch)
+    began_s = clock.now_s
+    counter = WrappingCounter(lambda: (start * range_j + (clock.now_s - began_s) * power_w) % range_j, range_j)
+    counter.joules()
+    for gap in gaps:
+        clock.now_s += gap * range_j / power_w
+        assert counter.joules() == pytest.approx((clock.now_s - began_s) * power_w, rel=1e-6, abs=1e-6 * range_j)
+    for wraps in (0.6, 1.3, 2.5):
+        clock.now_s += wraps * range_j / power_w
+        with pytest.raises(MeterError, match="may have wrapped more than once"):
+            counter.joules()
+
+
+def test_a_counter_knows_what_its_zone_is_rated_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    counter = WrappingCounter(lambda: 1.0, range_j=100.0, rated_w=50.0)
+    counter.joules()
+    clock.now_s += 1.1
+    with pytest.raises(MeterError, match=r"within 1\.100 s"):
+        counter.joules()
+
+
+def test_a_recording_starts_afresh_however_long_the_meter_lay_idle(tmp_path: Path) -> None:
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    tree(zone, name="package-0", energy_uj=5, max_energy_range_uj=100, constraint_0_max_power_uw=1000)
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert measure(meter, length_s=0.1).energy_j == 0
+    time.sleep(0.12)  # longer than a wrap takes at that power
+    assert measure(meter, length_s=0.1).energy_j == 0
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_energy_range_uj": 0}])
+def test_a_counter_that_goes_back_gives_no_energy(tmp_path: Path, limit: dict[str, int]) -> None:
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    tree(zone, name="package-0", energy_uj=500, **limit)
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    meter.begin()
+    rewrite(zone / "energy_uj", 100)
+    time.sleep(0.05)
+    with pytest.raises(MeterError, match="went back"):
+        meter.end([Mark(Activity.COMPUTE, 0.01, time.monotonic(), time.monotonic())])
+
+
+def test_a_driver_that_counts_from_zero_again_gives_no_energy() -> None:
+    readings = iter([5.0, 6.0, 1.0, *range(2, 10_000)])
+    meter = ClockedMeter(lambda: next(readings), is_energy=True, identity="reset", voltage_v=5.0)
+    with pytest.raises(MeterError, match="went back"):
+        measure(meter, length_s=0.1)
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_counter_for_root_alone_says_how_to_read_it(tmp_path: Path) -> None:
-    tree(tmp_path / "sys/class/powercap/intel-rapl:0", energy_uj=1, max_energy_range_uj=10)
+    tree(tmp_path / "sys/class/powercap/intel-rapl:0", name="package-0", energy_uj=1, max_energy_range_uj=10)
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0)
     with pytest.raises(UserError, match="sudo chmod"):
         rapl.open_rapl("", BOARD, tmp_path)
@@ -221,6 +349,18 @@ def test_nvml_energy(management_library: ctypes.CDLL) -> None:
     assert measure(meter, length_s=0.5).energy_j == pytest.approx(25, rel=0.05)
     with pytest.raises(UserError, match="GPU 7 does not give its energy: Invalid Argument"):
         nvml.open_nvml("7", BOARD)
+
+
+def test_several_gpus_are_never_added_up_nor_taken_by_luck(management_library: ctypes.CDLL) -> None:
+    gpus = ctypes.c_uint.in_dll(management_library, "gpus")
+    gpus.value = 2
+    try:
+        assert nvml.find() == ["0", "1"]
+        with pytest.raises(UserError, match=r"2 GPUs: 0 \(Simulated GPU\), 1 \(Simulated GPU\); name one as"):
+            nvml.open_nvml("", BOARD)
+        assert nvml.open_nvml("1", BOARD).identity == "NVML Simulated GPU, GPU 1 of 2"
+    finally:
+        gpus.value = 1
 
 
 def test_not_supported_is_never_taken_for_no_energy(management_library: ctypes.CDLL) -> None:

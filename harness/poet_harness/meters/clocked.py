@@ -39,18 +39,27 @@ class ClockedMeter(Meter):
         Supply voltage.
     period_s : float
         Time between two readings.
+    restart : callable, optional
+        Told of each recording before its first reading: a counter that keeps its last one forgets it.
     """
 
     shortest_window_s = 1.0
 
     def __init__(
-        self, read: Callable[[], float], is_energy: bool, identity: str, voltage_v: float, period_s: float = 0.002
+        self,
+        read: Callable[[], float],
+        is_energy: bool,
+        identity: str,
+        voltage_v: float,
+        period_s: float = 0.002,
+        restart: Callable[[], None] = lambda: None,
     ) -> None:
         self.identity = identity
         self.voltage_v = voltage_v
         self._read = read
         self._is_energy = is_energy
         self._period_s = period_s
+        self._restart = restart
         self._delay_s = 0.0
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -59,7 +68,8 @@ class ClockedMeter(Meter):
         self._halt()
         self._stop.clear()
         self._started = threading.Event()
-        self._failure: OSError | None = None
+        self._failure: OSError | MeterError | None = None
+        self._restart()
         self._times_s: list[float] = []
         self._values: list[float] = []
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -72,9 +82,6 @@ class ClockedMeter(Meter):
             raise MeterError("an acknowledgement of the board was lost, so nobody knows when the window began")
         spans = [(start_s, start_s + mark.device_s) for start_s, mark in zip(starts_s, marks, strict=True)]
         self._await_reading(max(end_s for _, end_s in spans))
-        self._halt()
-        if self._failure:
-            raise UserError(f"{self.identity}: cannot be read any more: {self._failure}", NO_DEVICE)
         recording = self._recording()
         # A sensor behind a slow bus gives what it gives; lost is what is missing beside its own pace.
         period_s = max(self._period_s, float(np.median(np.diff(recording.times_s))))
@@ -91,8 +98,11 @@ class ClockedMeter(Meter):
                 spans.append((start_s, start_s + slept_s))
             time.sleep(LEAD_S)
         time.sleep(LEAD_S)
-        self._halt()
-        alignment = align(self._recording(), spans, self._period_s / 2) if spans else None
+        try:
+            recording = self._recording()
+        except MeterError as error:
+            raise UserError(f"{self.identity}: {error}", NO_DEVICE) from None
+        alignment = align(recording, spans, self._period_s / 2) if spans else None
         if alignment is None:
             self.identity += ", not aligned (sleeping board draws the same)"
         else:
@@ -120,7 +130,7 @@ class ClockedMeter(Meter):
             before_s = time.monotonic()
             try:
                 value = self._read()
-            except OSError as error:
+            except (OSError, MeterError) as error:
                 self._failure = error
                 break
             self._times_s.append((before_s + time.monotonic()) / 2)
@@ -131,9 +141,17 @@ class ClockedMeter(Meter):
         self._started.set()
 
     def _recording(self) -> Recording:
+        """Stop, and take what was read."""
+        self._halt()
+        if isinstance(self._failure, MeterError):
+            raise self._failure
+        if self._failure:
+            raise UserError(f"{self.identity}: cannot be read any more: {self._failure}", NO_DEVICE)
         if len(self._times_s) < 2:
             raise MeterError("fewer than two readings")
         times_s, values = np.array(self._times_s), np.array(self._values)
         if self._is_energy:
+            if (np.diff(values) < 0).any():
+                raise MeterError("an energy counter went back: it was reset, or has wrapped")
             return Recording(times_s, None, values - values[0])
         return Recording.of_power(times_s, values)

@@ -11,6 +11,7 @@ from pathlib import Path
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..connection.ports import by_number
 from .clocked import ClockedMeter
 from .sysfs import number, text
 
@@ -20,7 +21,8 @@ ROOT = Path("/")
 
 def find(root: Path = ROOT) -> list[str]:
     """Addresses such as ``hwmon2``."""
-    return sorted(path.parent.name for path in root.glob("sys/class/hwmon/hwmon*/name") if text(path) in CHIPS)
+    names = root.glob("sys/class/hwmon/hwmon*/name")
+    return sorted((path.parent.name for path in names if text(path) in CHIPS), key=by_number)
 
 
 def open_ina(address: str, board: Board, root: Path = ROOT) -> ClockedMeter:

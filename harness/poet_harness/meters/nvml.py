@@ -26,18 +26,23 @@ def find() -> list[str]:
 
 
 def open_nvml(address: str, board: Board) -> ClockedMeter:
-    """Open GPU number ``address``, or the first.
+    """Open GPU number ``address``, or the only one. Each has a counter of its own; they are never added up.
 
     Raises
     ------
     UserError
-        If the package or the driver is missing, or the GPU does not count its energy.
+        If the package or the driver is missing, there are several GPUs and none was named, or the GPU does not count
+        its energy.
     """
     nvml = _started()
     try:
+        count = nvml.nvmlDeviceGetCount()
+        if not address and count > 1:
+            listed = ", ".join(f"{index} ({_name(nvml, index)})" for index in range(count))
+            raise UserError(f"nvml: {count} GPUs: {listed}; name one as --meter nvml:NUMBER", NO_DEVICE)
         gpu = nvml.nvmlDeviceGetHandleByIndex(int(address or 0))
         nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
-        name = nvml.nvmlDeviceGetName(gpu)
+        name = _name(nvml, int(address or 0)) + (f", GPU {address} of {count}" if count > 1 else "")
     except (nvml.NVMLError, ValueError) as error:
         raise UserError(f"nvml: GPU {address or 0} does not give its energy: {error}", NO_DEVICE) from None
 
@@ -49,6 +54,10 @@ def open_nvml(address: str, board: Board) -> ClockedMeter:
 
     # The counter moves about every 20 ms.
     return ClockedMeter(joules, True, f"NVML {name}", board.voltage_v, period_s=0.02)
+
+
+def _name(nvml: Any, index: int) -> str:
+    return str(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index)))
 
 
 def _counts(nvml: Any, index: int) -> bool:
