@@ -137,6 +137,25 @@ def test_a_wait_that_failed_is_told_by_the_next_life(open_line: Opener, name: st
     assert (told["start"], told["waited_for"], told["failures"]) == ("stall", "1", "1")
 
 
+@pytest.mark.parametrize("request_", ["format", "page out 4096 1 sequential"])
+def test_a_bus_that_stands_still_is_told_by_the_next_life(
+    open_line: Opener, monkeypatch: pytest.MonkeyPatch, request_: str
+) -> None:
+    """SPIM0 never ends a transfer, one that is polled for and one that the CPU sleeps through."""
+    line = open_line("nrf52840")
+    if request_ != "format":
+        line.values("format")
+    monkeypatch.setitem(line.twin.chip.bus._writes, (0x40003010, 4), lambda _value: None)
+    line.twin.power_trace()
+    with pytest.raises(TimeoutError):
+        line.ask(request_, patience_s=2.0)
+    assert len(pulses(line.twin.power_trace())) >= 3 * 5, "number 5, three times"
+    monkeypatch.undo()
+    line.rest = b""
+    told = line.values("hello")
+    assert (told["start"], told["waited_for"]) == ("stall", "5")
+
+
 def test_the_debug_port_stays_open_where_uicr_allows_it(open_line: Opener) -> None:
     for revision, uicr, is_open in ((5, 0x5A, True), (5, 0xFF, False), (4, 0xFF, True), (4, 0x00, False)):
         specimen = Specimen(revision_code=revision, uicr_approtect=uicr)

@@ -55,12 +55,18 @@ static inline void core_sleep_until(uint32_t irq, int (*done)(void))
     __asm__ volatile("cpsie i" ::: "memory");
 }
 
-/* Sleeps until an interrupt has been taken, unless *busy is 0 already. */
-static inline void core_sleep_while(const volatile uint8_t *busy)
+/* Sleeps until an interrupt has been taken, unless *busy is 0 already. Interrupt `alarm` ends the sleep too, and is
+ * never taken: a peripheral that has lost its clock must not keep the CPU asleep for ever. */
+static inline void core_sleep_while(const volatile uint8_t *busy, uint32_t alarm)
 {
+    const uint32_t bit = 1u << alarm;
+
     __asm__ volatile("cpsid i" ::: "memory");
     if (*busy != 0u) {
+        NVIC_ICPR0 = bit;
+        NVIC_ISER0 = bit;
         core_wait_for_interrupt();
+        NVIC_ICER0 = bit;
     }
     __asm__ volatile("cpsie i\n\tisb" ::: "memory");
 }

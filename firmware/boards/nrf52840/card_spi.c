@@ -7,9 +7,11 @@
 #include "core.h"
 #include "pins.h"
 #include "registers.h"
+#include "timer.h"
 #include "wait.h"
 
 #define RAM_BASE 0x20000000u
+#define LONGEST_SLEEP_TICKS 4000000u /* 0.25 s: no single transfer takes a tenth of it */
 #define LONGEST_TRANSFER 512u /* 16 ms at 250 kHz: WAIT_POLLS is longer */
 
 void card_spi_init(void)
@@ -124,7 +126,12 @@ static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t
 static void sleep_while(void *context, const volatile uint8_t *busy)
 {
     (void)context;
-    core_sleep_while(busy);
+    timer_set_alarm(LONGEST_SLEEP_TICKS);
+    core_sleep_while(busy, TIMER0_IRQ);
+    if (timer_alarm_has_rung()) {
+        wait_failed(WAIT_CARD);
+    }
+    timer_clear_alarm();
 }
 
 const poet_spi card_spi = {

@@ -7,6 +7,7 @@
 
 #define NOW 0u  /* capture channel that reads the counter */
 #define WAKE 1u /* compare channel that ends poet_board_idle */
+#define ALARM 2u /* compare channel that ends a sleep which nothing else has ended */
 
 /* Shorter than this, the counter could pass the compare value before it is set. */
 #define SHORTEST_SLEEP 64u
@@ -27,6 +28,24 @@ uint32_t poet_board_ticks(void)
 {
     TIMER0_TASKS_CAPTURE(NOW) = 1u;
     return TIMER0_CC(NOW);
+}
+
+void timer_set_alarm(uint32_t ticks)
+{
+    TIMER0_EVENTS_COMPARE(ALARM) = 0u;
+    TIMER0_CC(ALARM) = poet_board_ticks() + ticks;
+    TIMER0_INTENSET = TIMER0_INTENSET_COMPARE2;
+}
+
+bool timer_alarm_has_rung(void)
+{
+    return TIMER0_EVENTS_COMPARE(ALARM) != 0u;
+}
+
+void timer_clear_alarm(void)
+{
+    TIMER0_INTENCLR = TIMER0_INTENSET_COMPARE2;
+    TIMER0_EVENTS_COMPARE(ALARM) = 0u;
 }
 
 static int woken(void)

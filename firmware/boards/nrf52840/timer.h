@@ -2,6 +2,14 @@
 #ifndef NRF52840_TIMER_H
 #define NRF52840_TIMER_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 void timer_init(void);
+
+/* Raises TIMER0's interrupt in so many ticks, unless it is set anew before. */
+void timer_set_alarm(uint32_t ticks);
+bool timer_alarm_has_rung(void);
+void timer_clear_alarm(void);
 
 #endif

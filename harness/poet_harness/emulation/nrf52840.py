@@ -36,7 +36,7 @@ TIMER_IRQ = 8
 SPIM_IRQ = 3
 SPIM_END_INTERRUPT = 1 << 6
 TIMER_HZ = 16_000_000
-TIMER_COMPARE_INTERRUPT = 1 << 17
+TIMER_COMPARE_0_INTERRUPT = 1 << 16
 BAUDRATES = {0x10000000: 1_000_000, 0x01D60000: 115_200}
 SPI_FREQUENCIES = {
     0x02000000: 125e3, 0x04000000: 250e3, 0x08000000: 500e3, 0x10000000: 1e6,
@@ -236,7 +236,7 @@ class RandomNumbers(Peripheral):
 
 
 class Timer(Peripheral):
-    """6.30 TIMER0 as a 32-bit counter of 16 MHz, with a capture channel and a compare channel."""
+    """6.30 TIMER0 as a 32-bit counter of 16 MHz, with a capture channel (0) and two compare channels (1, 2)."""
 
     REGISTERS: ClassVar[dict[str, Register]] = {
         "TASKS_START": Register(0x000),
@@ -244,6 +244,7 @@ class Timer(Peripheral):
         "TASKS_CLEAR": Register(0x00C),
         "TASKS_CAPTURE[0]": Register(0x040),
         "EVENTS_COMPARE[1]": Register(0x144),
+        "EVENTS_COMPARE[2]": Register(0x148),
         "INTENSET": Register(0x304),
         "INTENCLR": Register(0x308),
         "MODE": Register(0x504),
@@ -251,6 +252,7 @@ class Timer(Peripheral):
         "PRESCALER": Register(0x510, reset=4),
         "CC[0]": Register(0x540),
         "CC[1]": Register(0x544),
+        "CC[2]": Register(0x548),
     }
 
     def __init__(self, clock: Clock) -> None:
@@ -261,11 +263,12 @@ class Timer(Peripheral):
         super().power_on()
         self._started_at: int | None = None
         self._interrupts = 0
-        self._due: int | None = None
+        self._due: dict[int, int] = {}
 
     def wakes_at(self) -> int | None:
-        """When the compare interrupt will be pending, in cycles."""
-        return self._due if self._interrupts & TIMER_COMPARE_INTERRUPT else None
+        """When a compare interrupt will be pending, in cycles."""
+        armed = (due for channel, due in self._due.items() if self._interrupts & TIMER_COMPARE_0_INTERRUPT << channel)
+        return min(armed, default=None)
 
     def _ticks(self) -> int:
         if self._started_at is None:
@@ -288,15 +291,27 @@ class Timer(Peripheral):
         self.values["CC[0]"] = self._ticks()
 
     def write_cc1(self, value: int) -> None:
-        self.values["CC[1]"] = value
-        left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
-        self._due = self._clock.now + left * self._cycles_a_tick()
+        self._compare_at(1, value)
+
+    def write_cc2(self, value: int) -> None:
+        self._compare_at(2, value)
 
     def read_events_compare1(self) -> int:
-        if self._due is not None and self._clock.now >= self._due:
-            self.values["EVENTS_COMPARE[1]"] = 1
-            self._due += self._cycles_a_tick() << 32
-        return self.values["EVENTS_COMPARE[1]"]
+        return self._event(1)
+
+    def read_events_compare2(self) -> int:
+        return self._event(2)
+
+    def _compare_at(self, channel: int, value: int) -> None:
+        self.values[f"CC[{channel}]"] = value
+        left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
+        self._due[channel] = self._clock.now + left * self._cycles_a_tick()
+
+    def _event(self, channel: int) -> int:
+        if channel in self._due and self._clock.now >= self._due[channel]:
+            self.values[f"EVENTS_COMPARE[{channel}]"] = 1
+            self._due[channel] += self._cycles_a_tick() << 32
+        return self.values[f"EVENTS_COMPARE[{channel}]"]
 
     def read_intenset(self) -> int:
         return self._interrupts
