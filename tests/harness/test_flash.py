@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from poet_harness import firmware, upload_tools
 from poet_harness.training.plan import check_headers, read_plan
-from poet_harness.verbs import flash
+from poet_harness.verbs import boards, flash
 from poet_profiles.boards import Board, Upload, load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
@@ -77,6 +77,14 @@ def test_an_upload_and_its_console_are_two_ports(
         else:
             flash.command("mkr1000", plan)
     assert uploads == ["/dev/ttyACM7" if named else "/dev/ttyACM0"]
+
+
+def test_both_ports_are_listed(show_ports: Callable[..., object], capsys: pytest.CaptureFixture[str]) -> None:
+    show_ports(("/dev/ttyACM0", BOOTLOADER), ("/dev/ttyUSB0", ADAPTER))
+    boards.command()
+    rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
+    assert "/dev/ttyUSB0, /dev/ttyACM0 (uploads)" in rows["mkr1000"]
+    assert not any("/dev/" in row for name, row in rows.items() if name != "mkr1000")
 
 
 class Listening(SimulatedDevice):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from poet_profiles.boards import Board
     from serial.tools.list_ports_common import ListPortInfo
 
 NAME = "boards"
@@ -22,10 +23,17 @@ def command() -> None:
     table = Table("board", "what it is", "RAM", "storage", "port")
     for name in board_names():
         board = load_board(name)
-        here = [_named(of_one[0]) for of_one in devices(port for port in seen if usb_id(port) in board.usb_ids)]
+        here = [_named(of_one[0]) for of_one in devices(port for port in seen if _is_console(port, board))]
+        here += [f"{port.device} (uploads)" for port in seen if usb_id(port) in board.upload.usb_ids]
         ram = f"{board.ram_bytes // 1024:,} KB"
         table.add_row(name, board.title, ram, board.storage, ", ".join(here) or "-")
     wide_console().print(table)
+
+
+def _is_console(port: ListPortInfo, board: Board) -> bool:
+    from ..connection.ports import may_be_console
+
+    return board.kind == "microcontroller" and may_be_console(port, board)
 
 
 def _named(port: ListPortInfo) -> str:
