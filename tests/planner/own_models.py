@@ -90,6 +90,27 @@ def dropout(batch: int | None = None) -> Model:
     return _own("dropout", module, (1, 6, 6), cross_entropy, batch)
 
 
+def encoder(batch: int | None = None) -> Model:
+    """An encoder layer as PyTorch makes it unless told otherwise: with dropout in the attention, too."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    module = nn.Sequential(nn.Unflatten(1, (3, 4)), nn.Linear(4, 8), layer, nn.Flatten(), nn.Linear(24, CLASSES))
+    return _own("encoder", module, (12,), cross_entropy, batch)
+
+
+def encoder_in_time(batch: int | None = None) -> Model:
+    """The same with the batch behind time, as PyTorch has it by default."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2)
+    module = nn.Sequential(nn.Linear(4, 8), layer, MeanOverTime(), nn.Linear(8, CLASSES))
+    return Model(
+        "encoder_in_time", module, (torch.randn(5, batch or BATCH, 4),), (_labels(batch or BATCH),), cross_entropy
+    )
+
+
+class MeanOverTime(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(0)
+
+
 class Gated(nn.Module):
     """Gates, differences and repeated operands, as attention over channels has them."""
 
@@ -119,5 +140,7 @@ OWN_MODELS: tuple[Callable[[int | None], Model], ...] = (
     silu,
     hard_activations,
     dropout,
+    encoder,
+    encoder_in_time,
     gated,
 )

@@ -15,7 +15,7 @@ import torch
 
 from poet_planner.lowering.copies import viewed
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import is_row_major, row_major
+from poet_planner.lowering.rules import Lowered, is_row_major, row_major
 from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs
 from poet_planner.tracing.schema import bound_arguments
 
@@ -38,6 +38,21 @@ def with_plain_attention(traced: TracedGraph) -> TracedGraph:
         else:
             split.operators.append(operator)
     return split.graph()
+
+
+def weights_of_attention(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
+    """The softmax of attention with dropout, which PyTorch takes apart itself.
+
+    PyTorch's leaves rows of which nothing is seen at 0. Behind a product there are none; behind a mask there may be.
+    """
+    if operator.target is not aten._safe_softmax.default:
+        return None
+    scores, axis = operator.args[:2]
+    makers = [other.target for other in traced.operators if scores.source in other.values]
+    if makers not in ([aten.bmm.default], [aten.mm.default]) or axis % len(scores.shape) != len(scores.shape) - 1:
+        return None
+    rows = {"m": prod(scores.shape[:-1]), "n": scores.shape[-1]}
+    return Lowered("softmax", rows, (scores,), operator.values)
 
 
 class _Attention(NamedTuple):

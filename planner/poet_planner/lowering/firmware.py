@@ -12,11 +12,12 @@ from poet_profiles.operators import OPERATORS, params_key
 from poet_planner.graph import Graph, Value
 from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
-from poet_planner.lowering.attention import with_plain_attention
+from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.draws import drawn, with_own_generator
+from poet_planner.lowering.layouts import with_rows_in_order
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.norms import with_weights
 from poet_planner.lowering.refusals import odd_type, refusal
@@ -85,7 +86,7 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
 
 def _in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
-    return with_weights(with_plain_attention(traced))
+    return with_weights(with_rows_in_order(with_plain_attention(traced)))
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
@@ -138,6 +139,7 @@ class _Lowering:
             or strided_operator(operator, source)
             or firmware_operator(spread(operator))
             or drawn(operator, self._traced)
+            or weights_of_attention(operator, self._traced)
         )
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)
