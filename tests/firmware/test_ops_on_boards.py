@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -85,3 +86,15 @@ def test_columns_that_only_begin_like_windows(
     params = {"n": 1, "c": 3, "h": h, "w": w, "k": 4, "r": kernel, "s": kernel}
     params |= {"sh": 1, "sw": 1, "ph": 0, "pw": 0, "g": 1, "bias": 0}
     assert_equals_host(core, operators, "conv2d_backward_weight", params)
+
+
+def test_cycles_an_element_are_listed() -> None:
+    script = str(FIRMWARE.parent / "benchmarks" / "firmware" / "elements.py")
+    done = subprocess.run(
+        [sys.executable, script, "group_norm", "max_pool2d_backward"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    cells = [line.strip("│").split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    cycles = {row[0].strip(): [float(cell) for cell in row[-2:]] for row in cells}
+    assert set(cycles) == {"group_norm", "max_pool2d_backward"}
+    assert all(0 < m4f < m0plus for m4f, m0plus in cycles.values())

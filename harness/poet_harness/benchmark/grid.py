@@ -74,6 +74,9 @@ def _convolutions() -> Iterator[dict[str, int]]:
             yield _convolution(channels, filters, extent, kernel, stride, groups=1)
     for channels, extent in ((8, 8), (16, 16)):
         yield _convolution(channels, channels, extent, 3, 1, groups=channels)
+    for channels, filters, groups in ((8, 16, 1), (16, 16, 16)):
+        row = {"h": 1, "w": 64, "r": 1, "ph": 0, "sh": 1}
+        yield {**_convolution(channels, filters, 1, 3, 1, groups), **row}
 
 
 def _convolution(c: int, k: int, extent: int, kernel: int, stride: int, groups: int) -> dict[str, int]:

@@ -1,0 +1,99 @@
+"""Cycles an element of every operator that is no convolution and no matrix product.
+
+    .venv/bin/python benchmarks/firmware/elements.py [OPERATOR …]
+
+Runs on both emulated cores, so every figure is `emulated`. An element is one of the largest tensor that an operator
+reads or writes. Of the benchmark grid's shapes, each operator runs the one whose largest tensor is nearest to 4 KB.
+Soft floats take longer for some numbers than for others: tensors are normally distributed here, statistics and
+probabilities between 0.05 and 0.95.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from emulated_core import FIRMWARE, EmulatedCore
+from poet_harness.benchmark.configurations import Configuration
+from poet_harness.benchmark.grid import grid
+from poet_profiles.operators import OPERATORS, parse_params
+from rich.console import Console
+from rich.table import Table
+
+BYTES = 4096
+CORES = ("cortex-m4f", "cortex-m0plus")
+PRODUCTS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight", "linear", "matmul")
+# The words of poet_sizes: counts, input and output bytes, workspace, in place, and which input holds indices.
+SIZES_WORDS = 17
+IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 14, 15, 16
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or [name for name in OPERATORS if name not in PRODUCTS]
+    unknown = sorted(set(wanted) - OPERATORS.keys())
+    if unknown:
+        print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    table = Table("operator", "shape", "elements", *CORES, title="cycles an element (emulated)")
+    with tempfile.TemporaryDirectory() as folder:
+        sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+        cores = [EmulatedCore(core, sources, ["poet_operators"], Path(folder)) for core in CORES]
+        for shape in shapes(wanted):
+            elements = largest(shape) // 4
+            cycles = [f"{cycles_of(core, shape) / elements:.2f}" for core in cores]
+            table.add_row(shape.op, extents(shape), str(elements), *cycles)
+    Console(width=150).print(table)
+    return 0
+
+
+def shapes(names: list[str]) -> Iterator[Configuration]:
+    """For each operator, one of the benchmark grid's shapes."""
+    every = grid()
+    for name in names:
+        yield min((shape for shape in every if shape.op == name), key=lambda shape: abs(largest(shape) - BYTES))
+
+
+def largest(shape: Configuration) -> int:
+    sizes = OPERATORS[shape.op].sizes(parse_params(shape.params))
+    return max(*sizes.inputs, *sizes.outputs, 4)
+
+
+def extents(shape: Configuration) -> str:
+    return " ".join(
+        f"{name}={value}" for name, value in parse_params(shape.params).items() if not name.endswith(("_nano", "_f32"))
+    )
+
+
+def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
+    """Cycles of one call."""
+    core.free()
+    params = core.words(list(parse_params(shape.params).values()))
+    place = core.place(4 * SIZES_WORDS)
+    assert core.call(f"poet_{shape.op}_sizes", params, place)[0] == 0, shape
+    words = np.frombuffer(core.machine.read_memory(place, 4 * SIZES_WORDS), np.uint32).tolist()
+    sizes = OPERATORS[shape.op].sizes(parse_params(shape.params))
+    inputs = [core.place(operand(shape, words, index, size)) for index, size in enumerate(sizes.inputs)]
+    outputs = inputs[-len(sizes.outputs) :] if words[IN_PLACE] else [core.place(size) for size in sizes.outputs]
+    rate = int(np.float32(0.125).view(np.uint32))
+    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate]
+    status, cycles = core.call(f"poet_{shape.op}_run", core.words(arguments))
+    assert status == 0, shape
+    return cycles
+
+
+def operand(shape: Configuration, words: list[int], index: int, size: int) -> npt.NDArray[np.generic]:
+    random = np.random.default_rng(index)
+    if words[INDEX_BOUND] and index == words[INDEX_INPUT]:
+        kind = np.uint8 if words[INDEX_BYTES] == 1 else np.int32
+        return random.integers(words[INDEX_BOUND], size=size // words[INDEX_BYTES]).astype(kind)
+    if size < largest(shape) or "cross_entropy" in shape.op:
+        return random.uniform(0.05, 0.95, size // 4).astype(np.float32)
+    return random.standard_normal(size // 4, np.float32)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
