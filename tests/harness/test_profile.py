@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from poet_harness.benchmark.configurations import Configuration, from_file, from_graph, page
 from poet_harness.benchmark.grid import grid
-from poet_harness.benchmark.measure import Effort, measure
+from poet_harness.benchmark.measure import Effort, Measurement, measure
 from poet_harness.benchmark.profiler import Outcome, Profiler
 from poet_harness.benchmark.slices import ram_bytes, slices
 from poet_harness.cli import app
@@ -21,6 +21,8 @@ from poet_harness.meters.meter import Activity, Mark, Meter, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.protocol.device import Device, Timing
 from poet_harness.protocol.link import Link, Patience
+from poet_harness.verbs.console import wide_console
+from poet_harness.verbs.profile import _report
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, params_key, parse_params
@@ -457,3 +459,63 @@ def test_no_board_is_one_line_that_names_the_ways_out() -> None:
     assert isinstance(result.exception, UserError)
     assert result.exception.exit_code == 4
     assert all(word in str(result.exception) for word in ("no port found", "ports seen", "--port", "--emulate"))
+
+
+class SupplyMeter(NominalMeter):
+    """A real meter in the supply line, which a card's current passes or does not."""
+
+    source = "measured"
+
+    def __init__(self, card_a: float) -> None:
+        super().__init__(BOARD)
+        chip_a = BOARD.rails_a.cpu_active
+        self._current_a[Activity.IDLE] = BOARD.rails_a.cpu_idle
+        self._current_a[Activity.PAGE_IN] = self._current_a[Activity.PAGE_OUT] = chip_a + card_a
+
+
+@pytest.mark.parametrize(
+    ("card_a", "source", "board", "written"),
+    [
+        (0.0, "measured", "nrf52840", False),
+        (2.0e-3, "measured", "nrf52840", False),
+        (25e-3, "measured", "nrf52840", True),
+        (0.0, "emulated", "nrf52840", True),
+        (0.0, "measured", "rpi4b", True),
+    ],
+)
+def test_page_rows_without_the_cards_current_are_refused(
+    tmp_path: Path, card_a: float, source: str, board: str, written: bool
+) -> None:
+    meter = SupplyMeter(card_a)
+    meter.source = source
+    pages = [item for item in SOME if item.is_page]
+    with serve(SimulatedDevice(board=board)) as url, ProfileWriter(tmp_path / "p.csv") as writer:
+        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, load_board(board), QUICK)
+        outcome = profiler.run(SOME, writer)
+    ops = list(read_profile(tmp_path / "p.csv")["op"])
+    assert ("page_in" in ops, "page_out" in ops) == (written, written)
+    assert {"idle", "relu", "linear"} <= set(ops)
+    assert [item for item, _ in outcome.past_the_meter] == ([] if written else pages)
+    if not written:
+        # The chip itself, awake, draws 2.3 mA more.
+        assert outcome.past_the_meter[0][1] == f"{2.3 + card_a * 1e3:.1f} mA more than asleep"
+
+
+def test_costs_in_place_without_the_cards_current_are_left_out(tmp_path: Path) -> None:
+    measured = Measurement(1e-3, 0.0, 1e-3 * BOARD.voltage_v * 2e-3, 0.0, 1, 512, 0)
+    costs = {item: measured for item in SOME}
+    with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
+        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), SupplyMeter(0.0), BOARD, QUICK)
+        assert profiler.take_over(costs, 1e-3, writer) == 4
+    assert not {"page_in", "page_out"} & set(read_profile(tmp_path / "p.csv")["op"])
+
+
+def test_refused_page_rows_name_the_wire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = Outcome(past_the_meter=[(SOME[4], "2.3 mA more than asleep")])
+    _report(wide_console(), tmp_path / "p.csv", outcome, "measured")
+    said = capsys.readouterr().out
+    assert "1 page rows are refused" in said
+    assert "P22" in said
+    assert "page_in bytes=512 pattern=sequential: 2.3 mA more than asleep" in said

@@ -31,6 +31,8 @@ DTYPE = "f32"
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
 REST_S = 1.0
+# What a card that moves data draws at the least; the chip alone does not reach it.
+LEAST_CARD_A = 5e-3
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Outcome:
         Configurations in whose row the board's own sensors show drift, every time they were measured, with its words.
     temperatures_c : tuple of float
         Lowest and highest of the run; empty for a board without such a sensor.
+    past_the_meter : list
+        Page transfers whose rows were refused, with what they drew: the card's current is not in the measurement.
     below_idle : list
         Configurations that drew less than the sleeping board; their rows have an energy of zero.
     """
@@ -62,6 +66,7 @@ class Outcome:
     drift: float = 0.0
     unsteady: list[tuple[Configuration, str]] = field(default_factory=list)
     temperatures_c: tuple[float, ...] = ()
+    past_the_meter: list[tuple[Configuration, str]] = field(default_factory=list)
     below_idle: list[Configuration] = field(default_factory=list)
 
 
@@ -125,6 +130,10 @@ class Profiler:
                     ) from None
                 self._outcome.skipped.append((item, error.text))
                 continue
+            if self._passes_meter_by(item, measurement):
+                drawn_a = self._above_idle_a(measurement)
+                self._outcome.past_the_meter.append((item, f"{drawn_a * 1e3:.1f} mA more than asleep"))
+                continue
             self._append(profile, item, measurement, fraction)
             if first is None and not item.is_page:
                 first = item, measurement
@@ -135,9 +144,14 @@ class Profiler:
         return self._outcome
 
     def take_over(self, costs: Mapping[Configuration, Measurement], idle_power_w: float, profile: ProfileWriter) -> int:
-        """Append costs observed in place, above an idle power, that the profile does not hold; how many it did not."""
+        """Append costs observed in place, above an idle power, that the profile does not hold; how many it did not.
+
+        Page transfers whose current passes the meter by are left out; :meth:`run` measures them, and says so.
+        """
         self._idle_power_w = idle_power_w
-        new = [item for item in costs if not self.is_done(item, profile)]
+        new = [
+            item for item in costs if not self.is_done(item, profile) and not self._passes_meter_by(item, costs[item])
+        ]
         for item in new:
             self._append(profile, item, costs[item], 1.0, how=", in place")
         return len(new)
@@ -145,6 +159,17 @@ class Profiler:
     def is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
         """Whether the profile has the row."""
         return (self._board.name, item.op, item.params, DTYPE, self._meter.source) in profile.done
+
+    def _passes_meter_by(self, item: Configuration, measured: Measurement) -> bool:
+        """Whether a real meter misses the card's current: a page would seem to cost next to nothing.
+
+        A Linux board's pages go to its own disk, behind whatever feeds the board.
+        """
+        metered = self._meter.source == "measured" and self._board.kind == "microcontroller"
+        return metered and item.is_page and self._above_idle_a(measured) < LEAST_CARD_A
+
+    def _above_idle_a(self, measured: Measurement) -> float:
+        return measured.energy_j / measured.time_s / self._meter.voltage_v
 
     def _steadily(self, item: Configuration) -> tuple[float, Measurement]:
         """Measure; again, after a rest, when the board's own sensors show drift."""

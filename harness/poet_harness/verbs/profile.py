@@ -217,6 +217,13 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
         outcome.unsteady,
         "rows drifted each time they were measured; fix the clock (cpufreq's governor performance) or cool the board",
     )
+    _list(
+        console,
+        outcome.past_the_meter,
+        "page rows are refused: a card draws at least 5 mA, so its current passes the meter by. Feed the card from the "
+        "wire behind the meter (nRF52840-DK: from the SoC's side of P22, not from VDD of the Arduino header; "
+        "docs/boards.md, Wiring), then --resume",
+    )
     if outcome.below_idle:
         console.print(
             f"{len(outcome.below_idle)} rows have an energy of 0, since the board drew less in them than asleep, the "
