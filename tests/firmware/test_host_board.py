@@ -12,7 +12,7 @@ import pytest
 
 
 def talk(program: Path, stream: bytes, *arguments: str) -> list[str]:
-    done = subprocess.run([str(program), *arguments], input=stream, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([str(program), *arguments], input=stream, capture_output=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""
     return done.stdout.decode().splitlines()

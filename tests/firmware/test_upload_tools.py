@@ -31,7 +31,7 @@ def tool(name: str) -> str:
 
 
 def said(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     return done.stdout + done.stderr
 
 
