@@ -171,7 +171,7 @@ class Link:
             backoff = min(2**silent, LONGEST_BACKOFF)
             may_work = acknowledged_s is not None or silent >= SILENT_ATTEMPTS
             deadline_s = sent_s + (work_s if may_work else self._patience.acknowledge_s) * backoff
-            self._heard = False
+            self._heard = bool(self._received)
             while (frame := self._receive(sequence, deadline_s)) is not None:
                 if frame.text == "ack":
                     heard_s = time.monotonic()
