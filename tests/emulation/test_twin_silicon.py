@@ -100,7 +100,7 @@ def test_a_stack_that_comes_near_its_end_restarts_the_board(
     open_line: Opener, images: dict[str, Path], name: str
 ) -> None:
     line = open_line(name)
-    line.twin._machine.write_memory(address_of(images[name], "poet_stack_start") + 32, bytes(4))
+    line.twin._machine.write_memory(address_of(images[name], "poet_stack_start") + 8, bytes(4))
     line.twin.serial.timeout = 0.3
     line.twin.serial.read(1)
     assert line.ask("stack").startswith("err -4 reset")
@@ -231,3 +231,21 @@ def test_a_board_without_a_bootloader_stays(open_line: Opener) -> None:
     line = open_line("nrf52840")
     assert line.ask("bootloader").startswith("err -8")
     assert line.ask("stack").startswith("ok")
+
+
+def test_the_fpu_does_not_keep_the_cpu_awake(open_line: Opener) -> None:
+    """A benchmark leaves the flag "inexact" behind. The firmware clears it before it sleeps; the twin tells if not."""
+    line = open_line("nrf52840")
+    line.values("bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1")
+    assert line.twin._machine.float_flags
+    line.values("idle 1600000")
+    assert not line.twin._machine.float_flags
+    line.values("bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1")
+    code = line.twin.memory(0, 0x20000)
+    writes_of_fpscr = [at for at in range(0, len(code), 2) if code[at : at + 3] == bytes.fromhex("e1ee10")]
+    assert writes_of_fpscr
+    for place in writes_of_fpscr:
+        line.twin._machine.write_memory(place, bytes.fromhex("00bf00bf"))  # nop; nop
+    line.twin._machine._engine.ctl_flush_tb()
+    with pytest.raises(UserError, match="erratum 87"):
+        line.ask("idle 1600000")

@@ -17,7 +17,7 @@ void poet_reset(void);
 #define STACK_PAINT 0xA5A5A5A5u
 #define POET_VECTOR_MARK ((vector)0x74656F70u) /* "poet" */
 #define FRAME_WORDS 16u
-#define GUARD_WORDS 16u /* what is left of the stack when that is said to have grown too far */
+#define GUARD_WORDS 4u /* at the end of the stack; looked at in every idle round, so few */
 
 /* The first 16 entries, the core's own. Nobody may be watching a fault: the board starts again, and `hello` tells. A
  * board that takes interrupts has theirs in .vectors.interrupts. Entry 7 is reserved; the word there tells an upload

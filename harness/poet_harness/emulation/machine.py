@@ -28,6 +28,7 @@ PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
 FOREVER = 0xFFFFFFFF
 EXCEPTION_RETURN = 0xFFFFFFF9
 HARD_FAULT = 3
+FLOAT_FLAGS = 0x9F
 # CFSR (Armv7-M Architecture Reference Manual, B3.2.15).
 FAULT_STATUS_REGISTER = 0xE000ED28
 FETCH_ERROR, ACCESS_ERROR, STACKING_ERROR, UNDEFINED_INSTRUCTION = 1 << 8, 1 << 9, 1 << 12, 1 << 16
@@ -116,6 +117,7 @@ class Machine:
         native: bool = True,
         specimen: Specimen | None = None,
     ) -> None:
+        self._has_fpu = core == "cortex-m4f"
         self._takes_faults = (specimen or Specimen()).faults == "taken"
         self._core = cycles.CORES[core]
         self._memory = memory
@@ -171,6 +173,11 @@ class Machine:
     def interrupt_at(self, cycles: int) -> None:
         """A peripheral will raise its interrupt then: look no later."""
         self._counter.limit = min(self._counter.limit, cycles)
+
+    @property
+    def float_flags(self) -> int:
+        """Exception flags of the FPU that are set (FPSCR); 0 without one."""
+        return self._engine.reg_read(arm_const.UC_ARM_REG_FPSCR) & FLOAT_FLAGS if self._has_fpu else 0
 
     def read_memory(self, address: int, size: int) -> bytes:
         """What a bus master other than the CPU reads."""

@@ -112,7 +112,15 @@ class Twin:
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
         self.chip: Chip = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
-        self._machine.connect(self.chip, self._power.cpu_sleeps)
+        self._machine.connect(self.chip, self._sleeps)
+
+    def _sleeps(self, begin: int, end: int) -> None:
+        if self._machine.float_flags:
+            raise EmulationError(
+                "the CPU sleeps with float flags set, which hold the FPU's interrupt pending and may wake it (nRF52840 "
+                "erratum 87)"
+            )
+        self._power.cpu_sleeps(begin, end)
 
     @property
     def time_s(self) -> float:
