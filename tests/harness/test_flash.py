@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -212,6 +213,22 @@ def test_an_upload_that_did_not_take_is_told(
         show_ports(("/dev/ttyACM0", BOOTLOADER), (console, ADAPTER))
         with pytest.raises(UserError, match="the upload did not take"):
             flash.command("mkr1000", plan)
+
+
+@pytest.mark.parametrize("dcdc", [True, False])
+def test_the_build_is_told_whether_the_board_has_its_coil(monkeypatch: pytest.MonkeyPatch, dcdc: bool) -> None:
+    board = load_board("nrf52840")
+    assert board.regulator is not None
+    board = board.model_copy(update={"regulator": board.regulator.model_copy(update={"dcdc": dcdc})})
+    told: list[str] = []
+
+    def run(command: list[str], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+        told.append(env["POET_DCDC"])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(firmware.subprocess, "run", run)
+    firmware.build(board)
+    assert told == [str(int(dcdc))]
 
 
 # ---- tools ----
