@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from poet_planner import models
+from poet_planner.cli import main
+from poet_planner.graph_file import graph_hash, read_graph
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.training_data import reference_run, training_data, write_arrays
 from poet_planner.training_graph import traced_model
@@ -164,3 +167,25 @@ def test_a_file_of_another_batch_size_is_followed_and_one_of_another_shape_refus
     write_arrays(arrays | {"last.weight": arrays["last.weight"][:2]}, tmp_path / "data.npz")
     with pytest.raises(UserError, match=r"other parameters than .* has \(last\.weight\)"):
         reference_run(MODEL, tmp_path / "data.npz", RATE)
+
+
+def test_what_was_written_is_told_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def told(*arguments: str) -> dict[str, object]:
+        monkeypatch.setattr("sys.argv", ["poet-plan", *arguments, "--model", MODEL, "--json"])
+        try:
+            main()
+        except SystemExit as ended:
+            assert not ended.code
+        document: dict[str, object] = json.loads(capsys.readouterr().out)
+        return document
+
+    graph = told("graph", "--board", "nrf52840", "--out", "graph.json")
+    assert graph["graph_hash"] == graph_hash(read_graph(tmp_path / "graph.json"))
+    data = told("data", "--steps", "2", "--out", "data.npz")
+    assert data["arrays"] == list(np.load("data.npz"))
+    losses = told("reference", "--data", "data.npz", "--out", "reference.npz")["loss"]
+    assert losses == np.load("reference.npz")["loss"].tolist()

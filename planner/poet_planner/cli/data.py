@@ -18,11 +18,17 @@ def data(
         Path | None,
         typer.Option(help="Your own samples: an .npz with arrays `input` and `target`, a sample a row."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
+    import json
+
     from poet_planner.training_data import training_data, write_arrays
 
     written = training_data(model, steps, seed, batch, arrays)
     write_arrays(written, out)
+    if as_json:
+        print(json.dumps({"file": str(out), "model": model, "steps": steps, "arrays": list(written)}, indent=1))
+        return
     source = f"from {arrays}" if arrays else "of the model's own examples"
     print(f"{out}: {model}, {steps} batches {source}, {len(written)} arrays in all")

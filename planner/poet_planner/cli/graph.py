@@ -20,8 +20,11 @@ def graph(
     momentum: Annotated[
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure."""
+    import json
+
     from poet_planner.graph_file import graph_hash, write_graph
 
     if profile is not None:
@@ -37,5 +40,9 @@ def graph(
     else:
         raise UserError("for which board? give --board, or a --profile that names it")
     write_graph(traced, out)
-    costs = "costed" if profile else "costs 0"
-    print(f"{out}: {traced.name}, {len(traced.nodes)} nodes, {costs}, hash {graph_hash(traced)}")
+    nodes, hash = len(traced.nodes), graph_hash(traced)
+    if as_json:
+        written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}
+        print(json.dumps(written, indent=1))
+    else:
+        print(f"{out}: {traced.name}, {nodes} nodes, {'costed' if profile else 'costs 0'}, hash {hash}")

@@ -18,11 +18,17 @@ def reference(
         Path | None,
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the losses as JSON.")] = False,
 ) -> None:
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
+    import json
+
     from poet_planner.training_data import reference_run, write_arrays
 
     arrays = reference_run(model, data, learning_rate, momentum, follow)
     write_arrays(arrays, out)
     losses = arrays["loss"]
+    if as_json:
+        print(json.dumps({"file": str(out), "model": model, "loss": losses.tolist()}, indent=1))
+        return
     print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")

@@ -49,6 +49,8 @@ def trace(
     """
     given, wanted = tensors_in(inputs, f"{name}: inputs"), tensors_in(targets, f"{name}: targets")
     refuse_unfit(name, module, (*given, *wanted))
+    if isinstance(loss, nn.Module):
+        refuse_unfit(f"{name}: loss", loss, ())
 
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
         return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))

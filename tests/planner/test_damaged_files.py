@@ -1,0 +1,111 @@
+"""Graph and schedule files with something changed in them: refused in one line, or as good as any other."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from poet_planner import models
+from poet_planner.graph_file import document_of_graph, graph_from_document, read_graph
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule_file import document_of_schedule, read_schedule
+from poet_planner.solve.problem import build_problem
+from poet_planner.tracing import trace
+from poet_planner.verify import verify
+from poet_profiles.errors import BAD_INPUT, UserError
+
+JSON_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 1, 4, 2**31, 2**63, 2**64, 10**400, 0.5, -0.0, 1e308, "", "conv1", "relu1", "\0", "x=1"]),
+    st.lists(
+        st.one_of(st.none(), st.integers(-1, 9), st.text(max_size=3), st.lists(st.integers(), max_size=2)), max_size=3
+    ),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@pytest.fixture(scope="module")
+def documents() -> tuple[dict[str, Any], dict[str, Any]]:
+    model = models.load("digits_cnn_small", 1)
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    return document_of_graph(graph), document_of_schedule(plain_schedule(graph))
+
+
+def places(entry: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in a document."""
+    if path:
+        yield path
+    children = entry.items() if isinstance(entry, dict) else enumerate(entry) if isinstance(entry, list) else ()
+    for key, child in children:
+        yield from places(child, (*path, key))
+
+
+@st.composite
+def change(draw: st.DrawFn, document: dict[str, Any]) -> dict[str, Any]:
+    """Something left out, replaced, doubled, or put where something else was."""
+    changed = copy.deepcopy(document)
+    ways = list(places(document))
+    for _ in range(draw(st.integers(1, 2))):
+        *way, last = draw(st.sampled_from(ways))
+        parent = changed
+        try:
+            for key in way:
+                parent = parent[key]
+            what = draw(st.sampled_from(["remove", "replace", "replace", "double", "swap"]))
+            if what == "remove":
+                del parent[last]
+            elif what == "double" and isinstance(parent, list):
+                parent.insert(last, copy.deepcopy(parent[last]))
+            elif what == "swap" and isinstance(parent, list):
+                other = draw(st.integers(0, len(parent) - 1))
+                parent[last], parent[other] = parent[other], parent[last]
+            else:
+                parent[last] = draw(JSON_VALUES)
+        except (KeyError, IndexError, TypeError):
+            continue  # What was there is gone already.
+    return changed
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_a_changed_graph_is_refused_in_one_line_or_sound(
+    data: st.DataObject, documents: tuple[dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(data.draw(change(documents[0]))))
+    try:
+        graph = read_graph(path)
+    except UserError as error:
+        assert str(error).startswith(f"{path}: ")
+        assert "\n" not in str(error)
+        assert error.exit_code == BAD_INPUT
+        return
+    assert graph_from_document(json.loads(json.dumps(document_of_graph(graph)))) == graph
+    build_problem(graph, 2**20, None)
+    assert verify(graph, plain_schedule(graph)).sound
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_a_changed_schedule_is_refused_or_judged(
+    data: st.DataObject, documents: tuple[dict[str, Any], dict[str, Any]], tmp_path: Path
+) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(data.draw(change(documents[1]))))
+    try:
+        schedule = read_schedule(path)
+    except UserError as error:
+        assert str(error).startswith(f"{path}: ")
+        assert "\n" not in str(error)
+        return
+    report = verify(graph_from_document(documents[0]), schedule)
+    assert report.sound == (not report.faults)
