@@ -230,6 +230,17 @@ def test_a_page_larger_than_the_ram_goes_through_the_largest_buffer(tmp_path: Pa
     assert row["time_s"] == pytest.approx(one_s * 32_768 / buffer, rel=1e-6)
 
 
+def test_larger_pages_are_not_measured_once_more(tmp_path: Path) -> None:
+    simulated = SimulatedDevice(ram_bytes=20_000)
+    with serve(simulated) as url:
+        profile(url, tmp_path / "p.csv", [page("page_in", size, "sequential") for size in (512, 32_768, 65_536)])
+    requests = [request.split()[2] for request in simulated.carried_out if request.startswith("page in ")]
+    assert requests == ["512"] * 2 + ["19968"] * 2  # a warm-up and a window
+    rows = read_profile(tmp_path / "p.csv").iloc[-2:]
+    assert rows["time_s"].iloc[1] == pytest.approx(2 * rows["time_s"].iloc[0], rel=1e-6)
+    assert rows["slice"].tolist() == pytest.approx([19_968 / 32_768, 19_968 / 65_536])
+
+
 @pytest.mark.parametrize(
     ("op", "key", "expected", "fraction"),
     [

@@ -89,6 +89,7 @@ class Profiler:
         self._outcome = Outcome()
         self._watch = DriftWatch()
         self._idle_power_w = 0.0
+        self._pages: dict[tuple[str, int, str], Measurement] = {}
 
     def run(
         self,
@@ -214,7 +215,11 @@ class Profiler:
         def call(repeats: int, expected_s: float) -> Timing:
             return self._device.page(PAGE_OPS[item.op], buffer, repeats, pattern, expected_s)
 
-        return buffer / size, measure(call, Activity(item.op), self._meter, self._effort, self._idle_power_w)
+        # Pages larger than the RAM go through the same buffer, and differ only in how often: one measurement is enough.
+        key = (item.op, buffer, pattern)
+        if buffer == size or key not in self._pages:
+            self._pages[key] = measure(call, Activity(item.op), self._meter, self._effort, self._idle_power_w)
+        return buffer / size, self._pages[key]
 
     def _through_resets(self, work: Callable[[], T]) -> T:
         """Do ``work`` again when the board was reset in the middle of it."""
