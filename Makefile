@@ -23,10 +23,10 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml debian-packages.txt
+$(STAMP): pyproject.toml constraints.txt debian-packages.txt
 	./install-debian-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[emulator,demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator,demo,dev]'
 	@# numba compiles search and proof on their first use and keeps them: do that here, not in somebody's first plan
 	$(BIN)/poet-plan --graph benchmarks/planner/paper-graphs/linear.m4.json --ram 60% --time-limit 1 \
 	    --out build/first-plan >/dev/null 2>&1

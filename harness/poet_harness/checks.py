@@ -30,7 +30,7 @@ PROGRAMS = (
     ("ssh", "boards behind ssh://", "apt install openssh-client"),
 )
 MODULES = (
-    ("platformio", "building the firmware", "pip install platformio==6.2.0"),
+    ("platformio", "building the firmware", "pip install platformio"),
     ("unicorn", "--emulate", "pip install 'poet-edge[emulator]'"),
     ("capstone", "--emulate", "pip install 'poet-edge[emulator]'"),
     ("elftools", "--emulate", "pip install 'poet-edge[emulator]'"),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
-from poet_profiles.errors import UserError
+from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
+from poet_profiles.version import show_version
 
 from .verbs import boards, doctor, energy, flash, meters, profile, run
 
+HELP = "Measure what training costs on a board, put a schedule on it, and run it."
+
 app = typer.Typer(
-    help="Measure what training costs on a board, put a schedule on it, and run it.",
+    help=HELP,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -22,12 +27,37 @@ for verb in (profile, flash, run, energy, boards, meters, doctor):
     app.command(verb.NAME)(verb.command)
 
 
+@app.callback(help=HELP)
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end."),
+    ] = False,
+) -> None:
+    """Options before the verb."""
+
+
 def main() -> None:
-    """Run the command line; a fault of the user's is one line and an exit code, never a traceback."""
+    """Run the command line; a fault of the user's is one line and an exit code, never a traceback.
+
+    The environment variable POET_DEBUG shows the traceback as well.
+    """
     try:
         with listening():
             app()
     except (UserError, Stopped) as error:
-        with suppress(OSError):  # the terminal may be gone
-            print(f"poet-harness: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _end(" ".join(str(error).split("\n")), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python would complain once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BAD_INPUT)
+    except OSError as error:
+        _end(f"{error.filename or 'input or output'}: {error.strerror}", BAD_INPUT)
+
+
+def _end(words: str, exit_code: int) -> NoReturn:
+    with suppress(OSError):  # the terminal may be gone
+        if os.environ.get("POET_DEBUG"):
+            traceback.print_exc()
+        print(f"poet-harness: {words}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from poet_harness.cli import main
 from poet_profiles.profile import read_profile
 from simulated_device import SimulatedDevice, serve
+from tiny_plan import write_plan
 
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 
@@ -115,3 +120,93 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> No
     assert done.returncode == 0
     assert len(read_profile(out)) == 60
     assert f"{60 - len(kept)} rows written" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["boards", "meters", "doctor"])
+def test_a_program_reads_lists_as_json_and_nothing_else(verb: str) -> None:
+    entries = json.loads(run(verb, "--json").stdout)
+    assert len(entries) > 3
+    assert all(entry["name"] for entry in entries)
+
+
+def test_both_programs_tell_one_version_and_offer_completion() -> None:
+    planner = [sys.executable, "-c", "from poet_planner.cli import main; main()"]
+    told = [subprocess.run([*each, "--version"], capture_output=True, text=True) for each in (PROGRAM, planner)]
+    assert [done.returncode for done in told] == [0, 0]
+    assert told[0].stdout == told[1].stdout == f"poet {version('poet-edge')}\n"
+    assert "--install-completion" in run("--help").stdout
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_fault() -> None:
+    process = subprocess.Popen([*PROGRAM, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profile", "--board", "host", "--configs", "folder"],
+        ["profile", "--board", "host", "--configs", "binary"],
+        ["profile", "--board", "host", "--graph", "missing.json"],
+        ["profile", "--board", "host", "--graph", "binary"],
+        ["profile", "--board", "host", "--graph", "list.json"],
+        ["profile", "--board", "host", "--model", "no_such_model"],
+        ["profile", "--board", "folder.toml"],
+        ["profile", "--board", "binary.toml"],
+        ["profile", "--board", "../../etc/passwd"],
+        ["profile", "--board", "host", "--out", "folder"],
+        ["profile", "--board", "host", "--out", "binary/p.csv"],
+        ["profile", "--board", "host", "--out", "binary", "--resume"],
+        ["profile", "--board", "nrf52840", "--emulate", "--image", "missing.elf", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--emulate", "--image", "binary", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--emulate", "--image", "folder", "--configs", "c.csv"],
+        ["profile", "--board", "rpi4b", "--emulate", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--port", "nonsense://", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--port", "binary", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--port", "folder", "--configs", "c.csv"],
+        ["profile", "--board", "nrf52840", "--plan", "folder", "--data", "missing.npz"],
+        ["energy", "--trace", "folder", "--windows", "folder"],
+        ["energy", "--trace", "binary", "--windows", "binary"],
+        ["flash", "--board", "nrf52840", "--plan", "folder"],
+        ["flash", "--board", "nrf52840", "--plan", "plan"],
+        ["run", "--board", "nrf52840", "--plan", "folder", "--data", "binary"],
+        ["run", "--board", "nrf52840", "--plan", "plan", "--data", "folder"],
+        ["run", "--board", "nrf52840", "--plan", "plan", "--data", "missing.npz"],
+        ["run", "--board", "nrf52840", "--plan", "plan", "--data", "plan/data.npz", "--steps", "3", "--emulate"],
+        ["run", "--board", "host", "--plan", "plan", "--data", "plan/data.npz", "--steps", "99"],
+        ["run", "--board", "z80", "--plan", "plan", "--data", "plan/data.npz"],
+    ],
+)
+def test_no_mistake_of_a_users_ends_in_a_traceback(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.toml").mkdir()
+    for name in ("binary", "binary.toml"):
+        (tmp_path / name).write_bytes(bytes(range(256)))
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "c.csv").write_text("op,params\nrelu,size=4\n")
+    write_plan(tmp_path / "plan")
+    monkeypatch.setattr(sys, "argv", ["poet-harness", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code in (2, 4)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("poet-harness: ")
+    assert len(told.err.splitlines()) == 1
+
+
+def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "profile", "--board", "z80"],
+        **{"capture_output": True, "text": True, "env": {**os.environ, "POET_DEBUG": "1"}, "cwd": tmp_path},
+    )
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("poet-harness: no board named 'z80'")

@@ -530,3 +530,15 @@ def test_refused_page_rows_name_the_wire(
     assert "1 page rows are refused" in said
     assert "P22" in said
     assert "page_in bytes=512 pattern=sequential: 2.3 mA more than asleep" in said
+
+
+def test_a_program_reads_the_outcome_as_json_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("op,params\nrelu,size=8\naten.cos,size=8\n")
+    files = ["--configs", str(tmp_path / "c.csv"), "--out", str(tmp_path / "new" / "p.csv")]
+    with serve(SimulatedDevice()) as url:
+        options = ["profile", "--board", "nrf52840", "--port", url, "--meter", "nominal", "--quick", "--json", *files]
+        document = json.loads(CliRunner().invoke(app, options).stdout)
+    assert document["written"] == len(read_profile(tmp_path / "new" / "p.csv")) == 2
+    [[skipped, reason]] = document["skipped"]
+    assert skipped == {"op": "aten.cos", "params": "size=8"}
+    assert "not in the operator table" in reason

@@ -7,7 +7,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -479,3 +479,41 @@ def test_data_that_is_damaged_anywhere_is_one_line_or_right(plan_folder: Path) -
             assert "\n" not in str(error)
             refused += 1
     assert refused > 200
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where there is something in a JSON document."""
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield from places(entry, (*path, key))
+
+
+@pytest.mark.parametrize("name", ["graph.json", "schedule.json"])
+def test_a_plan_with_something_else_anywhere_is_one_line_or_read(plan_folder: Path, name: str) -> None:
+    whole = {"graph.json": LABELLED, "schedule.json": SCHEDULE}[name]
+    for path in places(whole):
+        for wrong in (None, -1, "x", [], {}, [[]], 1e308):
+            document = json.loads(json.dumps([whole]))
+            place = document
+            for key in (0, *path)[:-1]:
+                place = place[key]
+            place[(0, *path)[-1]] = wrong
+            (plan_folder / name).write_text(json.dumps(document[0]))
+            try:
+                read_training_data(plan_folder / "data.npz", read_plan(plan_folder), STEPS)
+            except UserError as error:
+                assert "\n" not in str(error)
+
+
+def test_a_program_reads_what_was_observed_as_json_and_nothing_else(plan_folder: Path) -> None:
+    out = plan_folder / "observed.csv"
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, "--out", str(out), "--json"))
+    document = json.loads(result.stdout)
+    assert document["graph_hash"] == HASH
+    assert document["source"] == "emulated"
+    found, table = pd.DataFrame(document["rows"]), pd.read_csv(out)
+    assert list(found) == list(table)
+    for column in ("training_step", "do", "observed_time_s", "observed_energy_j", "loss"):
+        assert found[column].fillna(-1).tolist() == pytest.approx(table[column].fillna(-1).tolist()), column

@@ -69,6 +69,8 @@ def from_file(path: Path) -> list[Configuration]:
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
     if not rows or not {"op", "params"} <= set(rows[0]):
         raise UserError(f"{path}:1: needs the columns op and params")
     return _unique(_checked(path, (Configuration(row["op"], row["params"] or "") for row in rows)))

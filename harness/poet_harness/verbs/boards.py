@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .options import Json
+
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
     from serial.tools.list_ports_common import ListPortInfo
@@ -11,20 +13,39 @@ if TYPE_CHECKING:
 NAME = "boards"
 
 
-def command() -> None:
+def command(as_json: Json = False) -> None:
     """List the known boards and the port each is connected to."""
     from poet_profiles.boards import board_names, load_board
     from rich.table import Table
 
     from ..connection.ports import devices, ports, usb_id
-    from .console import wide_console
+    from .console import print_json, wide_console
 
     seen = ports()
+    known = {name: load_board(name) for name in board_names()}
+    consoles = {
+        name: [of_one[0] for of_one in devices(port for port in seen if _is_console(port, board))]
+        for name, board in known.items()
+    }
+    uploads = {
+        name: [str(port.device) for port in seen if usb_id(port) in board.upload.usb_ids]
+        for name, board in known.items()
+    }
+    if as_json:
+        print_json(
+            [
+                {
+                    **board.model_dump(),
+                    "ports": [{"device": port.device, "serial_number": port.serial_number} for port in consoles[name]],
+                    "upload_ports": uploads[name],
+                }
+                for name, board in known.items()
+            ]
+        )
+        return
     table = Table("board", "what it is", "RAM", "storage", "port")
-    for name in board_names():
-        board = load_board(name)
-        here = [_named(of_one[0]) for of_one in devices(port for port in seen if _is_console(port, board))]
-        here += [f"{port.device} (uploads)" for port in seen if usb_id(port) in board.upload.usb_ids]
+    for name, board in known.items():
+        here = [*map(_named, consoles[name]), *(f"{device} (uploads)" for device in uploads[name])]
         ram = f"{board.ram_bytes // 1024:,} KB"
         table.add_row(name, board.title, ram, board.storage, ", ".join(here) or "-")
     wide_console().print(table)

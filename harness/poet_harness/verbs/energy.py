@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .options import Json
+
 NAME = "energy"
 
 
@@ -14,15 +16,14 @@ def command(
     trace: Annotated[Path, typer.Option(help="CSV: time_s and power_w, current_a (with --voltage) or energy_j.")],
     windows: Annotated[Path, typer.Option(help="CSV: start_s, end_s, label.")],
     voltage: Annotated[float | None, typer.Option(help="Supply voltage in volt, for a trace of current_a.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Integrate a recorded trace over windows.
 
     Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them.
     """
-    import json
-
     from ..meters.recorded import read_trace, read_windows
+    from .console import print_json, wide_console
 
     recording = read_trace(trace, voltage)
     results = [
@@ -36,11 +37,9 @@ def command(
         for start_s, end_s, label in read_windows(windows, recording)
     ]
     if as_json:
-        print(json.dumps(results, indent=2))
+        print_json(results)
         return
     from rich.table import Table
-
-    from .console import wide_console
 
     table = Table("label", "start, s", "end, s", "energy, J", "mean power, W")
     for row in results:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import BoardName, Emulate, Plan, Port
+from .options import BoardName, Emulate, Json, Plan, Port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ def command(
     emulate: Emulate = False,
     upload_port: UploadPort = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
 
@@ -73,6 +74,13 @@ def command(
             "the same board?",
             NO_DEVICE,
         )
+    if as_json:
+        from dataclasses import asdict
+
+        from .console import print_json
+
+        print_json({"device": where, "image": image and str(image), **asdict(hello)})
+        return
     print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} schedule steps")
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from .options import Json
+
 NAME = "meters"
 
 
-def command() -> None:
+def command(as_json: Json = False) -> None:
     """List the known power meters and where each is connected."""
     from rich.table import Table
 
     from ..meters.registry import KINDS
-    from .console import wide_console
+    from .console import print_json, wide_console
 
+    if as_json:
+        print_json(
+            [
+                {"name": name, "title": kind.title, "windows": kind.windows, "connected": kind.find()}
+                for name, kind in KINDS.items()
+            ]
+        )
+        return
     table = Table("--meter", "what it is", "windows from", "connected")
     for name, kind in KINDS.items():
         table.add_row(name, kind.title, kind.windows, ", ".join(kind.find()) or "-")

@@ -32,4 +32,5 @@ CardPauses = Annotated[
         help="With --emulate: the card tidies up for 20 to 100 ms, once in 2,000 to 10,000 blocks that it writes.",
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]

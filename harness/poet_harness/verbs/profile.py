@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .flash import flashed_image
-from .options import BoardName, Card, CardPauses, Emulate, MeterName, Port
+from .options import BoardName, Card, CardPauses, Emulate, Json, MeterName, Port
 
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
@@ -59,6 +59,7 @@ def command(
     format_card: Annotated[
         bool, typer.Option("--format-card", help="Label the card for poet. What it holds is lost.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure time and energy of operators and page transfers on a board.
 
@@ -66,6 +67,8 @@ def command(
     Without --graph, --model, --configs or --plan: what the built-in models need that fit a microcontroller, and a grid
     from which a planner can fit other shapes.
     """
+    from dataclasses import asdict
+
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
     from poet_profiles.profile import ProfileWriter
@@ -76,7 +79,7 @@ def command(
     from ..firmware import build
     from ..protocol.device import check_learning_rate
     from ..training.trainer import Trainer
-    from .console import wide_console
+    from .console import print_json, wide_console
 
     if (plan is None) != (data is None):
         raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
@@ -111,7 +114,10 @@ def command(
             outcome = _with_progress(profiler, wanted, profile)
             outcome.written += in_place
             source = target.meter.source
-    _report(wide_console(), target_path, outcome, source)
+    if as_json:
+        print_json({"profile": str(target_path), "source": source, **asdict(outcome)})
+    else:
+        _report(wide_console(), target_path, outcome, source)
 
 
 def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingData]:

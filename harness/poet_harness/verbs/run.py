@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .flash import flashed_image
-from .options import BoardName, Card, CardPauses, Emulate, MeterName, Plan, Port
+from .options import BoardName, Card, CardPauses, Emulate, Json, MeterName, Plan, Port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,7 @@ def command(
     weights: Annotated[
         Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
 
@@ -59,7 +60,7 @@ def command(
     from ..training.plan import read_plan
     from ..training.results import Results
     from ..training.trainer import Trainer
-    from .console import wide_console
+    from .console import print_json, wide_console
 
     check_learning_rate(learning_rate)
     description = load_board(board)
@@ -85,6 +86,9 @@ def command(
                 results.write(trainer, source)
             results.write_weights(trainer, batches.state, learning_rate)
         observed, stack_bytes = trainer.observed, target.device.stack()
+    if as_json:
+        print_json(_document(schedule, trainer, source, stack_bytes))
+        return
     console = wide_console()
     if description.kind == "host":
         # The plan's costs are another board's: there is nothing to hold them against here.
@@ -144,6 +148,23 @@ def _with_progress(
             kept = card_stays and trainer.kept is not None
             words = f"; --resume goes on behind step {trainer.kept}" if kept else ""
             raise UserError(f"{stopped} after {len(trainer.observed)} steps{words}", stopped.exit_code) from None
+
+
+def _document(plan: plans.Plan, trainer: Trainer, source: str, stack_bytes: int) -> dict[str, object]:
+    """What --out has, row by row, and what the tables say besides."""
+    from dataclasses import asdict
+
+    from ..training.comparison import compare
+
+    return {
+        "source": source,
+        "graph_hash": plan.graph_hash,
+        "schedule_hash": plan.schedule_hash,
+        "idle_power_w": trainer.idle_power_w,
+        "stack_bytes": stack_bytes,
+        "unmetered": trainer.unmetered,
+        "rows": [asdict(row) for row in compare(plan, trainer.observed, trainer.idle_power_w, source)],
+    }
 
 
 def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -> Table:

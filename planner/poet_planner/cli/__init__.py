@@ -15,7 +15,6 @@ from poet_planner.cli import check, data, graph, models, plan, reference, solver
 app = typer.Typer(
     name="poet-plan",
     help=plan.HELP,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -12,7 +12,9 @@ from poet_profiles.errors import UserError
 def check(
     graph: Annotated[Path, typer.Argument(help="Planned graph, poet-graph/1.")],
     schedule: Annotated[Path, typer.Argument(help="Schedule, poet-schedule/1.")],
-    model: Annotated[str, typer.Option(help="The model that was planned: built-in, or module:callable.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="The model that was planned: built-in, or module:callable.")
+    ],
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size that was planned.")] = None,
     page_folder: Annotated[
         Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")

@@ -9,8 +9,10 @@ import typer
 
 
 def data(
-    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
-    out: Annotated[Path, typer.Option(help="File to write, .npz.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
     seed: Annotated[int, typer.Option(help="Decides the order of the samples.")] = 0,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
@@ -31,4 +33,4 @@ def data(
         print(json.dumps({"file": str(out), "model": model, "steps": steps, "arrays": list(written)}, indent=1))
         return
     source = f"from {arrays}" if arrays else "of the model's own examples"
-    print(f"{out}: {model}, {steps} batches {source}, {len(written)} arrays in all")
+    print(f"{out}: {model}, {steps} batches {source}, {sum('..' not in name for name in written)} arrays")

@@ -10,9 +10,11 @@ from poet_profiles.errors import UserError
 
 
 def graph(
-    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
-    out: Annotated[Path, typer.Option(help="File to write, poet-graph/1.")],
-    board: Annotated[str | None, typer.Option(help="Board; default is the profile's.")] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, poet-graph/1.")],
+    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
     profile: Annotated[
         str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
     ] = None,

@@ -11,7 +11,9 @@ from poet_profiles.errors import UserError
 
 
 def models(
-    board: Annotated[str | None, typer.Option(help="List those that fit this microcontroller's RAM.")] = None,
+    board: Annotated[
+        str | None, typer.Option("--board", "-b", help="List those that fit this microcontroller's RAM.")
+    ] = None,
     graphs: Annotated[
         Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")
     ] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from poet_profiles.errors import INTERRUPTED, NO_SCHEDULE, UserError
 from poet_profiles.stopping import interrupting, undisturbed
+from poet_profiles.version import show_version
 
 from poet_planner.cli.progress import progress
 from poet_planner.residency import Gradients, Parameters, settle
@@ -62,15 +63,19 @@ def plan(
         str | None, typer.Option(help="Profile of the board: a CSV file, or the name of a shipped one.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")
+        str | None, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
     ] = None,
     graph: Annotated[
         Path | None, typer.Option(help="Plan this costed graph (poet-graph/1) instead of a model.")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
-    board: Annotated[str | None, typer.Option(help="Board; default is the profile's.")] = None,
+    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
     ram: Annotated[
-        str | None, typer.Option(help="RAM budget: 256KB, or 50% of plain training's peak; default is the board's.")
+        str | None,
+        typer.Option(
+            help="RAM budget: 256KB (KB, MB and GB are powers of 1024, as boards are sold), or 50% of plain "
+            "training's peak; default is the board's."
+        ),
     ] = None,
     deadline: Annotated[
         str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x plain training's time.")
@@ -109,9 +114,12 @@ def plan(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("plan"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path("plan"),
     verbose: Annotated[bool, typer.Option("--verbose", help="List every fit that the costs rest on.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
+    ] = False,
 ) -> None:
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:

@@ -9,10 +9,12 @@ import typer
 
 
 def reference(
-    model: Annotated[str, typer.Option(help="Built-in model (see `poet-plan models`), or module:callable.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
+    ],
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
-    out: Annotated[Path, typer.Option(help="File to write, .npz.")],
-    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.1,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
+    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
     momentum: Annotated[float, typer.Option(min=0, max=1, help="Of gradient descent.")] = 0.0,
     follow: Annotated[
         Path | None,

@@ -22,10 +22,10 @@ FORMS = (".6g", ".3%", ".3%", ".6g", "d")
 
 def sweep(
     profile: Annotated[str | None, typer.Option(help="Profile of the board: a CSV file, or a shipped one.")] = None,
-    model: Annotated[str | None, typer.Option(help="Built-in model, or module:callable.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Built-in model, or module:callable.")] = None,
     graph: Annotated[Path | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
-    board: Annotated[str | None, typer.Option(help="Board; default is the profile's.")] = None,
+    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
     ram: Annotated[
         list[str] | None, typer.Option(help=f"A RAM budget; again for more. Default {' '.join(RAMS)}.")
     ] = None,
@@ -37,7 +37,7 @@ def sweep(
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise a point for, at most.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for sweep.csv and sweep.png.")] = Path("sweep"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for sweep.csv and sweep.png.")] = Path("sweep"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out, of the same graph.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
 ) -> None:
