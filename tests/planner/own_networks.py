@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from poet_planner.models import Model
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, pad, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, interpolate, max_pool2d, pad, scaled_dot_product_attention
 
 BATCH, CLASSES = 4, 3
 
@@ -229,6 +229,47 @@ def cross_attention(batch: int | None = None) -> Model:
     return _own("cross_attention", CrossAttention(), (5, 6), batch)
 
 
+class Joined(nn.Module):
+    """Branches joined, enlarged, cut apart, gated, and summed over several axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(2, 4, 3, padding=1)
+        self.narrow = nn.Conv2d(2, 2, 1)
+        self.mixed = nn.Conv2d(8, 6, 3, stride=2, padding=1)
+        self.fc = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = interpolate(max_pool2d(self.narrow(x), 2), scale_factor=2)
+        values, gates = self.mixed(torch.cat([self.wide(x), small, x], 1)).chunk(2, 1)
+        gated = values * torch.sigmoid(gates)
+        rows = torch.stack([gated.sum((2, 3)), gated.mean((2, 3))], 2)
+        out: Tensor = self.fc(rows.flatten(1))
+        return out
+
+
+def joined(batch: int | None = None) -> Model:
+    return _own("joined", Joined(), (2, 6, 6), batch)
+
+
+def decoder_layer(batch: int | None = None) -> Model:
+    """Attention to another sequence, and a token of its own in front."""
+    return _own("decoder_layer", Decoder(), (5, 8), batch)
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        queries = torch.cat([self.token.expand(len(x), -1, -1), x[:, :2]], 1)
+        out: Tensor = self.fc(self.layer(queries, x)[:, 0])
+        return out
+
+
 def norms_without_weights(batch: int | None = None) -> Model:
     module = nn.Sequential(
         nn.Conv2d(1, 4, 3),
@@ -262,4 +303,6 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     causal_encoder,
     masked_encoder,
     cross_attention,
+    decoder_layer,
+    joined,
 )

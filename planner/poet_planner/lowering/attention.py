@@ -15,7 +15,7 @@ import torch
 
 from poet_planner.lowering.copies import viewed
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import Lowered, is_row_major, row_major
+from poet_planner.lowering.rules import Lowered, is_row_major, row_major, swapped
 from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs
 from poet_planner.tracing.schema import bound_arguments
 
@@ -91,7 +91,7 @@ class _Split:
         assert output is not None
         query = self._emit(operator, "query", aten.mul.Scalar, given["query"].shape, given["query"], _scale(given))
         key, value = (self._plain(operator, name, given[name]) for name in ("key", "value"))
-        scores = self._product(operator, "scores", query, _swapped(key))
+        scores = self._product(operator, "scores", query, swapped(key))
         mask = self._mask(operator, given, scores)
         if mask is not None:
             scores = self._emit(operator, "masked", aten.add.Tensor, scores.shape, scores, mask)
@@ -105,14 +105,14 @@ class _Split:
         wants_query, wants_key, wants_value = operator.outputs
         gradient = self._plain(operator, "gradient", given["grad_out"])
         if wants_value:
-            self._yield(wants_value, self._product(operator, "value", _swapped(weights), gradient))
+            self._yield(wants_value, self._product(operator, "value", swapped(weights), gradient))
         if not wants_query and not wants_key:
             return
-        of_weights = self._product(operator, "weights", gradient, _swapped(value))
+        of_weights = self._product(operator, "weights", gradient, swapped(value))
         softmax = aten._softmax_backward_data.default
         scores = self._emit(operator, "scores", softmax, weights.shape, of_weights, weights, -1, torch.float32)
         if wants_key:
-            self._yield(wants_key, self._product(operator, "key", _swapped(scores), query))
+            self._yield(wants_key, self._product(operator, "key", swapped(scores), query))
         if wants_query:
             unscaled = self._product(operator, "unscaled", scores, key)
             self._yield(
@@ -222,15 +222,3 @@ def _order(value: TracedValue) -> list[int]:
 def _scale(given: dict[str, Any]) -> float:
     scale: float | None = given["scale"]
     return given["query"].shape[-1] ** -0.5 if scale is None else scale
-
-
-def _swapped(matrices: Ref) -> Ref:
-    """The transposes of a stack of matrices."""
-    *outer, rows, columns = range(len(matrices.shape))
-    axes = (*outer, columns, rows)
-    return replace(
-        matrices,
-        views=(*matrices.views, View(aten.transpose.int, (-2, -1))),
-        shape=tuple(matrices.shape[axis] for axis in axes),
-        stride=tuple(matrices.stride[axis] for axis in axes),
-    )

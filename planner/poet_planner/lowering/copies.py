@@ -27,7 +27,7 @@ def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | Non
 def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> Lowered | None:
     """The firmware's operator for one of ATen's that only moves elements.
 
-    A clone, a repetition, padding with zeros, a select's or slice's gradient.
+    A clone, a repetition, an enlarged image, padding with zeros, a select's or slice's gradient.
     """
     name, result = aten_name(operator), operator.outputs[0]
     if result is None:
@@ -37,6 +37,8 @@ def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> L
     if name == "repeat.default":
         x, times = operator.args
         return _copied_view(x, _repeated(_meta(x.shape), times), result)
+    if name.startswith("upsample_nearest"):
+        return _enlarged(operator, result)
     if name == "constant_pad_nd.default":
         return _padded(*operator.args, result=result)
     if name in ("select_backward.default", "slice_backward.default"):
@@ -82,6 +84,20 @@ def _padded(x: Ref, widths: Sequence[int], value: float = 0.0, *, result: str) -
             view = view.narrow(axis, -start, x.shape[axis] + start + end)
         return _copied_view(x, view, result)
     return None
+
+
+def _enlarged(operator: TracedOperator, result: str) -> Lowered | None:
+    """Each element of an image as often as the factors say, or the gradient of that."""
+    x, extents, *_ = operator.args
+    backward = "backward" in aten_name(operator)
+    shape = operator.args[2] if backward else x.shape
+    if not extents or any(large % small for large, small in zip(extents, shape[2:], strict=True)):
+        return None
+    factors = [large // small for large, small in zip(extents, shape[2:], strict=True)]
+    ones = _meta([*shape[:2], *(extent for small in shape[2:] for extent in (small, 1))])
+    pairs = zip(shape[2:], factors, strict=True)
+    view = ones.expand([*shape[:2], *(extent for pair in pairs for extent in pair)])
+    return _placed_in_zeros(x, view, shape, result) if backward else _copied_view(x, view, result)
 
 
 def _repeated(x: torch.Tensor, times: Sequence[int]) -> torch.Tensor:

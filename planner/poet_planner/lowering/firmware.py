@@ -17,6 +17,7 @@ from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
 from poet_planner.lowering.draws import drawn, with_own_generator
+from poet_planner.lowering.joins import with_padded_joins
 from poet_planner.lowering.layouts import with_rows_in_order
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.norms import with_weights
@@ -26,6 +27,7 @@ from poet_planner.lowering.rules import (
     firmware_operator,
     is_row_major,
     is_transposed,
+    swapped,
     with_transposed_result,
 )
 from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedResident
@@ -86,7 +88,7 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
 
 def _in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
-    return with_weights(with_rows_in_order(with_plain_attention(traced)))
+    return with_weights(with_rows_in_order(with_padded_joins(with_plain_attention(traced))))
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
@@ -170,7 +172,7 @@ class _Lowering:
             if self._is_whole(ref) and (read_transposed or is_row_major(ref.shape, ref.stride)):
                 continue
             id = added(operator.id, f"operand{place}")
-            copy = None if read_transposed else copied(ref, self._shapes[ref.source], id)
+            copy = copied(swapped(ref) if read_transposed else ref, self._shapes[ref.source], id)
             copies[place] = None if copy is None else self._helper(operator, id, copy)
         return copies
 

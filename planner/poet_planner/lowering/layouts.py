@@ -5,9 +5,11 @@ What an operator computes does not hang on how its tensors are stored, and the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from poet_planner.lowering.copies import viewed
 from poet_planner.lowering.rules import is_row_major, row_major
@@ -46,8 +48,11 @@ def with_rows_in_order(traced: TracedGraph) -> TracedGraph:
     return replace(traced, operators=operators, values=traced.values | moved, loss=seen(traced.loss))
 
 
-def _are_views(value: TracedValue, readers: Iterable[Ref]) -> bool:
+def _are_views(value: TracedValue, readers: Sequence[Ref]) -> bool:
     """Whether what the readers see of the value are views of it where it is row-major, too."""
+    # A view by strides looks at the storage as it is.
+    if any(view.target is torch.ops.aten.as_strided.default for ref in readers for view in ref.views):
+        return False
     try:
         for ref in readers:
             viewed(ref, value.shape)

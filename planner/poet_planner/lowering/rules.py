@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import Any
 
+import torch
 from poet_profiles.operators import OPERATORS
 
 from poet_planner.lowering.draft import added
-from poet_planner.tracing.ir import Blank, Ref, TracedOperator
+from poet_planner.tracing.ir import Blank, Ref, TracedOperator, View
 
 MEAN = 1
 NANO = 1_000_000_000
@@ -131,6 +132,18 @@ def is_transposed(matrices: Ref) -> bool:
     return swapped and not is_row_major(matrices.shape, matrices.stride)
 
 
+def swapped(matrices: Ref) -> Ref:
+    """The transposes of a stack of matrices."""
+    *outer, rows, columns = range(len(matrices.shape))
+    axes = (*outer, columns, rows)
+    return replace(
+        matrices,
+        views=(*matrices.views, View(torch.ops.aten.transpose.int, (-2, -1))),
+        shape=tuple(matrices.shape[axis] for axis in axes),
+        stride=tuple(matrices.stride[axis] for axis in axes),
+    )
+
+
 def _matrix_product(operator: TracedOperator) -> Lowered | None:
     a, c = operator.args
     *stack, m, k = a.shape
@@ -161,11 +174,21 @@ def _first(operator: TracedOperator) -> tuple[str, ...]:
 
 
 def _sum(operator: TracedOperator) -> Lowered | None:
-    x, axes, *_ = operator.args
-    if [axis % len(x.shape) for axis in axes] != list(range(len(axes))) or len(axes) == len(x.shape):
-        return None
-    m = prod(x.shape[: len(axes)])
-    return _lowered("sum_rows", {"m": m, "n": prod(x.shape[len(axes) :])}, (x,), operator.outputs[0])
+    """A sum over any axes: over rows, with those axes brought in front."""
+    x, axes, *_ = _defaults(operator.args, (None, None))
+    every = range(len(x.shape))
+    summed = [axis % len(x.shape) for axis in axes] if axes else list(every)
+    order = [*summed, *(axis for axis in every if axis not in summed)]
+    m = prod(x.shape[axis] for axis in summed)
+    return _lowered("sum_rows", {"m": m, "n": prod(x.shape) // m}, (_permuted(x, order),), operator.outputs[0])
+
+
+def _permuted(x: Ref, order: Sequence[int]) -> Ref:
+    if list(order) == sorted(order):
+        return x
+    view = View(torch.ops.aten.permute.default, (list(order),))
+    shape, stride = (tuple(sizes[axis] for axis in order) for sizes in (x.shape, x.stride))
+    return replace(x, views=(*x.views, view), shape=shape, stride=stride)
 
 
 def _relu_backward(operator: TracedOperator) -> Lowered | None:
@@ -591,6 +614,7 @@ RULES: dict[str, Rule] = {
     "mm.default": _matrix_product,
     "bmm.default": _matrix_product,
     "matmul.default": _matrix_product,
+    "sum.default": _sum,
     "sum.dim_IntList": _sum,
     "relu.default": _elementwise("relu"),
     "threshold_backward.default": _relu_backward,
