@@ -13,10 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 from poet_harness.cli import app as harness
-from poet_planner import models
 from poet_planner.cli import app as planner
-from poet_planner.training_data import reference_run, training_data, write_arrays
-from torch import Tensor
+from poet_planner.training_data import reference_run
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -47,21 +45,13 @@ def call(program: Typer, *arguments: str) -> None:
     assert done.exit_code == 0, done.output + str(done.exception)
 
 
-def batches(name: str, steps: int, seed: int, batch: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-    """The example batch, its examples in another order each step."""
-    model = models.load(name, batch)
-    for step in range(steps):
-        yield model.inputs[0].roll(step, 0), model.targets[0]
-
-
 @pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
 def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> None:
     model, plan = f"own_networks:{network}", str(folder / f"{network}-plan")
     data, saved = folder / f"{network}.npz", folder / f"{network}-saved.npz"
     profile = str(ROOT / "profiles" / "nrf52840.csv")
     call(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)
-    with mock.patch.object(models, "load_batches", batches):
-        write_arrays(training_data(model, STEPS, 0, None), data)
+    call(planner, "data", "--model", model, "--steps", str(STEPS), "--out", str(data))
     call(harness, "flash", *BOARD, "--plan", plan)
     files = ["--data", str(data), "--out", str(folder / "observed.csv"), "--save", str(saved)]
     call(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
