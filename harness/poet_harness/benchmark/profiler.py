@@ -230,7 +230,8 @@ class Profiler:
                 self._outcome.resets += 1
                 if self._outcome.resets > MOST_RESETS:
                     raise UserError(
-                        f"the board was reset {self._outcome.resets} times; check its supply, then use --resume",
+                        f"the board was reset {self._outcome.resets} times; the last time: "
+                        f"{self._device.hello.start.words}; then use --resume",
                         NO_DEVICE,
                     ) from None
 

@@ -62,7 +62,7 @@ class Start:
             return "its stack grew too far; docs/boards.md, Faults"
         if self.cause == "stall":
             return f"it waited in vain for {WAITED_FOR.get(self.waited_for, f'something numbered {self.waited_for}')}"
-        return CAUSES.get(self.cause, "it does not tell why")
+        return CAUSES.get(self.cause, "it does not tell why (look at its supply)")
 
 
 def read_start(values: Mapping[str, str]) -> Start:

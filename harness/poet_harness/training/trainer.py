@@ -144,7 +144,8 @@ class Trainer:
                 self.steps_done = None
             except DeviceError as error:
                 raise self._refused(error) from None
-        raise UserError(f"the board was reset {MOST_RESETS + 1} times; check its supply", NO_DEVICE)
+        last = self._device.hello.start.words
+        raise UserError(f"the board was reset {MOST_RESETS + 1} times; the last time: {last}", NO_DEVICE)
 
     def _steps(
         self,
