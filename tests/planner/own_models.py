@@ -90,6 +90,27 @@ def dropout(batch: int | None = None) -> Model:
     return _own("dropout", module, (1, 6, 6), cross_entropy, batch)
 
 
+def many_layers(batch: int | None = None) -> Model:
+    """Most of what stands here in one network, so that a board is built once for all of it."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU6(),
+        nn.Dropout2d(0.2),
+        nn.Conv2d(4, 4, 1),
+        nn.SiLU(),
+        nn.Conv2d(4, 4, 3, groups=4),
+        nn.LeakyReLU(0.1),
+        nn.Flatten(),
+        nn.Linear(16, 8),
+        nn.Hardswish(),
+        nn.Dropout(0.4),
+        nn.Linear(8, CLASSES),
+        nn.Sigmoid(),
+    )
+    return _own("many_layers", module, (1, 6, 6), binary_cross_entropy, batch)
+
+
 def encoder(batch: int | None = None) -> Model:
     """An encoder layer as PyTorch makes it unless told otherwise: with dropout in the attention, too."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -140,6 +161,7 @@ OWN_MODELS: tuple[Callable[[int | None], Model], ...] = (
     silu,
     hard_activations,
     dropout,
+    many_layers,
     encoder,
     encoder_in_time,
     gated,

@@ -7,30 +7,38 @@ static inline uint32_t rotated(uint32_t x, uint32_t by)
     return x << by | x >> (32u - by);
 }
 
-static inline void mix(uint32_t out[2], uint32_t by)
+static inline void mix(uint32_t *x, uint32_t *y, uint32_t by)
 {
-    out[0] += out[1];
-    out[1] = rotated(out[1], by) ^ out[0];
+    *x += *y;
+    *y = rotated(*y, by) ^ *x;
 }
 
 void poet_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2])
 {
-    const uint32_t keys[] = {key[0], key[1], PARITY ^ key[0] ^ key[1]};
-    out[0] = counter[0] + keys[0];
-    out[1] = counter[1] + keys[1];
+    uint32_t now = key[1];
+    uint32_t next = PARITY ^ key[0] ^ key[1];
+    uint32_t last = key[0];
+    uint32_t x = counter[0] + key[0];
+    uint32_t y = counter[1] + key[1];
     for (uint32_t four = 1; four <= 5u; four++) {
         if (four % 2u == 1u) {
-            mix(out, 13);
-            mix(out, 15);
-            mix(out, 26);
-            mix(out, 6);
+            mix(&x, &y, 13);
+            mix(&x, &y, 15);
+            mix(&x, &y, 26);
+            mix(&x, &y, 6);
         } else {
-            mix(out, 17);
-            mix(out, 29);
-            mix(out, 16);
-            mix(out, 24);
+            mix(&x, &y, 17);
+            mix(&x, &y, 29);
+            mix(&x, &y, 16);
+            mix(&x, &y, 24);
         }
-        out[0] += keys[four % 3u];
-        out[1] += keys[(four + 1u) % 3u] + four;
+        x += now;
+        y += next + four;
+        const uint32_t used = now;
+        now = next;
+        next = last;
+        last = used;
     }
+    out[0] = x;
+    out[1] = y;
 }

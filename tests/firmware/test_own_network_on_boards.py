@@ -1,0 +1,58 @@
+"""A network of layers that no built-in model has: three steps on both emulated boards, masks drawn again on one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from crude_schedules import everything_recomputed
+from poet_harness.emulation import open_twin
+from poet_harness.firmware import build
+from poet_harness.protocol.link import Link
+from poet_planner.emit import write_headers
+from poet_planner.graph import Graph
+from poet_planner.plain import plain_schedule
+from poet_planner.schedule import Action, Schedule
+from poet_planner.training_data import reference_run, training_data, write_arrays
+from poet_planner.training_graph import training_graph
+from poet_profiles.boards import load_board
+from training_session import RATE_NANO, TrainingSession
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "planner"))
+MODEL, BATCH, STEPS = "own_models:many_layers", 4, 3
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [("nrf52840", everything_recomputed), ("mkr1000", plain_schedule)],  # the former's tables are too large for 32 KB
+)
+def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Graph], Schedule], tmp_path: Path) -> None:
+    board = load_board(name)
+    graph = training_graph(MODEL, BATCH, board)
+    session = TrainingSession(graph, MODEL, BATCH, STEPS)
+    schedule = make(graph)
+    masks = [node.id for node in graph.nodes if node.operation and node.operation.op == "bernoulli"]
+    computed = [step.target for step in schedule.steps if step.do is Action.COMPUTE]
+    assert len(masks) == 2
+    assert all(computed.count(mask) > 1 for mask in masks) == (make is everything_recomputed)
+
+    write_headers(graph, schedule, tmp_path)
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
+        build(board, tmp_path)
+    with open_twin(board, tmp_path / "pio" / name / "firmware.elf", tmp_path / "board.img") as twin:
+        link = Link(twin.serial, name)
+        answers = [link.request(request, 60.0).values for request in session.requests]
+    tensors = session.tensors(answers)
+
+    write_arrays(training_data(MODEL, STEPS, 0, BATCH), tmp_path / "data.npz")
+    expected = reference_run(MODEL, tmp_path / "data.npz", RATE_NANO / 1e9)
+    for id, steps in expected.items():
+        found, exact = np.frombuffer(tensors[id], np.float32), steps[-1].ravel()
+        # In front of a batch norm a bias has a gradient of zero, and what is there is rounding.
+        largest = max(np.abs(exact).max(), np.abs(expected["0.weight.grad"]).max() * (id == "0.bias.grad"))
+        assert np.abs(found - exact).max() <= 1e-5 * largest, id
