@@ -88,3 +88,14 @@ def test_damaged_lines_are_not_samples() -> None:
     for line in (b"6409-07", b"64-07", b"6409-0", b"", b"x6409-07", b"6409-07"):
         transcript.line(line)
     assert transcript.current_a == pytest.approx([640.9e-6] * 2)
+
+
+def test_time_stamps_that_go_back_are_told() -> None:
+    """A counter of three digits would stand at 0 behind 999 seconds."""
+    transcript = Transcript(sample_hz=10)
+    for second in (998, 999, 0):
+        for _ in range(10):
+            transcript.line(b"1000-06")
+        assert not transcript.went_back
+        transcript.line(f"TimeStamp: {second:03d}s 000ms, buff 05%".encode())
+    assert transcript.went_back

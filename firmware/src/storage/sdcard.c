@@ -332,12 +332,16 @@ static uint8_t stop_read(poet_sdcard *card)
 {
     const uint32_t end = card->block + (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
     /* A card looks ahead: behind its last block it may say "out of range", which is to be ignored (4.3.3). */
-    const uint8_t ignored = end == card->block_count ? (R1_ADDRESS_ERROR | R1_PARAMETER_ERROR) : 0u;
+    const bool at_end = end == card->block_count;
+    const uint8_t ignored = at_end ? (R1_ADDRESS_ERROR | R1_PARAMETER_ERROR) : 0u;
     uint8_t response = command(card, STOP_TRANSMISSION, 0u);
 
     for (int attempt = 1; attempt < ATTEMPTS && (response & (uint8_t)~ignored) != 0u; attempt++) {
         response = command(card, STOP_TRANSMISSION, 0u);
         response = response == R1_ILLEGAL_COMMAND ? 0u : response;
+    }
+    if (at_end) {
+        (void)transfer_status(card); /* it would be taken for the next write's otherwise */
     }
     return response == R1_NONE ? R1_NONE : response & (uint8_t)~ignored;
 }

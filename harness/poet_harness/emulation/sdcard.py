@@ -373,6 +373,7 @@ class SdCard:
     def _cmd12(self, _argument: int, now: int) -> None:
         # Behind its last block a card has looked further already.
         beyond = self._streaming_from is not None and self._streaming_from * BLOCK >= len(self._image)
+        self._error_status |= R2_OUT_OF_RANGE if beyond else 0
         self._forget_transfer()
         self._power.storage_idles(now)
         self._answer(bytes([self._r1() | (R1_PARAMETER if beyond else 0)]), now)
