@@ -116,8 +116,13 @@ def _captured(
             within.enter_context(_standing_in(module, loss, state, loss_parameters))
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
-            within.enter_context(refusals.Watch(where, questions, flipped))
-            value = run(module, given, wanted)
+            watch = within.enter_context(refusals.Watch(where, questions, flipped))
+            try:
+                value = run(module, given, wanted)
+            except GuardOnDataDependentSymNode:
+                raise UserError(
+                    f"{watch.number_taken_at} takes a number out of a tensor and goes on with it; keep it a tensor"
+                ) from None
             refuse_unfit_loss(value)
             where.watch_backward(value)
             gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
@@ -133,10 +138,6 @@ def _captured(
         raise UserError(
             f"{refusals.raised_at(error)}{error.func}: what it returns depends on its data; it has no place in a fixed "
             "graph"
-        ) from None
-    except GuardOnDataDependentSymNode as error:
-        raise UserError(
-            f"{refusals.raised_at(error)}the model takes a number out of a tensor and goes on with it; keep it a tensor"
         ) from None
     except (RuntimeError, TypeError) as error:
         if not any(words in str(error) for words in _WANTS_DATA):

@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from poet_planner.graph import Graph
 from poet_planner.graph_file import graph_hash
 from poet_planner.models import Model
+from poet_planner.nested import tensors_in
 from poet_planner.schedule import Action, Schedule
 from poet_planner.tracing import trace
 from poet_planner.tracing.execute import StepResult, execute, leave, residents_of
@@ -124,15 +124,11 @@ def _training(model: Model, graph: TracedGraph, step: Callable[[], Tensor]) -> I
     optimiser = torch.optim.SGD(parameters.values(), lr=0.01, momentum=0.9)
     for part in parts:
         part.zero_grad()
-    buffers = dict(model.loss.named_buffers(prefix="loss")) if isinstance(model.loss, nn.Module) else {}
     for number in range(_STEPS):
-        batch = {f"batch[{index}]": one for index, one in enumerate(tree_leaves((model.inputs, model.targets)))}
-        tensors = {name: one for name, one in batch.items() if isinstance(one, Tensor)}
-        named = {**buffers, **dict(model.module.named_buffers()), **parameters, **tensors}
         if number < _STEPS - 1:
             optimiser.zero_grad()
-        loss = step()
-        left = {name: _digest(tensor) for name, tensor in {"loss": loss, **_gradients(parameters), **named}.items()}
+        tensors = {"loss": step(), **_gradients(parameters), **_changeable(model), **parameters}
+        left = {name: _digest(tensor) for name, tensor in tensors.items()}
         optimiser.step()
         left.update((name + _UPDATED, _digest(parameter)) for name, parameter in parameters.items())
         left.update((name, repr(state).encode()) for name, (state, _) in generators().items())
@@ -141,6 +137,13 @@ def _training(model: Model, graph: TracedGraph, step: Callable[[], Tensor]) -> I
 
 def _gradients(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{name}.grad": parameter.grad for name, parameter in parameters.items() if parameter.grad is not None}
+
+
+def _changeable(model: Model) -> dict[str, Tensor]:
+    """Buffers and the batch; looked up behind a step, which may have put other tensors in their places."""
+    batch = {f"batch[{index}]": one for index, one in enumerate(tensors_in((model.inputs, model.targets)))}
+    loss = dict(model.loss.named_buffers(prefix="loss")) if isinstance(model.loss, nn.Module) else {}
+    return {**dict(model.module.named_buffers()), **loss, **batch}
 
 
 def _digest(tensor: Tensor) -> bytes:

@@ -37,6 +37,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     flipped : int, optional
         The question, by number, that gets the wrong answer: whether the step is another one then tells whether the
         answer matters.
+
+    Attributes
+    ----------
+    number_taken_at : str
+        Where a number has last been taken out of a tensor.
     """
 
     def __init__(self, path: Callable[[], str], questions: list[str], flipped: int | None = None) -> None:
@@ -44,6 +49,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._path = path
         self._questions = questions
         self._flipped = flipped
+        self.number_taken_at = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -54,6 +60,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         if func is aten._local_scalar_dense.default and args[0].dtype is torch.bool:
             return self._answer(bool, args)
+        if func is aten._local_scalar_dense.default:
+            self.number_taken_at = here(self._path())
         if func is aten.equal.default:
             return self._answer(torch.equal, args)
         return func(*args, **kwargs)
@@ -71,10 +79,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def here(path: str) -> str:
     """The module that is running, and the line of the user's own code."""
     frame = sys._getframe(1)
-    while frame is not None and not _is_users_code(frame.f_code.co_filename):
-        frame = frame.f_back  # type: ignore[assignment]
-    place = f" ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" if frame is not None else ""
-    return (path or "the model") + place
+    while frame.f_back is not None and frame.f_code.co_name != "taken":
+        frame = frame.f_back
+        if _is_users_code(frame.f_code.co_filename):
+            return f"{path or 'the model'} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+    return path or "the model"
 
 
 def raised_at(error: BaseException) -> str:

@@ -138,10 +138,15 @@ def hidden_writes(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def unread(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Positions of the optional tensors that the kernel never looks at: running statistics, where the batch's serve."""
-    if target is not aten.native_batch_norm_backward.default or not bound_arguments(target, args, kwargs)["train"]:
+    """Positions of the optional tensors that the kernel never looks at.
+
+    A batch norm's gradient needs the running statistics or the batch's, never both.
+    """
+    if target is not aten.native_batch_norm_backward.default:
         return ()
-    return position(target, "running_mean"), position(target, "running_var")
+    train = bound_arguments(target, args, kwargs)["train"]
+    names = ("running_mean", "running_var") if train else ("save_mean", "save_invstd")
+    return tuple(position(target, name) for name in names)
 
 
 def is_random(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -21,16 +21,21 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class _Rule:
-    """``input_ignores`` and ``parameters_ignore`` name what each half reads the shape of only."""
+    """``input_ignores`` and ``parameters_ignore`` name what each half reads the shape of only.
+
+    ``row_major`` says that halves of a channels-last input have to stay together.
+    """
 
     input_ignores: tuple[str, ...] = ()
     parameters_ignore: tuple[str, ...] = ()
+    row_major: bool = False
 
 
 _RULES: dict[OpOverload, _Rule] = {
     aten.convolution_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
     aten.native_layer_norm_backward.default: _Rule(),
-    aten.native_group_norm_backward.default: _Rule(),
+    # PyTorch's channels-last kernel writes the input's gradient even where it is not asked for: a segmentation fault.
+    aten.native_group_norm_backward.default: _Rule(row_major=True),
     aten.native_batch_norm_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
 }
 
@@ -45,7 +50,7 @@ def split(graph: TracedGraph) -> TracedGraph:
 
 def _halves(operator: TracedOperator) -> list[TracedOperator]:
     rule = _RULES.get(operator.target)
-    if rule is None or _shares_reductions(operator):
+    if rule is None or _shares_reductions(operator) or (rule.row_major and not _is_row_major(operator.args[0])):
         return [operator]
     place = schema.position(operator.target, "output_mask")
     mask = operator.args[place]
@@ -71,6 +76,10 @@ def _shares_reductions(operator: TracedOperator) -> bool:
     if operator.target is not aten.native_batch_norm_backward.default:
         return False
     return bool(operator.args[schema.position(operator.target, "train")])
+
+
+def _is_row_major(operand: Ref | Blank) -> bool:
+    return torch.empty(operand.shape, device="meta").stride() == operand.stride
 
 
 def _blank(operand: Ref | Blank) -> Blank:
