@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(root: Path, program: list[str], *arguments: str, code: int = 0) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PLATFORMIO_BUILD_DIR": str(root / "build")}
     done = subprocess.run(
-        [*program, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=200
+        [*program, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=1200
     )
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -112,7 +112,7 @@ def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
     process.stderr.read(1)
     time.sleep(delay_s)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=100)
+    _, errors = process.communicate(timeout=600)
     assert "ignored" not in errors
     assert "Traceback" not in errors
     # On a fast machine it may be over.
