@@ -95,7 +95,7 @@ def _kind(operator: TracedOperator) -> str:
 def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     weight = given["weight"]
     if given["transposed"]:
-        return "transposed convolution", LINUX
+        return "transposed convolution", f"{LINUX}, or replace it by Upsample (nearest) and Conv2d"
     if _is_dilated(given):
         return "dilated convolution", f"{LINUX}, or use dilation=1 and a larger kernel"
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
