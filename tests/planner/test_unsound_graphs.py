@@ -13,7 +13,7 @@ from chains import chain
 from poet_planner import training_graph as training
 from poet_planner.graph import Graph, Node, PageCost, Resident, Value
 from poet_planner.graph_file import document_of_graph, read_graph, write_graph
-from poet_planner.solve import optimise
+from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.problem import build_problem
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
@@ -85,3 +85,12 @@ def test_sizes_and_costs_beyond_all_machines_are_one_line(
     (tmp_path / "huge.json").write_text(json.dumps(document))
     with pytest.raises(UserError, match=complaint):
         read_graph(tmp_path / "huge.json")
+
+
+def test_a_budget_beyond_all_machines_is_a_large_one() -> None:
+    assert optimise(chain(3), 10**30, None, OptimiseOptions(time_limit_s=0.5)).ram_budget_bytes == 10**30
+
+
+def test_a_negative_seed_is_one_line() -> None:
+    with pytest.raises(UserError, match="seed -5"):
+        optimise(chain(3), 10**6, None, OptimiseOptions(seed=-5))

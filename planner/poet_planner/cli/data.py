@@ -14,7 +14,7 @@ def data(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
-    seed: Annotated[int, typer.Option(help="Decides the order of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the order of the samples.")] = 0,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
     arrays: Annotated[
         Path | None,

@@ -59,6 +59,8 @@ def optimise(
     options = options or OptimiseOptions()
     if options.formulation not in FORMULATIONS:
         raise UserError(f"no formulation {options.formulation!r}; there are {', '.join(FORMULATIONS)}")
+    if options.seed < 0:
+        raise UserError(f"seed {options.seed}: give a whole number that is not negative")
     return _Run(graph, ram_bytes, deadline_s, options).schedule()
 
 

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 WORD = 4
+MOST_RAM_BYTES = 2**62
 # Sums of times in another order differ by less, relatively; the verifier allows ten times as much.
 ROUNDING = 1e-10
 
@@ -114,7 +115,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         input_value=input_value,
         use_start=use_start,
         use_node=use_node,
-        budget=ram_bytes - graph.resident_bytes,
+        budget=min(ram_bytes, MOST_RAM_BYTES) - graph.resident_bytes,
         deadline=np.inf if deadline_s is None else deadline_s * (1 + ROUNDING),
         dma=graph.dma,
         instant=np.zeros(0, dtype=np.bool_),
