@@ -33,7 +33,7 @@ def flops(operator: TracedOperator, traced: TracedGraph) -> int | None:
         return round(count)
     if torch.Tag.pointwise in operator.target.tags or name.strip("_") in _AN_ELEMENT_WRITTEN:
         return sum(prod(shape) for shape in written)
-    if torch.Tag.reduction in operator.target.tags or name.strip("_") in _AN_ELEMENT_READ:
+    if name.strip("_") in _AN_ELEMENT_READ:
         return max((prod(ref.shape) for ref in operator.refs), default=0)
     return None
 
@@ -77,6 +77,9 @@ _AN_ELEMENT_WRITTEN = _words(
     "fake_quantize_per_tensor_affine_cachemask affine_grid_generator cross linalg_cross"
 )
 _AN_ELEMENT_READ = _words(
+    # What PyTorch tags as reductions; older versions of it do not.
+    "all amax amin aminmax any argmax argmin count_nonzero linalg_vector_norm logsumexp max mean min nansum norm prod "
+    "std std_mean sum var var_mean "
     "cumsum cumprod logcumsumexp cummax cummin kthvalue median nanmedian renorm index_add scatter_add "
     "scatter_reduce index_put unsafe_index_put embedding_dense_backward col2im unfold_backward "
     "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
