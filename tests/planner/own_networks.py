@@ -270,6 +270,27 @@ class Decoder(nn.Module):
         return out
 
 
+class Patches(nn.Module):
+    """Attention as vision transformers write it: queries, keys and values of one layer, permuted along five axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, 8, 4, 4)
+        self.attended = nn.Linear(8, 24)
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        shared = self.attended(tokens).reshape(len(x), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(*shared.unbind(0), is_causal=True)
+        out: Tensor = self.fc(seen.transpose(1, 2).flatten(2).mean(1))
+        return out
+
+
+def patches(batch: int | None = None) -> Model:
+    return _own("patches", Patches(), (1, 8, 12), batch)
+
+
 def norms_without_weights(batch: int | None = None) -> Model:
     module = nn.Sequential(
         nn.Conv2d(1, 4, 3),
@@ -305,4 +326,5 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     cross_attention,
     decoder_layer,
     joined,
+    patches,
 )

@@ -108,6 +108,26 @@ def test_all_that_a_module_does_comes_before_the_first_change_of_a_parameter(nam
     assert read_graph(tmp_path / "graph.json") == graph
 
 
+class Unrolled(nn.Module):
+    """Reads planes in the order in which channels-last images lie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.fc = nn.Linear(64, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.conv(x).permute(0, 2, 3, 1).view(len(x), -1).clone())
+        return out
+
+
+def test_a_view_that_only_another_layout_has_can_be_planned_but_not_run() -> None:
+    module = Unrolled().to(memory_format=torch.channels_last)
+    graph = lowered(module, torch.randn(3, 2, 6, 6).to(memory_format=torch.channels_last))
+    assert not runs(graph)
+    assert verify(graph, plain_schedule(graph)).faults == ()
+
+
 def test_attention_on_a_processor_is_counted_as_the_products_that_it_is() -> None:
     heads, length, width = 2, 8, 4
 

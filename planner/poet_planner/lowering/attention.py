@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from poet_planner.lowering.copies import viewed
+from poet_planner.lowering.copies import layout_of, viewed
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.rules import Lowered, is_row_major, row_major, swapped
 from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs
@@ -204,14 +204,9 @@ def _lies_without_gaps(value: TracedValue) -> bool:
 
 
 def _sees(ref: Ref, shape: Sequence[int]) -> bool:
-    """Whether the views apply to a row-major tensor as well."""
-    if any(view.target is aten.as_strided.default for view in ref.views):
-        return False
-    try:
-        viewed(ref, shape)
-    except RuntimeError:
-        return False
-    return True
+    """Whether the views apply to a row-major tensor as well; one by strides looks at the storage as it is."""
+    by_strides = any(view.target is aten.as_strided.default for view in ref.views)
+    return not by_strides and layout_of(ref, shape) is not None
 
 
 def _order(value: TracedValue) -> list[int]:

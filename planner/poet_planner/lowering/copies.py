@@ -18,9 +18,11 @@ _REPEATING = ("add.Tensor", "sub.Tensor", "mul.Tensor")
 def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | None:
     """The operator that copies a view of a row-major tensor into a row-major tensor of its own.
 
-    None if the view has more than four axes that do not step alike.
+    None if the view has more than four axes that do not step alike, or PyTorch's tensor lies otherwise and only so can
+    be seen like that.
     """
-    params = _strided(viewed(view, source_shape), prod(source_shape))
+    layout = layout_of(view, source_shape)
+    params = None if layout is None else _strided(layout, prod(source_shape))
     return None if params is None else Lowered("strided_copy", params, (_whole(view, source_shape),), (result,))
 
 
@@ -120,6 +122,19 @@ def _placed_in_zeros(x: Ref, view: torch.Tensor, extents: Sequence[int], result:
 
 def _meta(shape: Sequence[int]) -> torch.Tensor:
     return torch.empty(tuple(shape), device="meta")
+
+
+def can_be_copied(view: torch.Tensor) -> bool:
+    """Whether one copy of the firmware's makes it row-major."""
+    return len(_merged(view.shape, view.stride())) <= AXES
+
+
+def layout_of(view: Ref, source_shape: Sequence[int]) -> torch.Tensor | None:
+    """As `viewed`, or None where a row-major tensor cannot be seen so."""
+    try:
+        return viewed(view, source_shape)
+    except RuntimeError:
+        return None
 
 
 def viewed(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:

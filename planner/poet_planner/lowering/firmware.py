@@ -13,6 +13,7 @@ from poet_planner.graph import Graph, Value
 from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
+from poet_planner.lowering.clones import with_copies_in_two
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
 from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
@@ -88,7 +89,7 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
 
 def _in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
-    return with_weights(with_rows_in_order(with_padded_joins(with_plain_attention(traced))))
+    return with_weights(with_copies_in_two(with_rows_in_order(with_padded_joins(with_plain_attention(traced)))))
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
