@@ -170,3 +170,11 @@ def test_what_is_not_known_is_not_priced(profile: str) -> None:
     costed = CostModel(pd.concat([rows, pd.DataFrame([{**rows.iloc[0], **own}])])).apply(graph)
     node = next(node for node in costed.graph.nodes if node.id == "linalg_svd")
     assert (node.time_s, node.energy_j, costed.basis[node.id]) == (2e-3, 3e-3, Basis.MEASURED)
+
+
+def test_weights_scaled_before_they_are_used() -> None:
+    normed = counts(nn.utils.parametrizations.weight_norm(nn.Linear(6, 8)), torch.randn(3, 6))
+    assert normed["_weight_norm_interface"] == 3 * 6 * 8
+    assert normed["_weight_norm_interface_backward"] == 5 * 6 * 8
+    bounded = counts(nn.Embedding(9, 6, max_norm=1.0), torch.randint(9, (3, 4)))
+    assert bounded["embedding_renorm"] == 9 * 6 + 3 * 12 * 6

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from poet_planner.features import has_features
 from poet_planner.graph import Graph
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
@@ -60,6 +61,7 @@ def test_a_layer_is_planned_and_trains_bit_for_bit(name: str) -> None:
     model = layer_model(name)
     graph = traced(model)
     planned = costed(lower_for_linux(graph, dma=False))
+    assert [node.id for node in planned.nodes if node.operation and not has_features(node.operation.params)] == []
     report = check_plan(model, planned, schedule_of(planned))
     assert (report.different, report.step) == ((), STEPS)
     trains_like_eager(model, graph, layer_model(name))

@@ -74,7 +74,7 @@ _AN_ELEMENT_WRITTEN = _words(
     "mish_backward softplus_backward softshrink_backward nll_loss_forward nll_loss_backward nll_loss2d_forward "
     "nll_loss2d_backward mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward "
     "binary_cross_entropy_backward multi_margin_loss_backward multilabel_margin_loss_backward "
-    "fake_quantize_per_tensor_affine_cachemask affine_grid_generator cross linalg_cross"
+    "max_unpool2d max_unpool3d fake_quantize_per_tensor_affine_cachemask affine_grid_generator cross linalg_cross"
 )
 _AN_ELEMENT_READ = _words(
     # What PyTorch tags as reductions; older versions of it do not.
@@ -181,6 +181,11 @@ def _bags(arguments: Arguments, _: Shapes) -> Any:
     return prod(arguments["indices"].shape) * int(rows.shape[-1])
 
 
+def _renormed(arguments: Arguments, written: Shapes) -> Any:
+    """The table copied, and a norm and a product for each row that is looked up."""
+    return prod(written[0]) + 3 * prod(arguments["indices"].shape) * int(written[0][-1])
+
+
 def _cubic(share: float, of: str) -> Formula:
     """``share * n^3`` for each matrix of n rows and columns."""
 
@@ -237,6 +242,10 @@ _FORMULAS: dict[str, Formula] = {
     "_trilinear": _trilinear,
     "_embedding_bag": _bags,
     "_embedding_bag_backward": _bags,
+    "embedding_renorm": _renormed,
+    # A norm and a product; for the gradient a dot product, a product and a difference, scaled.
+    "_weight_norm_interface": lambda arguments, _: 3 * prod(arguments["v"].shape),
+    "_weight_norm_interface_backward": lambda arguments, _: 5 * prod(arguments["saved_v"].shape),
     "dot": _product("self"),
     "vdot": _product("self"),
     "mv": _product("self"),
