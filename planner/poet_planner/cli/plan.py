@@ -311,7 +311,7 @@ def _report(summary: Summary, why_no_headers: str | None, out: Path, verbose: bo
     headers = f"no C headers: {why_no_headers}" if why_no_headers else "poet_model.h, poet_schedule.h"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
-        rams = " ".join(f"--ram {round(factor * summary.ram_budget_bytes / 1024)}KB" for factor in MORE_RAM)
+        rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
         console.print(
             f"a little more RAM may cost much less energy: poet-plan sweep --graph {out / 'graph.json'} {rams}"
         )
