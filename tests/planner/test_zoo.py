@@ -56,7 +56,7 @@ def test_a_layer_that_cannot_be_planned_is_refused_in_one_line(name: str) -> Non
     assert REFUSED[name] in refusal(layer_model(name))
 
 
-@pytest.mark.parametrize("name", LAYERS.keys() - REFUSED.keys())
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in REFUSED])
 def test_a_layer_is_planned_and_trains_bit_for_bit(name: str) -> None:
     model = layer_model(name)
     graph = traced(model)
