@@ -194,7 +194,12 @@ def _batch(example: tuple[Any, ...], arrays: list[NDArray[Any]]) -> tuple[Any, .
 
 
 def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray[Any]:
-    if name not in arrays or step >= len(arrays[name]):
+    if name not in arrays:
+        raise UserError(
+            f"{path}: has no {name}; a run saves the gradients that have places of their own in RAM: plan with "
+            "--gradients resident, or leave --follow out"
+        )
+    if step >= len(arrays[name]):
         raise UserError(f"{path}: has no {name} of step {step}; run all the steps of the data with `poet-harness run`")
     gradient: NDArray[Any] = arrays[name][step]
     return gradient
