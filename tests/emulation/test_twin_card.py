@@ -217,6 +217,21 @@ def test_what_is_written_is_in_the_image_and_comes_back(open_bench: Callable[...
     round_trip()
 
 
+@pytest.mark.parametrize("before_the_end", [0, 1, 2])
+def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(
+    open_bench: Callable[..., Bench], before_the_end: int
+) -> None:
+    """The card has looked one block further than it was asked to, and says "out of range" where that was none."""
+    bench = open_bench()
+    assert bench.init() == OK
+    data = pattern(8 * BLOCK, 5)
+    first = SIZE // BLOCK - 8 - before_the_end
+    assert bench.write(first, data) == OK
+    assert bench.read(first, len(data)) == (OK, data)
+    assert bench.write(7, data) == OK
+    assert bench.read(7, len(data)) == (OK, data)
+
+
 def test_a_write_touches_no_block_beside_its_own(open_bench: Callable[..., Bench]) -> None:
     bench = open_bench()
     bench.init()

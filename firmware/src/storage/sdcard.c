@@ -60,6 +60,7 @@ enum {
 #define COMMAND_BYTES 6u
 #define RESPONSE_BYTES 10 /* a response follows within 8 bytes (7.5.1.1) */
 #define ATTEMPTS 3
+#define MOST_BLOCKS_AHEAD 64u /* that a card has looked further than it was asked to; no document says how many */
 #define SLOWEST_DIVISOR 8u /* of the fastest rate of the bus, before a transfer is given up for its CRC errors */
 
 /* --- bytes ----------------------------------------------------------------------------------------------------- */
@@ -331,16 +332,16 @@ static void finish(poet_sdcard *card, int status)
 static uint8_t stop_read(poet_sdcard *card)
 {
     const uint32_t end = card->block + (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
-    /* A card looks ahead: behind its last block it may say "out of range", which is to be ignored (4.3.3). */
-    const bool at_end = end == card->block_count;
-    const uint8_t ignored = at_end ? (R1_ADDRESS_ERROR | R1_PARAMETER_ERROR) : 0u;
+    /* A card looks ahead, and says "out of range" where that leads beyond its last block: to be ignored (4.3.3). */
+    const bool near_end = card->block_count - end < MOST_BLOCKS_AHEAD;
+    const uint8_t ignored = near_end ? (R1_ADDRESS_ERROR | R1_PARAMETER_ERROR) : 0u;
     uint8_t response = command(card, STOP_TRANSMISSION, 0u);
 
     for (int attempt = 1; attempt < ATTEMPTS && (response & (uint8_t)~ignored) != 0u; attempt++) {
         response = command(card, STOP_TRANSMISSION, 0u);
         response = response == R1_ILLEGAL_COMMAND ? 0u : response;
     }
-    if (at_end) {
+    if (near_end) {
         (void)transfer_status(card); /* it would be taken for the next write's otherwise */
     }
     return response == R1_NONE ? R1_NONE : response & (uint8_t)~ignored;
