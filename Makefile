@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two commands do everything on a fresh machine: `make demo` runs the main job, `make test` passes all tests.
 
 PYTHON ?= python3

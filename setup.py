@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Puts board descriptions, profiles and the firmware's sources inside the wheel; all else stands in pyproject.toml."""
 
 from pathlib import Path

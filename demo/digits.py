@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole loop on the emulated nRF52840: profile, plan, flash, train a step, compare with PyTorch.
 
 Runs the toolkit's own command lines, one after the other, and prints each before it runs. Everything it writes is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arrows between the packages, as CONTRIBUTING.md states them."""
 
 from __future__ import annotations

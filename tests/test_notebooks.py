@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every notebook runs from top to bottom."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An installed wheel alone, in an empty folder: boards, profiles, and the firmware's sources, built and emulated."""
 
 from __future__ import annotations

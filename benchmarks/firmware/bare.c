@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The least around a function so that it runs on an emulated core: the benchmark puts a call into `call`, and reads its
  * result when the store to DONE has stopped the core. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycles an element of every operator that is no convolution and no matrix product.
 
     .venv/bin/python benchmarks/firmware/elements.py [OPERATOR …]

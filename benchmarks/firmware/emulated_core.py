@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls single C functions on an emulated core and counts their cycles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycles a multiply-accumulate of convolutions and matrix products, beside a triple loop and CMSIS-DSP.
 
     .venv/bin/python benchmarks/firmware/kernels.py [--cmsis DIR]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule runner with and without the work that it hands out: operators, checks of pages, transfers.
  *
  * The card costs nothing in either case, so that the runner's share of a step comes out larger than on a board. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What share of a training step's cycles the schedule runner takes, beside kernels and page checks.
 
     .venv/bin/python benchmarks/firmware/runner_overhead.py [PLAN ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flash, RAM and stack of the firmware, by part.
 
     .venv/bin/python benchmarks/firmware/size_report.py [BOARD] [--plan PLAN]

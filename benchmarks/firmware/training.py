@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps under an optimised plan on both emulated boards, against the same kernels with unlimited memory.
 
     .venv/bin/python benchmarks/firmware/training.py [--seconds 20] [--out DIR]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The matrix product as everybody writes it first: what the kernels are held against. */
 #include <stdint.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles on the emulated nRF52840: how long DS-CNN's operators take, and what a bad line and resets change.
 
     python benchmarks/harness/emulated.py

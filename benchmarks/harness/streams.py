@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much faster than real time the meters' streams are decoded and cut into windows, and in how much memory.
 
     python benchmarks/harness/streams.py [--minutes 60]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether schedules fit into their budget by addresses too: `python benchmarks/planner/addresses.py`.
 
 Each instance is annealed in three runs of as many moves; after each the best schedule so far gets addresses.

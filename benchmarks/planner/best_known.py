@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy that anybody has found for an instance, kept in best_known.csv."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy over all schedules of the contract for graphs of a few nodes, by trying them all.
 
     python benchmarks/planner/exhaustive.py [--graphs 2000] [--seed 0] [--seconds 10] [--jobs 1]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures that the planner is held to, from a file of measurements, as Markdown."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is planned: suites of instances, each a graph, a RAM budget, a deadline, and whether there is storage."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layered training graphs of any size, from a seed.
 
 A forward pass of layers of ``width`` operators, each fed by one to three of the layer before and now and then by one

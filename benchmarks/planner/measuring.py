@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One instance planned against the clock."""
 
 from __future__ import annotations

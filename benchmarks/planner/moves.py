@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a move of the search takes beside evaluating the whole schedule once: `python benchmarks/planner/moves.py`.
 
 Both in one run, on one core, one after the other. Every eighth move or so is accepted and evaluated whole; the others

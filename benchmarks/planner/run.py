@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the planner: `python benchmarks/planner/run.py measure paper`, then `... table`. See README.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What single seeds of the search find before any proof begins: `python benchmarks/planner/seeds.py`.
 
 Moves are counted, not seconds: a busy machine gives the same figures. A plan begins with two seeds, an even one and an

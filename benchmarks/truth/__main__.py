@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Holds the twins' cycles against published ones: `python benchmarks/truth`; exits 1 outside of the limits.
 
     .venv/bin/python benchmarks/truth [--cmsis DIR]

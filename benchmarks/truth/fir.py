@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CMSIS-DSP's arm_fir_f32 on the Cortex-M4F, against a Teensy 3.6's cycles a sample.
 
 Published: the OpenAudio blog's spreadsheet on FIR filters, for as many samples a block as there are taps. The library

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A filter as the published one is written: the newest sample's place in a ring, walked backwards and wrapped, the sum
  * kept in memory. One call filters one sample. */
 #include <stdint.h>

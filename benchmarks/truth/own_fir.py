@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plain filter of 256 taps on both cores, against a Teensy 3.6's and an Arduino M0 Pro's (SAM D21) cycles a sample.
 
 Published: the OpenAudio blog's comparison of microcontrollers. Its compilers are older than ours, which is worth some

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What LLVM thinks of the dense kernels' hottest blocks, beside the cycle table. A report; it judges nothing.
 
     .venv/bin/python benchmarks/truth/second_opinion.py

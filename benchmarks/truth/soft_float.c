@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The compiler's own floating point in software, called over and over, and a call that does nothing for comparison. */
 #include <stdint.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiler's own floating point in software on the Cortex-M0+ without wait states, against published cycles.
 
 Published: the Qfplib page's figures for an older libgcc, arguments drawn from a normal distribution. libgcc has changed

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The board and the card that the fuzz targets run on: everything in memory, forgotten between two inputs. */
 #ifndef POET_FUZZ_BOARD_H
 #define POET_FUZZ_BOARD_H

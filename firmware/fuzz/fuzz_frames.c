@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: bytes on the serial line, from noise to valid frames of every verb.
  *
  * Each line of the input goes down the line as it is; a line that begins with '>' gets its CRC first, so that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: a card with anything on it, whose transfers may fail. What is read back and called good is what
  * was written. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: damaged models and schedules. The input is laid over a whole one, bit by bit (exclusive or): they
  * are refused or run, but nothing outside of their memory is touched. */
 #include <stddef.h>

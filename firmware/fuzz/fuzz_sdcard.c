@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: the SD card driver against a card that answers byte by byte as the specification has it, or in one of
  * the ways in which real cards differ, on a bus that turns bits over where the input says so. Whatever happened there, and
  * whatever transfer a reset of the board left behind: no access leaves its buffer, every call returns, and once the bus is

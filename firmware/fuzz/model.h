@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small model and its schedule, with every kind of step, in tables that a fuzz target may damage. */
 #ifndef POET_FUZZ_MODEL_H
 #define POET_FUZZ_MODEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/board.h"
 #include "poet/built.h"
 #include "poet/server.h"

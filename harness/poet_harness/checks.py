@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the harness finds on this computer, and the cure for what it does not find."""
 
 from __future__ import annotations

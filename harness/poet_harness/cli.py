@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ``poet-harness`` command: one module a verb, in ``verbs/``."""
 
 from __future__ import annotations

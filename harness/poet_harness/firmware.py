@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Building and uploading the firmware with PlatformIO."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The firmware's sources in an installed wheel, unpacked where PlatformIO can build them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The programs that put firmware on a board: which are here, what each still needs, and how each is called.
 
 What a tool prints is read only where it shows memory. None of the calls for a J-Link has been tried on a board.

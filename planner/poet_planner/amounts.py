@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Amounts as people write and read them: RAM as ``256KB`` or ``50%``, a deadline as ``2.5s`` or ``1.5x``; 44.5 mJ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The firmware's random numbers on this computer, so that PyTorch can be given a board's dropout masks.
 
 Threefry-2x32 with 20 rounds; what stands for key and counter is in docs/SPEC.md, section 1.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every node of a graph costs in time and energy, from a profile (docs/costs.md).
 
 A configuration that the profile holds costs what its row says. Any other is predicted by a model of its operator,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C headers of a plan (docs/SPEC.md, section 5): constant tables that the firmware's schedule runner walks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator's cost is predicted from: FLOPs, bytes, and how often its innermost loop starts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which models a board has the RAM to train."""
 
 from __future__ import annotations

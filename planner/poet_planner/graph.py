@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The costed training graph, `poet-graph/1` (docs/SPEC.md, section 3), as plain data.
 
 A *node* is an operator with a cost; it yields one or several *values* that occupy RAM, live and die apart, and can be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a costed graph obeys beyond its form (docs/SPEC.md, section 3)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading and writing the costed graph, `poet-graph/1` (docs/SPEC.md, section 3), and its hash."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tensors in what a model is called with: tuples, lists, dicts and dataclasses of tensors and of fixed values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own samples as batches, one a training step."""
 
 from __future__ import annotations

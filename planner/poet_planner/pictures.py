@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of a plan: the schedule (the POET paper's Figure 2), RAM over time, and where the energy goes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain training as a schedule: every node once, in the graph's order, each value freed after its last use.
 
 What any framework without rematerialization or paging does; the yardstick for the RAM that a plan saves and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is to be planned: a graph with its costs, and the board it is for."""
 
 from __future__ import annotations

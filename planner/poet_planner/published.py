@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles from published device constants: ``python -m poet_planner.published --out profiles``.
 
 The POET paper (ICML 2022) gives its four devices in Table 2, and its open code one compute rate, one power and one pair

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has a place in RAM for good: parameters and their gradients, or only what a small board can afford."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training schedule, `poet-schedule/1` (docs/SPEC.md, section 4), as plain data.
 
 Reading and writing the JSON form is `schedule_file`.

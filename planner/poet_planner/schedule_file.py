@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading and writing the schedule, `poet-schedule/1` (docs/SPEC.md, section 4)."""
 
 from __future__ import annotations

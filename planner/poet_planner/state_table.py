@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a model's `state_dict` follows from what a board trains (docs/SPEC.md, section 8).
 
 A board has each tensor once, and leaves out what no operator reads: weights that several modules share have several

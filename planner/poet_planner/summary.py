@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a plan costs and what that rests on, for people and, as JSON, for programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many budgets and deadlines of one problem: energy against RAM, as the POET paper's Figure 3 shows it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When each step of a schedule happens and how much RAM is held: what the pictures and the summary show.
 
 The rules of time and RAM are those of docs/SPEC.md, section 4. Whether a schedule keeps the contract is not asked here;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays for a training run: what a board starts from, and what PyTorch's autograd makes of the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training graph of a model for a board, not costed yet."""
 
 from __future__ import annotations

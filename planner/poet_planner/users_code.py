@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code that a user gave: what it raises ends in one line, and what it prints does not get into a command's result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replays a schedule from the contract alone (docs/SPEC.md, section 4) and says everything that is wrong with it.
 
 Shares no code with the optimiser: it reads the graph and the schedule, and trusts none of the schedule's figures.

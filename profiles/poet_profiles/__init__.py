@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the harness and the planner share: operators, boards and profile tables."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading and writing the arrays that go from one command to the next, as .npz."""
 
 from __future__ import annotations

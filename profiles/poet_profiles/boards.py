@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Board descriptions: the constants of one device under test, from ``profiles/boards/NAME.toml``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where what can be made again is kept: the user's cache, or a folder for temporary files where there is none."""
 
 from __future__ import annotations

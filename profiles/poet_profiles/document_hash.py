@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hash of a JSON document (docs/SPEC.md, section 3): by it host and board know a graph and a schedule again."""
 
 from __future__ import annotations

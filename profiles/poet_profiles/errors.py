@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one exception a user sees as a single line instead of a traceback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator vocabulary: names, codes, parameters and sizes (docs/SPEC.md, section 1).
 
 Mirrors ``firmware/include/poet/operators.def``; a test compares the two, and the sizes with the firmware's own.

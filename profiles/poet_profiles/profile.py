@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile tables: the columns, reading with checks, and appending row by row (docs/SPEC.md, section 2)."""
 
 from __future__ import annotations

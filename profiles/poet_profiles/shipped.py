@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the files that come with poet lie: board descriptions and profiles.
 
 In the repository they stand in ``profiles/``; in an installed wheel beside this module, where ``setup.py`` puts them.

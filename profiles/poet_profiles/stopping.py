@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals that end a command: Ctrl-C, a plain `kill`, a closed terminal.
 
 A signal ends the command at once, by an exception. Two kinds of work make it wait: what is :func:`undisturbed` (native

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The version of this installation, which both programs tell."""
 
 from __future__ import annotations

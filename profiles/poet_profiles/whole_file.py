@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing a file whole or not at all, so that a crash never leaves half a result, nor a full disk none."""
 
 from __future__ import annotations

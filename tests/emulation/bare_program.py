@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program of a few instructions, run on a bare core until it sleeps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both images as PlatformIO builds them, and a line to talk to a board."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small training step with a page in it, for boards of 32 KB: its headers, its data, and what must come of it."""
 
 from __future__ import annotations

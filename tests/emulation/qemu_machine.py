@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """QEMU's LM3S6965 board: a CPU, a serial port and an SD card that nobody here wrote."""
 
 from __future__ import annotations

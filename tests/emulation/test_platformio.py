@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PlatformIO's build of the boards: what it reports, what it uploads, and that a model's headers reach the compiler."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second opinion: storage driver and runner on QEMU's own SD card, nRF UART and timer drivers on its micro:bit."""
 
 from __future__ import annotations

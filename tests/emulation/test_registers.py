@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every register address, field, value and interrupt number of drivers and twins, against the vendors' SVD files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The twins against published cycles, as far as that needs no download; and a broken twin is noticed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both images boot on their twins, answer the protocol, and agree with each other and with the host."""
 
 from __future__ import annotations

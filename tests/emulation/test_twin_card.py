@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SD card driver against the card model: every kind of card, every length, and everything that can go wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle table against the numbers that the cores' manuals print, on instructions as the assembler writes them."""
 
 from __future__ import annotations

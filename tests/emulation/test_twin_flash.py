@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flash of the SAMD21: one wait state for each line of 8 bytes that its cache of eight does not hold."""
 
 from __future__ import annotations

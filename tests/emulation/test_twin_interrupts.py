@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interrupts between any two instructions: the handler starts with a clean state, and the program never notices."""
 
 from __future__ import annotations

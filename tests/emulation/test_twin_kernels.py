@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every kernel on both emulated boards and on this machine: hard float, soft float and x86 agree to the bit."""
 
 from __future__ import annotations

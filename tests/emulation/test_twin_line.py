@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The serial line of the twins: noise in both directions never makes a wrong answer."""
 
 from __future__ import annotations

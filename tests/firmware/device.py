@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol server on the test board, spoken to frame by frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The firmware's core as a shared library, and its structures for ctypes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The firmware's operators, compiled for the host with the firmware's own flags and called through ctypes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What PyTorch computes for each operator, in double precision, from inputs that a seed gives."""
 
 from __future__ import annotations

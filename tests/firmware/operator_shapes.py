@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Configurations of every operator, made by hypothesis: small, but with every feature that a kernel treats apart."""
 
 from __future__ import annotations

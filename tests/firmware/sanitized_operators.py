@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs every operator of a library built with sanitizers, on buffers that end where `sizes` says.
 
 Argument: the library. Run by test_ops_sanitized.py with PYTHONMALLOC=malloc, so that the sanitizer knows where each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arena against a model of it in a few lines of Python."""
 
 from __future__ import annotations

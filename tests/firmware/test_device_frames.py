@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames: whatever happens to a line on its way, it is either the line that was sent or dropped."""
 
 from __future__ import annotations

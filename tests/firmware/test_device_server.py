@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocol's verbs and its retransmission, on the test board."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks train on both emulated boards, every activation paged, and equal the unlimited host run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A short run of every fuzz target; `make -C firmware/fuzz` runs them for long."""
 
 from __future__ import annotations

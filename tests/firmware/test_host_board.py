@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The firmware as a program on this computer, under ASan and UBSan."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator against PyTorch, over shapes made by hypothesis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The elementary functions against double precision, over the whole range of f32."""
 
 from __future__ import annotations

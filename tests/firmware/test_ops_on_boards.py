@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator on both emulated cores: bit for bit what the host computes, so that golden vectors hold there too."""
 
 from __future__ import annotations

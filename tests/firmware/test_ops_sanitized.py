@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operator under the address and undefined-behaviour sanitizers, with both ways to multiply."""
 
 from __future__ import annotations

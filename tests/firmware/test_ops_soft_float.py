@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The multiply-add for cores without a floating-point unit, on this machine, against the machine's own arithmetic."""
 
 from __future__ import annotations

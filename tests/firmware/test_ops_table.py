@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """operators.def, the firmware's table and the planner's vocabulary are one list, with the same sizes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network of layers that no built-in model has: three steps on both emulated boards, masks drawn again on one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pager over a card with every fault that a card can have."""
 
 from __future__ import annotations

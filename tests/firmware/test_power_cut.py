@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training over power cuts: at every single write, torn in every way that a card may tear it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schedule runner on tiny nets: what it computes, what it counts, and what it refuses."""
 
 from __future__ import annotations

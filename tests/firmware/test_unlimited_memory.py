@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same network under very different schedules: loss, gradients and weights agree bit for bit.
 
 Three schedules of a traced network on the host board: everything kept (unlimited memory), everything paged out as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The upload commands of platformio.ini and docs/boards.md, given to the tools themselves with no board connected.
 
 What a tool says then shows that it knows every option, target and script that it is given: it gets as far as looking

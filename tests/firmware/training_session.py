@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training run as the requests that a host sends, and what the answers to them say."""
 
 from __future__ import annotations

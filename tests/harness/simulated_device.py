@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A device under test in Python: the protocol of docs/SPEC.md, section 6, written from that page alone.
 
 It shares no code with the harness, so that the two check each other. `serve` puts it behind a TCP port

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An LPM01A on a pseudo-terminal: its shell, samples as text, time stamps and events, with losses on request."""
 
 from __future__ import annotations

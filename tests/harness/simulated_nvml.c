@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of NVIDIA's management library that the harness uses, for GPUs that draw 50 W each, or for a Jetson. */
 #define _POSIX_C_SOURCE 200809L
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A PPK2 on a pseudo-terminal: its commands, its metadata, and words at 100,000 a second, with faults on request."""
 
 from __future__ import annotations

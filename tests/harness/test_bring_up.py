@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/bring_up.md: its commands have the options that it names, and its lines of protocol the right checksums."""
 
 from __future__ import annotations

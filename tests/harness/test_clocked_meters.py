@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sensors and counters that are read by the host's clock, against trees like those of the kernel and fake drivers."""
 
 from __future__ import annotations

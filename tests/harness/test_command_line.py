@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness`` as a program: exit codes, one-line errors, and an interrupted run that goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finding a board among the ports, and reaching one behind ssh."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles taken on the emulated nRF52840: the image that would be flashed, a damaged line, and resets."""
 
 from __future__ import annotations

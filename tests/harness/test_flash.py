@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uploading: which port takes the image and which answers, which tool, and what is never overwritten without a word."""
 
 from __future__ import annotations

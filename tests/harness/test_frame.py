@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines of the protocol, against the definition of the checksum and against damage."""
 
 from __future__ import annotations

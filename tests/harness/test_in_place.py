@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Costs in place: operators timed in training steps become rows of a profile, and those that are there stay."""
 
 from __future__ import annotations

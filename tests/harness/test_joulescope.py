@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Joulescope driver against a module that publishes blocks as the vendor's driver does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The link and the typed verbs against a device that was written from the specification alone."""
 
 from __future__ import annotations

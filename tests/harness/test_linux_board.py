@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Linux board is the firmware core as a program: profiled here as a process, and by way of ssh."""
 
 from __future__ import annotations

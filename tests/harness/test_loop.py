@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile, plan, flash, train, and go on another day: the command lines together, on the emulated nRF52840."""
 
 from __future__ import annotations

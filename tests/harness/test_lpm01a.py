@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The LPM01A driver against a simulated instrument that speaks its shell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own networks on an emulated board: planned, flashed and trained by the command lines, each step against autograd."""
 
 from __future__ import annotations

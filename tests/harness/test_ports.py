@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which port is which: interfaces, numbers, several alike, and ports that another program has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PPK2 driver against a simulated instrument that speaks its bytes, and the decoder against exact integrals."""
 
 from __future__ import annotations

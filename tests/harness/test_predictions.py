@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A step on the emulated MKR1000 against what the shipped profile predicts, at first and after ten steps of training.
 
 Its floating point is software, quicker on the zeros that training has: rows of a benchmark miss by 15 %.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness profile`` against the simulated device: noise, resets, resuming, slices, bad meters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness energy`` and recorded traces, against integrals known in closed form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness run`` against the simulated device: what goes on the board, what comes back, what is compared."""
 
 from __future__ import annotations

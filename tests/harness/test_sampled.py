@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Windows cut out of a sampled stream, against exact integrals of the waveform that was sampled."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A signal at any moment: what was there by then is on disk, the exit code says which, and the work can go on."""
 
 from __future__ import annotations

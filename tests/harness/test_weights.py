@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trained weights come back as PyTorch's ``state_dict``, whatever ended the training."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan of a few steps for a simulated device, its data, and a device that is flashed with it."""
 
 from __future__ import annotations

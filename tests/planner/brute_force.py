@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy over all schedules of the contract, by exhausting every state of a small graph (Dijkstra).
 
 Written from docs/SPEC.md alone: a state is what has been computed, what is in RAM and what is on the card. Without a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chains of nodes, whose cheapest schedules are known from the literature."""
 
 from __future__ import annotations

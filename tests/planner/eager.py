@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What eager PyTorch makes of one training step, and whether a traced step made the same of it, bit for bit."""
 
 from __future__ import annotations

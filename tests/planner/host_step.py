@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training step of a lowered graph, run by the firmware's own kernels on this computer."""
 
 from __future__ import annotations

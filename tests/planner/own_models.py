@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks as a user brings them, small ones, each with layers that no built-in model has."""
 
 from __future__ import annotations

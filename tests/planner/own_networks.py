@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks as a user brings them, small ones: one-dimensional, on a frozen backbone, with group norms or attention."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's graphs, as the benchmarks ship them."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small random graphs with every feature of the contract."""
 
 from __future__ import annotations

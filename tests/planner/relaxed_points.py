@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules as points of the relaxation."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small problems of which brute force knows the least energy."""
 
 from __future__ import annotations

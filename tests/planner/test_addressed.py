@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the best schedule gets no addresses, another does, and the memory of it holds by the verifier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses: no two live blocks overlap, and the budget is met where it can be."""
 
 from __future__ import annotations

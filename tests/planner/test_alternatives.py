@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a schedule brings back, chosen anew: against every choice there is, made one by one."""
 
 from __future__ import annotations

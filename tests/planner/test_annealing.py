@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The annealing itself: what a ceiling forbids, and that what is best below it is a schedule within all limits."""
 
 from __future__ import annotations

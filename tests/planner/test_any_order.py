@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan for the firmware runs in PyTorch whatever its order, though PyTorch's operators may need more values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Branching on counts loses no schedule: the branches' best is the MILP's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`check` sees what a plan changes otherwise than eager PyTorch, in whichever step, and leaves the model as it was."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is to be paid where the RAM counts at the hungriest nodes alone: never more than brute force pays."""
 
 from __future__ import annotations

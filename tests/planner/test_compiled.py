@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is compiled is not taken from the cache when a source file that it may call has changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that only paging can bring together: held against every schedule of small graphs."""
 
 from __future__ import annotations

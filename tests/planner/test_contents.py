@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shortest path over what RAM and card hold: its schedules and bounds, against brute force."""
 
 from __future__ import annotations

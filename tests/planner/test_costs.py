@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Costs from a profile: exact rows, fitted models that find a known law, whole blocks, and what is told of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Children of two schedules, against all of them made one by one."""
 
 from __future__ import annotations

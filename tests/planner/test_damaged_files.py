@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graph and schedule files with something changed in them: refused in one line, or as good as any other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C headers, compiled and read back by a C compiler."""
 
 from __future__ import annotations

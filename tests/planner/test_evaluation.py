@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an evaluation takes for a schedule, however long, and what not."""
 
 from __future__ import annotations

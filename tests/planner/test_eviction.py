@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules made in one pass: within the budget, of the contract, and no dearer than they must be."""
 
 from __future__ import annotations

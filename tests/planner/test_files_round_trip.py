@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Graphs and schedules made by hypothesis come back from their files as they were; hashes see structure alone."""
 
 from __future__ import annotations

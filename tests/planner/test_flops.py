@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FLOPs of traced operators against PyTorch's counter, against other forms of the same layer, and by hand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the relaxation limits the RAM, and where it misses that it should, against schedules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every bad graph and schedule in tests/invalid ends in one line that names the file, what is wrong, and where."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a relaxation proves, and what is proven beyond it, against brute force."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lowered training step, run by the firmware's own kernels on this computer, against PyTorch's autograd.
 
 The yardstick is autograd in double precision. A tensor may be off by 1e-5 of its largest element; where rounding alone

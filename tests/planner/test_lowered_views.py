@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Views become `strided_copy`, their gradients `strided_copy_backward`: firmware kernels against PyTorch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the firmware's operators do not compute as meant stays PyTorch's: such a graph gets no headers."""
 
 from __future__ import annotations

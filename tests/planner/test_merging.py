@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that are taken together: the smaller problem asks no more than the whole one."""
 
 from __future__ import annotations

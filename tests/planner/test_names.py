@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names that people give to parameters, buffers and submodules: whatever PyTorch allows, and poet's own words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches that are more than tensors side by side: nested ones, fixed values, and a tensor that is given twice."""
 
 from __future__ import annotations

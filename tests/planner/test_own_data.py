@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's own model and own samples: the data file, and PyTorch's run of it, against torch.optim."""
 
 from __future__ import annotations

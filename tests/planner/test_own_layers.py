@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own networks, three steps by the firmware's kernels on this computer, each step against autograd from its weights."""
 
 from __future__ import annotations

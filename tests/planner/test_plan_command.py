@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan` from the command line: what it writes, what it says, and how it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmarks' own parts: the generator of layered graphs, the exhaustive search, the table of best values."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A price of time: what it adds to a schedule, how it is found, and what it is for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The proof and the searches beside it."""
 
 from __future__ import annotations

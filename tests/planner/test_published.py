@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shipped profiles of the paper's devices: published constants, held against the paper, and nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keeps a network off the firmware is said in one line: where, what is missing, what to do."""
 
 from __future__ import annotations

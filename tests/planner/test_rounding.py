@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounding the RAM to whole values rules out no set of values that fits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The annealers: equal seeds give equal schedules, and one that works aside is heard only when it is done."""
 
 from __future__ import annotations

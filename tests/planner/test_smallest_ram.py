@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bracket of the smallest RAM, against brute force over all schedules of small graphs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimiser against brute force, the verifier and published figures."""
 
 from __future__ import annotations

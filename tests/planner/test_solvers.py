@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every MILP solver that is installed, by the same models; what it answers is checked by enumeration."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stage costs at least, against a search forward through all there is; and its cuts, against schedules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table by which a board's tensors become a `state_dict` again, held against modules trained by PyTorch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may stay in RAM at the hungriest nodes: never more than brute force pays, and a way that pays no more."""
 
 from __future__ import annotations

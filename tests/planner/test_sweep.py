@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan sweep`: every budget and deadline planned, verified, tabled and drawn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timeline that pictures and summaries show adds up to what the verifier, which shares no code with it, finds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A traced step, run operator by operator, against eager autograd: equal to the last bit."""
 
 from __future__ import annotations

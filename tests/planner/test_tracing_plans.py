@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the planner makes of a traced graph, run by PyTorch: eager's results; and what memory it really takes."""
 
 from __future__ import annotations

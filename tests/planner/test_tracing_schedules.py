@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any schedule of the contract gives eager's results; a fault planted in the executor, or in a schedule, is caught."""
 
 from __future__ import annotations

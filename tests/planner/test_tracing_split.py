@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A backward kernel asked for one gradient gives the bits that it gives when asked for all of them."""
 
 from __future__ import annotations

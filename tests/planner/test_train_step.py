@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`train_step` and an optimiser against eager PyTorch and the same: all that eager changes has changed alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training data and what PyTorch makes of it, against PyTorch's own optimiser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What edits would change, against an evaluation of the whole edited sequence."""
 
 from __future__ import annotations

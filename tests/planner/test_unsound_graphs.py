@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A graph that breaks the contract reaches no search and no file, wherever it comes from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's first mistakes with a model of his own are one line, and what his code prints is no result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verifier finds each kind of fault, and nothing in a sound schedule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coarser views: what they leave out and what they must not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The zoo: every small model is either planned and trained bit for bit, or refused in one line."""
 
 from __future__ import annotations

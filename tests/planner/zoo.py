@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models, each with something that makes tracing hard."""
 
 from __future__ import annotations

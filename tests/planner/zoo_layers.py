@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models of every family of layers and every common trick, each of which is to train bit for bit."""
 
 from __future__ import annotations

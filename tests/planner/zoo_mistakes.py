@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models whose training step no plan can repeat, and a word of the line that refuses each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Board descriptions and shipped files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Caches on a system without a home, or with one that is not the user's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profile tables: what is read is what was written, and every way a table can be wrong is told with its place."""
 
 from __future__ import annotations

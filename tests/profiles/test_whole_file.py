@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files are written whole or not at all, and what cannot be written is found out first, or kept elsewhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Registers of the Cortex-M cores themselves: Armv6-M and Armv7-M Architecture Reference Manuals, B3.2 "System Control
  * Space" and B3.4 "Nested Vectored Interrupt Controller".
  */

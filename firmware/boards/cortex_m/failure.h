@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why the firmware itself gave up, kept in RAM over the restart that follows: a fault, a stack that grew too far, or
  * hardware that was waited for in vain. */
 #ifndef CORTEX_M_FAILURE_H

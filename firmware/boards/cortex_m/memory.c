@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The RAM that the linker left to the model. */
 #include "poet/board.h"
 

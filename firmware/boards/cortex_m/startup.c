@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reset and vector table of every Cortex-M board here, and the stack's paint. */
 #include "startup.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a board gives to the start-up, and what it may ask of it. */
 #ifndef CORTEX_M_STARTUP_H
 #define CORTEX_M_STARTUP_H

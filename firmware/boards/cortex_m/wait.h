@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Waits on hardware that end. A crystal that never starts or a bus without its clock must not leave a mute board. */
 #ifndef CORTEX_M_WAIT_H
 #define CORTEX_M_WAIT_H

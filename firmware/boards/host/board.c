@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* This computer as a board: serial line on standard input and output, a file as the card, RAM of any size.
  *
  *     program [--card FILE] [--ram BYTES] [--window FILE] [--sysfs DIR]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* MKR1000: the window line, why it started, the way to the bootloader, the boot number, the card. */
 #include "card_spi.h"
 #include "clocks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SERCOM1 as SPI master, mode 0, polled, at most 12 Mbit/s (data sheet chapter 27). */
 #include "card_spi.h"
 

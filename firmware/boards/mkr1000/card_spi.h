@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SERCOM1 as SPI master, the bus of the SD card. */
 #ifndef MKR1000_CARD_SPI_H
 #define MKR1000_CARD_SPI_H

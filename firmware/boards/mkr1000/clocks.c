@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 48 MHz from the DFLL, locked to the board's 32,768 Hz crystal (data sheet 17.6.7.1.2, "Closed-Loop Operation").
  * The bootloader may have left any clock configuration behind; all of it is set again. */
 #include "clocks.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The 48 MHz clock of the core and of the peripherals. */
 #ifndef MKR1000_CLOCKS_H
 #define MKR1000_CLOCKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which pin does what on the MKR1000; the SD card sits as on Arduino's MKR SD Proto Shield (docs/boards.md). */
 #ifndef MKR1000_PINS_H
 #define MKR1000_PINS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The SAMD21 registers that the drivers use, named as in Atmel's SVD file (PERIPHERAL_REGISTER), which
  * tests/emulation/test_registers.py holds them against. Chapters are those of the SAM D21/DA1 family data sheet
  * DS40001882.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SERCOM5 as USART, polled, 115,200 baud 8N1 (data sheet chapter 26): the MKR1000's Serial1 on D13 and D14. */
 #include "serial.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SERCOM5 as USART, the line to the host. */
 #ifndef MKR1000_SERIAL_H
 #define MKR1000_SERIAL_H

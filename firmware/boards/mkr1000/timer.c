@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TC4 with TC5 as its upper half: a free-running 32-bit counter of 48 MHz / 8 (data sheet chapter 30). */
 #include "timer.h"
 

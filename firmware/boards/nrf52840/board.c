@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nRF52840: debug port, supply, clocks, the window line, why it started, the boot number, the card. */
 #include "card_spi.h"
 #include "failure.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SPIM0 with EasyDMA (Product Specification 6.25), mode 0, at most 8 Mbit/s, polled or ending in an interrupt. Not the
  * 32 Mbit/s SPIM3: erratum 198 of that one can corrupt what it sends. */
 #include "card_spi.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SPIM0, the SPI bus of the SD card. */
 #ifndef NRF52840_CARD_SPI_H
 #define NRF52840_CARD_SPI_H

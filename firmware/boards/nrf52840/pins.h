@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which pin does what: the nRF52840-DK's wiring of its J-Link serial port, and an SD breakout on the Arduino header.
  * A bare module uses the same pins. P1 pins, but for the serial line, which lies on P0 (docs/boards.md). */
 #ifndef NRF52840_PINS_H

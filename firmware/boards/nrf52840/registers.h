@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The nRF52840 registers that the drivers use, named as in Nordic's SVD file (PERIPHERAL_REGISTER), which
  * tests/emulation/test_registers.py holds them against. Section numbers are those of the nRF52840 Product
  * Specification v1.7.

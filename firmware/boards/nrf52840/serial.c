@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* UART0 without EasyDMA, polled, 1 Mbaud 8N1 (Product Specification 6.33). Its receive buffer holds six bytes: the
  * host is quiet while the firmware works. */
 #include "serial.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TIMER0 as a free-running 32-bit counter of the 16 MHz peripheral clock (Product Specification 6.30). */
 #include "timer.h"
 

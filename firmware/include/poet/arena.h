@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The arena: memory in which the schedule, not the firmware, decides what lies where.
  *
  * It hands out exactly the places it is asked for and records them, so that a wrong schedule is caught before it

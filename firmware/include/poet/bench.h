@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Benchmarks of single operators and of page transfers: what the planner's costs are made of.
  *
  * All buffers lie in the RAM that is passed in, so that a benchmark overwrites resident tensors and arena.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A storage device behind callbacks, as the pager and the benchmarks see it.
  *
  *     poet_block_device card;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a board gives the core. Each folder under firmware/boards/ implements exactly these functions.
  *
  * No function here allocates. An interrupt serves the card's DMA at most; all else is polled.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on the card that survive a power cut at any moment (docs/SPEC.md, section 7).
  *
  * Two slots take turns: a commit writes the tensors into the older slot, reads them back, and only then writes the

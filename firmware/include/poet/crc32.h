@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CRC-32 (IEEE 802.3, as in zlib): the check of every page and of every benchmark's outputs.
  *
  *     uint32_t crc = poet_crc32(0, first, 100);

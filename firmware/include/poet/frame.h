@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames: the checked lines of the serial protocol (docs/SPEC.md, section 6).
  *
  *     poet_line line = {0};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The built model: what generated poet_model.h fills in, and poet_schedule.h refers to. Byte for byte in docs/SPEC.md.
  *
  * Tensors come in two kinds. A *value* is an activation: it lives in the arena where and when the schedule says.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator table: the one list that the schedule runner, the benchmark and the planner's vocabulary share.
  *
  * An operator is a pure function from input tensors to output tensors, f32 unless stated, row-major, NCHW.

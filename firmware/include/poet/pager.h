@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pager: tensors to and from the card, each with a check, over any poet_block_device (docs/SPEC.md, section 7).
  *
  *     poet_pager pager;

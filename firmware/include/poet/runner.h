@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule runner: walks a poet_schedule over a poet_model, with every tensor where the schedule says.
  *
  * The caller owns all memory: the RAM (resident tensors first, then the arena) and the tables, whose lengths follow

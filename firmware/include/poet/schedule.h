@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The schedule: what generated poet_schedule.h fills in. Byte for byte in docs/SPEC.md. */
 #ifndef POET_SCHEDULE_H
 #define POET_SCHEDULE_H

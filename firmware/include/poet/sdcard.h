@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An SD card in SPI mode as a block device.
  *
  *     static poet_sdcard card;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The device's side of the serial protocol (docs/SPEC.md, section 6): bytes in, checked answers out.
  *
  *     static poet_server server;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One error enumeration for the whole firmware: 0 is success, every failure is negative. */
 #ifndef POET_STATUS_H
 #define POET_STATUS_H

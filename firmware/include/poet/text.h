@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Text into a caller's buffer and numbers out of text, without libc.
  *
  *     char buffer[32];

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PlatformIO platform of this repository: builds with the tools at hand before it asks PlatformIO's registry.
 
 A GCC for Arm on the PATH and the pip-installed SCons are used as they are, so that a build needs no network.

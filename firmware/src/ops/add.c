@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shape.h"
 
 int poet_add_sizes(const int32_t *params, poet_sizes *sizes)

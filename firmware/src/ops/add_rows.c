@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = a[m,n] + b[n]: a bias, or a position's embedding, to every row. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The generator's next step: two words, its seed and the number of the step. */
 #include "shape.h"
 

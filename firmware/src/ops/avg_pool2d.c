@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mean over windows; zeros of the padding count. */
 #include "pool.h"
 

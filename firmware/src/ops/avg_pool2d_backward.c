@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Spreads each gradient evenly over its window; windows that overlap add up, in the order of positions. */
 #include "pool.h"
 

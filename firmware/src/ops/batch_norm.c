@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation in training mode, with the batch's own statistics: per channel,
  * y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps) and the biased variance.
  * It changes nothing but its outputs, so that it can be recomputed; batch_norm_update moves the running statistics. */

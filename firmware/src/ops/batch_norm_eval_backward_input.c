@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel: gx = gy * gamma * invstd, with invstd = 1 / sqrt(running variance + eps). */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a batch normalisation's running statistics towards a batch's, in place, once a step: as in PyTorch,
  * running = (1 - momentum) * running + momentum * batch's, with the unbiased variance. */
 #include "mathematics.h"

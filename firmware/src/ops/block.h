@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loop of convolutions and matrix products: rows of A times columns of B, 4 x 4 results at a time.
  *
  *     out[i][j] = start[i] + sum over channels, lines, taps of a[i][channel, line, tap] * b[channel, line, tap, j]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The 4 x 4 block for the Cortex-M4F, in assembly because the compiler spills: 16 sums in s16-s31, four elements of A
  * in s0-s3, of B in s4-s7 and s12-s15, products in s8-s11. A product and its sum stand four instructions apart, because
  * a result that the next instruction uses costs a cycle. Loads stand together, because neighbouring ones overlap. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a 4 x 4 block with the compiler's own arithmetic. */
 #ifndef POET_OPS_BLOCK_PLAIN_H
 #define POET_OPS_BLOCK_PLAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a 4 x 4 block for cores without a floating-point unit: the same IEEE 754 results as the compiler's library, at less
  * than half its cost, because an element is taken apart once for the four products it enters, and the general case
  * alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become one, go to the library. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One step of a block, with the arithmetic that suits the target. */
 #ifndef POET_OPS_BLOCK_STEP_H
 #define POET_OPS_BLOCK_STEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* 4 x 4 blocks in C, step by step: each step multiplies one element of each row with one of each column. */
 #ifndef POET_OPS_BLOCK_STEPS_H
 #define POET_OPS_BLOCK_STEPS_H

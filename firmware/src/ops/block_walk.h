@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Some 4 x 4 blocks side by side, as poet_block_multiply hands them to the target's own multiply_blocks. The assembly
  * for the Cortex-M4F reads all of it by offset. */
 #ifndef POET_OPS_BLOCK_WALK_H

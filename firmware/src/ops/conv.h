@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shape of a convolution, shared by its forward pass and its two gradients. */
 #ifndef POET_OPS_CONV_H
 #define POET_OPS_CONV_H

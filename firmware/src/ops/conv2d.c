@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution (cross-correlation, as in deep learning): y[n,k] = b[k] + sum over c, r, s of x[n,c] * w[k,c,r,s].
  *
  * For each output row, the input rows that it needs are laid out with their padding in the workspace; then 4 output

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution by its input: gx[n,c] = sum over k, r, s of gy[n,k] * w[k,c,r,s].
  *
  * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r

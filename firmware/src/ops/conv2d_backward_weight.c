@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution by its weights, gw[k,c,r,s] = sum over n and positions of gy[n,k] * x[n,c], and by its
  * bias, gb[k] = sum over n and positions of gy[n,k].
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products along rows for the Cortex-M4F: 4 x 4 blocks, or 4 x 2, in the registers of block_m4f.h, and single rows. */
 #ifndef POET_OPS_DOT_M4F_H
 #define POET_OPS_DOT_M4F_H

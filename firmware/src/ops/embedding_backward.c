@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gw[v] = sum of gy[m] over the m with tokens[m] = v, in the order of m. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x Phi(x), with the exact normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2. */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy (Phi(x) + x phi(x)), with the normal density phi(x) = exp(-x^2 / 2) / sqrt(2 pi). */
 #include "mathematics.h"
 #include "shape.h"

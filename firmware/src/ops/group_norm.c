@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per sample and group of channels: y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps). */
 #include "mathematics.h"
 #include "shape.h"

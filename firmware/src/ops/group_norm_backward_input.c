@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per sample and group, with z = (x - mean) * invstd and g = gy * gamma:
  * gx = invstd * (g - mean of g - z * mean of g * z). */
 #include "shape.h"

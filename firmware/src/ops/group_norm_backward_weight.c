@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel: ggamma = sum of gy * (x - mean) * invstd, gbeta = sum of gy, with the statistics of sample and group. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy / 6 between -3 and 3, else 0. */
 #include "shape.h"
 

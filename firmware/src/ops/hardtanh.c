@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x between two limits, else the nearer limit; ReLU6 is the one with 0 and 6. */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ggamma = sum over rows of gy * (x - mean) * invstd, gbeta = sum over rows of gy. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x above 0, slope * x below. */
 #include "mathematics.h"
 #include "shape.h"

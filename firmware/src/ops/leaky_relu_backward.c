@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy where x is above 0, else slope * gy. */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = sum over k of x[m,k] * w[n,k], plus b[n]. */
 #include "product.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A stack of padded rows, so that the inner loops never meet a border: line (channel, row) holds `width` columns of
  * that row of that channel, from column `left` on, with zeros wherever the input has nothing. */
 #ifndef POET_OPS_LINES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: y = x - max - log(sum of exp(x - max)). */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: gx = gy - exp(y) * sum of gy. */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Elementary functions in plain f32 arithmetic: the libraries' own differ between host and boards in the last bit. */
 #ifndef POET_OPS_MATHEMATICS_H
 #define POET_OPS_MATHEMATICS_H

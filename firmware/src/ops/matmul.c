@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. */
 #include "product.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Maximum over windows. The second output is the row-major place of the maximum inside its window: one byte an
  * element, so a window has at most 256 places. */
 #include "pool.h"

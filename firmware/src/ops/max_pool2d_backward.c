@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sends each gradient to the element that was the maximum; windows that overlap add up, in the order of positions. */
 #include "pool.h"
 

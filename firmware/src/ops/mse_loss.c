@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loss = mean of (x - target)^2. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gloss * 2 (x - target) / size. */
 #include "shape.h"
 

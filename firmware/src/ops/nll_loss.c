@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Negative log-likelihood: loss = -(sum over rows of logp[row, target[row]]) / m. */
 #include "shape.h"
 

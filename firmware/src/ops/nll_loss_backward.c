@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* -gloss / m at each row's target, 0 elsewhere. */
 #include "shape.h"
 

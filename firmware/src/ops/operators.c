@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The operator table, built from operators.def. */
 #include "poet/operator.h"
 

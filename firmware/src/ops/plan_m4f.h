@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the Cortex-M4F's ways suits a block, and what that way needs to know beforehand. */
 #ifndef POET_OPS_PLAN_M4F_H
 #define POET_OPS_PLAN_M4F_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "pool.h"
 
 int poet_pool_read(const int32_t *params, poet_pool *pool)

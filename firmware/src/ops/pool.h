@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shape of a pooling, shared by the maximum, the average and their gradients. */
 #ifndef POET_OPS_POOL_H
 #define POET_OPS_POOL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix product y[m,n] = sum over k of a[m,k] * c[k,n], each factor stored either way round. */
 #ifndef POET_OPS_PRODUCT_H
 #define POET_OPS_PRODUCT_H

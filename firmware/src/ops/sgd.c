@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent without momentum, in place: param -= learning rate * grad. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent with momentum, in place, as in PyTorch: velocity = momentum * velocity + grad, then
  * param -= learning rate * velocity. A velocity of zeros begins. */
 #include "mathematics.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "shape.h"
 
 #define MAX_ELEMENTS (UINT32_C(1) << 28)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Checked sizes. Every operator's `sizes` goes through poet_count, so that no product of its parameters overflows. */
 #ifndef POET_OPS_SHAPE_H
 #define POET_OPS_SHAPE_H

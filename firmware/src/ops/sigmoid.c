@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = 1 / (1 + exp(-x)). */
 #include "mathematics.h"
 #include "shape.h"

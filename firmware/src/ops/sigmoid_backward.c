@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * (1 - y) * y. */
 #include "shape.h"
 

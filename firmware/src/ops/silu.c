@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x / (1 + exp(-x)). */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * s * (1 + x * (1 - s)), where s = 1 / (1 + exp(-x)). */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: y = exp(x - max) / sum of exp(x - max). */
 #include "mathematics.h"
 #include "shape.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: gx = y * (gy - sum of gy * y). */
 #include "shape.h"
 

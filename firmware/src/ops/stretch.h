@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies and clears stretches of floats. On the Cortex-M4F by floating-point registers, sixteen at a time: the
  * library's loop takes one and a half times as long, and its call longer than a short row. */
 #ifndef POET_OPS_STRETCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers a view into a tensor of its own: a permutation, slice, selection or expansion, by its strides. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Scatters a view's gradient into zeros; where the view overlaps itself, gradients add up in the view's order. */
 #include "shape.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y[n] = sum over m of x[m,n]: the gradient of a bias that was added to every row. */
 #include "shape.h"
 

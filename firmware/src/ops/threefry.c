@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "threefry.h"
 
 #define PARITY 0x1bd11bdau

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers as a function of where they stand, with no state to keep: Threefry-2x32 with 20 rounds (Salmon et al.,
  * Parallel random numbers: as easy as 1, 2, 3, SC 2011). */
 #ifndef POET_OPS_THREEFRY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Products with a vector, for the Cortex-M4F: a row by a matrix, and a column by a row. Every multiply-accumulate loads
  * or stores an element of its own: taking sixteen columns at a time keeps the rest small. */
 #ifndef POET_OPS_VECTOR_M4F_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small windows, for the Cortex-M4F. In a depthwise convolution no block of rows shares what is loaded; but the weights
  * stay in registers for a whole channel. In the weight gradient of any 3x3 kernel the nine sums of one or two rows do,
  * and what the window sees. */

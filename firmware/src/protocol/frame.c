@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/frame.h"
 
 uint16_t poet_crc16(const char *data, uint32_t bytes)

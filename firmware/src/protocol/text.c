@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/text.h"
 
 void poet_text_char(poet_text *text, char character)

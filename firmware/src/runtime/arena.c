@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/arena.h"
 
 void poet_arena_init(poet_arena *arena, void *memory, uint32_t bytes, poet_block *table, uint32_t capacity)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Four bytes at a time ("slicing by 4"): twice as fast as byte by byte for 3 KB more of flash, and every page is checked
  * whenever it moves. Little-endian, as all our cores are. */
 #include "poet/crc32.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "sdcard_crc.h"
 
 /* remainder_of[k][byte]: what a byte leaves behind when k more bytes of zero follow it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The two checksums of the SD bus (Physical Layer Simplified Specification 4.5). */
 #ifndef POET_SDCARD_CRC_H
 #define POET_SDCARD_CRC_H

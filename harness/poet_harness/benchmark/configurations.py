@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which operator configurations and page sizes a profile should hold: from a graph, a model or a list."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drift of a board that has sensors: a clock that changes, or a core that grows warm, while it is measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A grid of configurations from which a planner can fit costs of shapes that nobody measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The power that a board draws asleep: every energy counts from there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What operators cost in place: in training steps in which every action is timed and metered for itself.
 
 A benchmark fills operands with random numbers, of which none is zero. Training is full of zeros (images, what a ReLU

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measuring one configuration: warm-up, then windows until median time and energy are known well enough."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiling a board: every configuration in turn, each row on disk before the next begins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The largest part of a configuration that fits a board's RAM, where the whole does not.
 
 Work is cut along an axis along which it grows in proportion: the batch first, then rows, then channels.

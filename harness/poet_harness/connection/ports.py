@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serial ports of this computer, and the one that a board is at."""
 
 from __future__ import annotations

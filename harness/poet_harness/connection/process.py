@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A device that is a program: it speaks the protocol on its standard streams, here or at the far end of ssh."""
 
 from __future__ import annotations

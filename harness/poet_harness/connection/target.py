@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board to measure or train on, with the meter on its supply: real, emulated, or this computer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where firmware goes in and where its console is, on a board that has two ports for that."""
 
 from __future__ import annotations

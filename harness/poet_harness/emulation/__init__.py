@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The boards without hardware: their images run in an emulator (docs/emulation.md)."""
 
 from .bus import EmulationError

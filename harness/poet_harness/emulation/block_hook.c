@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counts cycles: the engine calls on_block at the start of every translated block, and on_read for every read of the
  * flash where the flash has wait states. The host's compiler builds this at run time; counter.py holds the same few lines
  * in Python for machines that have none.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peripherals on the bus: registers by name, and a clear word about every access that the emulation does not model."""
 
 from __future__ import annotations

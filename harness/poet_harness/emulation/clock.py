@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulated time: CPU cycles executed, and cycles skipped while the CPU slept or polled for what is due later."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Registers of the Cortex-M cores themselves that the firmware touches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cycle counter: hooks in C, compiled by the host's compiler and kept, or the same in Python."""
 
 from __future__ import annotations

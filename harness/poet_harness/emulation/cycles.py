@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cycle table: what an instruction costs on each core, from the cores' manuals, as prefix sums over an image.
 
 Sources

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A firmware image as the linker made it: what to load where, and which bytes are instructions."""
 
 from __future__ import annotations

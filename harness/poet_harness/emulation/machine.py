@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The CPU with its memory: runs an image in the Unicorn engine and counts its cycles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nRF52840 around its CPU, as far as firmware/boards/nrf52840 uses it.
 
 Sections are those of the nRF52840 Product Specification v1.7. Pins are those of firmware/boards/nrf52840/pins.h.

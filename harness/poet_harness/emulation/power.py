@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a power meter would see: the supply current and the window line over emulated time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SAMD21G18A of the MKR1000 around its CPU, as far as firmware/boards/mkr1000 uses it.
 
 Chapters are those of the SAM D21/DA1 family data sheet DS40001882. Pins are those of firmware/boards/mkr1000/pins.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An SD card in SPI mode over an image file: what it answers, how long it takes, and what can go wrong with it.
 
 Follows the SD Association's "Physical Layer Simplified Specification" 6.00, chapter 7. Times are those of `CardTiming`

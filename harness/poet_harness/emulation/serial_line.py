@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The serial line between host and board, with its bit rate and with faults on request."""
 
 from __future__ import annotations

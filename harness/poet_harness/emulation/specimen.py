@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between two boards of one kind, and what a bad one does: the twin's firmware must live with it."""
 
 from __future__ import annotations

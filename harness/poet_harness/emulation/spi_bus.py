@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SPI bus between a microcontroller and its card: bytes, and the time they take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A board without the board: the image that would be flashed, run with its serial line, card and supply current."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Power meters behind one small interface (docs/adding_a_meter.md): one file an instrument."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Aligning a recording with the host's clock: the delay at which a known pattern of windows stands out best."""
 
 from __future__ import annotations

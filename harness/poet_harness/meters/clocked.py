@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Meters that are read again and again by the host's clock: power sensors and energy counters of a Linux system."""
 
 from __future__ import annotations

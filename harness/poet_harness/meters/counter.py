@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Energy counters that wrap."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The emulated meter: samples the twin's supply current and window line like an instrument with 100 kS/s."""
 
 from __future__ import annotations

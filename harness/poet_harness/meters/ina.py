@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """INA219 and INA226 on I2C, through the kernel's ``ina2xx`` driver in ``/sys/class/hwmon``.
 
 ``power1_input`` is in microwatt, ``in1_input`` (bus voltage) in millivolt, ``shunt_resistor`` in microohm, as the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Windows cut out of a recording at given instants, for meters that do not sample the board's window line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Jetson's INA3221: three supply rails, each with a name.
 
 JetPack 4 (IIO): ``/sys/bus/i2c/drivers/ina3221x/*/iio:device*/in_powerN_input`` in milliwatt, ``rail_name_N``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Joulescope JS110, JS220 and JS320 (optional package ``pyjoulescope_driver``), the board's window line on input 0.
 
 The driver publishes blocks of power (float) and of the input (one bit a sample, packed) apart, each with the number

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ST X-NUCLEO-LPM01A: supplies the board and measures its current; commands and samples are lines of text.
 
 The board's window line goes to D7, whose falling edge the instrument reports in the stream. A window ends there and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a power meter, and what it hands back.
 
     meter.begin()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No instrument at all: energy as the board file's nominal currents times the device's own time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Energy of NVIDIA's desktop GPUs through NVML (optional package ``nvidia-ml-py``).
 
 A Jetson answers NotSupported: that is an error here, never an energy of zero.

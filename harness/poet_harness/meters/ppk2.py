@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nordic Power Profiler Kit II: 100,000 samples a second over USB, the board's window line on its input D0.
 
 The instrument streams one little-endian 32-bit word a sample: bits 0 to 13 the converter's value divided by four,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RAPL: the energy counters of x86 processors in ``/sys/class/powercap``. They wrap at ``max_energy_range_uj``.
 
 Each zone has a name of its own. The sum is over the processor packages (``package-0``, ``package-0-die-1``) alone: what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recorded traces: energy between any two instants, and a meter that plays a recording back.
 
 Between two samples the power is taken to run in a straight line, so the energy up to an instant is a parabola between

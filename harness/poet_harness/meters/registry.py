@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The meters by name. A new one is a file in this folder and a line here (docs/adding_a_meter.md)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a stream of power samples and a sampled window line to windows, block by block, in bounded memory."""
 
 from __future__ import annotations

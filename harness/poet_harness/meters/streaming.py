@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Instruments at a serial port that stream from a start command to a stop command, read by a thread in between."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small files of the kernel: reading a number or a name from ``/sys``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs of docs/SPEC.md, section 6, with types: a device under test as the rest of the harness sees it."""
 
 from __future__ import annotations

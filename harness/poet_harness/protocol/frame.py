@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One line of the protocol: a sequence number, words and a checksum, as printable ASCII.
 
 >>> encode(">", 7, "hello")

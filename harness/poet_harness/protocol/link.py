@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A request and its answer over a line that may lose, double or change bytes.
 
 Each request carries the next sequence number. The device acknowledges it, works with the line quiet, and answers. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a device last started, as its ``hello`` tells: a fault of the firmware is no loss of power."""
 
 from __future__ import annotations

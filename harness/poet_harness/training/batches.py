@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Initial parameters and batches for a training run, from an ``.npz`` whose keys are resident ids."""
 
 from __future__ import annotations

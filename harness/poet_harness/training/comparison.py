@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predicted against observed, as rows: one a training step, and one an action of the traced step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the harness needs of a plan's folder: graph, schedule, and a key of the summary (docs/SPEC.md, 3 and 4)."""
 
 from __future__ import annotations

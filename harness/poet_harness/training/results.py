@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files that a training run leaves: looked at before it begins, written however it ends."""
 
 from __future__ import annotations

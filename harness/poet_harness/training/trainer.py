@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps on the board: data in, one step under the schedule, loss and gradients out, energy beside it."""
 
 from __future__ import annotations

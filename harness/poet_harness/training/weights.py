@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trained weights as a file that PyTorch loads: the model's ``state_dict``, and the optimiser's state beside it."""
 
 from __future__ import annotations

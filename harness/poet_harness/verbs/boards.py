@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness boards``: the boards that poet knows, and which are connected."""
 
 from __future__ import annotations

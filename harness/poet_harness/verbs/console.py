@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where results go: standard output, wide enough for a table when nobody is watching, or as JSON for a program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness doctor``: what is missing on this computer, and how to get it."""
 
 from __future__ import annotations

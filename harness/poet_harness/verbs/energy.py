@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness energy``: energy of named windows in a recorded trace."""
 
 from __future__ import annotations

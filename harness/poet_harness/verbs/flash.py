@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness flash``: put a plan on a board, and read back that it is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness profile``: measure operators and page transfers on a board, into a profile CSV."""
 
 from __future__ import annotations

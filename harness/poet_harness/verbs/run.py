@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``poet-harness run``: training steps on the board, predicted against observed."""
 
 from __future__ import annotations

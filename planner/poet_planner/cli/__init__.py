@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line `poet-plan`; one module a verb. Heavy imports wait until a verb runs, so that --help is quick."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan check`: run a plan in PyTorch and hold every bit against eager training."""
 
 from __future__ import annotations

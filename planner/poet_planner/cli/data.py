@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan data`: initial parameters and training batches, to be sent to a board."""
 
 from __future__ import annotations

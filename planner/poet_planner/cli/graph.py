@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan graph`: a model's training graph for a board, before or after it is costed."""
 
 from __future__ import annotations

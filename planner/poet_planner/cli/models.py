@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan models`: the built-in models, and which of them fit a board."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan` itself: from a model and a profile, or a costed graph, to a verified schedule and its headers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One line on standard error while the optimiser works: incumbent, bound, gap, seconds."""
 
 from __future__ import annotations

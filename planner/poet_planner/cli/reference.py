@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan reference`: the same training steps by PyTorch's autograd, to hold a board's against."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan solvers`: the MILP solvers that poet can use."""
 
 from __future__ import annotations

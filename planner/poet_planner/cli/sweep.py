@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan sweep`: what less RAM, or less time, costs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`poet-plan verify`: replay a schedule from the contract alone."""
 
 from __future__ import annotations

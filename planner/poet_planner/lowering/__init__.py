@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a traced graph to one that a board can run: operators of the vocabulary, sizes, residents with their places.
 
 For a microcontroller every operator becomes one of the firmware's, with the firmware's sizes (pooling indices are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traced operators outside of the vocabulary: a name and a key that say enough to benchmark and to cost them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fused attention becomes what it consists of: scaled queries, two products, a softmax, and their gradients.
 
 PyTorch's kernel for processors keeps no weights and computes them again, block by block, in its backward pass. The

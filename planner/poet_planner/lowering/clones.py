@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Copies of more axes than the firmware's copy has: two copies, one behind the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training step computes from nothing but constants: the firmware is given it as data."""
 
 from __future__ import annotations

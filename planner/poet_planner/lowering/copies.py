@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Views that the firmware cannot read in place: where they start, how they step, and the operator that copies them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changes parameters and state at the end of a training step on the firmware: running statistics, and gradient
 descent, with momentum or without."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes on the way from a traced graph to one for a board, and what both kinds of boards have in common."""
 
 from __future__ import annotations

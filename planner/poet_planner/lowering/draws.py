@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random numbers on the firmware (docs/SPEC.md, section 1): a generator among the state, and what draws from it.
 
 What an operator draws follows from the generator's seed and step and from the operator's place among those that draw.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training step that a microcontroller's firmware runs."""
 
 from __future__ import annotations

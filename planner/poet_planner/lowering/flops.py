@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FLOPs of PyTorch's operators: its own counts, formulas, an operation for each element; or not known.
 
 A multiply-accumulate is two operations, as everywhere. What only moves elements counts one for each that it writes.

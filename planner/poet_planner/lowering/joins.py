@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors joined along an axis: each placed among zeros, and the sum of all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every value row-major, where PyTorch stores it in another order of its axes.
 
 What an operator computes does not hang on how its tensors are stored, and the firmware stores them as it likes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training step that PyTorch runs on a Linux board."""
 
 from __future__ import annotations

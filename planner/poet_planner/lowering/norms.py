@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Norms without weights of their own get constant ones: the firmware's have weights always."""
 
 from __future__ import annotations

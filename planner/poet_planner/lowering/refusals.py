@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why the firmware does not have an operator, in words for whoever made the network: where, what, and the cure."""
 
 from __future__ import annotations

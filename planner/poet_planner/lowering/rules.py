@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From an ATen operator to one of the firmware's: name, parameters and operands.
 
 A rule looks at one traced operator and answers with the firmware operator that computes the same, or with None where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small convolutional classifier of handwritten 8x8 digits, and the digits that come inside scikit-learn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MobileNets: version 1 (Howard et al., 2017; MLPerf Tiny's person detector) and version 2 (Sandler et al., 2018)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Built-in models by name; ``module:callable`` for any other."""
 
 from __future__ import annotations

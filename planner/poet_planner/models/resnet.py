@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Residual networks (He et al., 2016) for ImageNet, CIFAR-10 and, in MLPerf Tiny's form, microcontrollers."""
 
 from __future__ import annotations

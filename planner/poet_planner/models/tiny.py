@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MLPerf Tiny's keyword spotter and anomaly detector (Banbury et al., 2021); resnet and mobilenet have its others."""
 
 from __future__ import annotations

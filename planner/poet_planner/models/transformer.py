@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformers: BERT (Devlin et al., 2018), a small GPT (Radford et al., 2019), and an encoder of two layers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """U-Net (Ronneberger et al., 2015), padded, with batch norm."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """VGG16 (Simonyan and Zisserman, 2014), as the POET paper trains it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimiser: from a costed graph, a RAM budget and a deadline to the schedule of least energy, and a proof.
 
 `problem` puts the graph into arrays; `search` and `annealing` find schedules; `bound` proves how good they are; `paper`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses for the best schedule; else for one about as good; else for one planned again, with RAM set aside.
 
 Whether a schedule's blocks find a place depends on small things. Of a dozen schedules that cost about the same one may

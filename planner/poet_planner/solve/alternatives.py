@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a schedule brings back, how and where: chosen anew, all of it at once, by a MILP.
 
 Annealing changes little at a time. Where some small page-ins would have to give way to a few large ones, or where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated annealing over the contract's own schedules, in compiled code.
 
 A state is a sequence of events (see `evaluation`). Any whose first computes stand in a topological order is a schedule,

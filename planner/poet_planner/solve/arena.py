@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Static offsets for every tensor of a schedule: dynamic storage allocation with known lifetimes.
 
 Lowest fit in several orders; where that falls short, an ejection search within the budget (`ejection`).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets as rows of bits, 64 to a word, and hash tables of such rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order-free MILP: a lower bound on the energy of every schedule of the contract.
 
 *Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Branch and bound on counts (see `counts`), before the rest is left to a MILP solver."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is to be paid where the RAM counts at the hungriest nodes of a path alone.
 
 Between two of these checkpoints anything fits, so order is of no matter: each value that is needed after one either

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimiser's clock: seconds of work. It stands still while numba compiles, once a machine, so that a time limit
 buys the first plan as much search as every later one, and equal seeds give equal plans.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the inner loops are compiled: once per machine, then from numba's cache, and outside the interpreter's lock.
 
 Counting references to the arrays in a named tuple, wherever one is read, takes half of an inner loop's time. Code that

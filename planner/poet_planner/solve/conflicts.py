@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Paging that little RAM forces: values that cannot come to be in RAM together, unless one is paged in.
 
 Of two values in RAM at once, one came later, while the other was there already. If each of them can be computed only in

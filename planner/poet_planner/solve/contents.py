@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy by a shortest path over what RAM and card hold, in coarser views of the problem first.
 
 Backwards in time over the whole graph: what is yet to be computed for the first time, what has to be in RAM, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often a schedule does what costs so much: the sums over columns of equal cost, on which to branch.
 
 Networks repeat themselves. Which of twelve equal layers recomputes its product in which stage leaves a MILP solver a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crossover: one schedule up to the first computation of a node, and another from there on."""
 
 from __future__ import annotations

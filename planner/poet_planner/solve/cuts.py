@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cutting planes of the order-free MILP (see `bound`): what its LP relaxation may not do, found in compiled code.
 
 All speak of a *gap*: the stages after instant t up to tau, the last stage in which value v must be in RAM for the first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From events (see `evaluation`) to the contract's steps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A placement within a fixed capacity by ejection search.
 
 Some blocks lie, none upon another, and some wait. A waiting block goes where the blocks in its way weigh least, more or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a sequence of events costs and takes, and what it can do without.
 
 *Events*: ``j`` computes node j, ``n + v`` pages value v in. What else the contract knows follows: a value that

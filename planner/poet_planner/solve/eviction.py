@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules made in one pass: compute one node after the other, and evict where the RAM is full.
 
 Dynamic tensor rematerialization (Kirisame et al., ICLR 2021), with the future known: what is evicted is cheap to bring

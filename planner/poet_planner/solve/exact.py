@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy of a tiny graph by exhaustion, where the order-free MILP may be left with a gap."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether any schedule keeps a RAM budget and a deadline: search and proof again, with time in energy's place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules that were found, in figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When there is no schedule: what would do."""
 
 from __future__ import annotations

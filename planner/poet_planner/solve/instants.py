@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """At which first computes the relaxation limits the RAM: few at first, then those where it overflows.
 
 A handful of instants out of more than a hundred usually gives the bound of them all, in a model that a MILP solver

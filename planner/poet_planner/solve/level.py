@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One relaxation, settled: its own search says what is worth looking for, its LP and its MILP prove the rest."""
 
 from __future__ import annotations

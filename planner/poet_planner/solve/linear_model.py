@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mixed-integer linear model as arrays: what is pruned, cut and relaxed before a solver sees it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A linear model stated in Pyomo and handed to a MILP solver of the user's choice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves of the annealing: edits of the current state, drawn at random, in compiled code.
 
 What comes back in a restore and what does not is decided by what it costs: energy, and time at the price that the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a graph, a RAM budget and a deadline to a schedule with addresses and a bound."""
 
 from __future__ import annotations

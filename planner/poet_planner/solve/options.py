@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a caller may ask of the optimiser, and what it hears while waiting."""
 
 from __future__ import annotations

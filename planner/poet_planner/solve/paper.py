@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
 
 Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Where the paper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A price of time in place of the deadline.
 
 Where the deadline binds, few moves lead from one good schedule to another: what saves time in one place has to be spent

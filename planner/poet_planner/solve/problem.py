@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optimisation problem as arrays: a costed graph, a RAM budget and a deadline.
 
 Everything in `solve` works on this form; ids come back only when a plan is written out as steps. Sizes are rounded up

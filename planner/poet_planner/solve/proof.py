@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Search and bound feed each other: relaxations are settled, the coarsest first, and send the search on."""
 
 from __future__ import annotations

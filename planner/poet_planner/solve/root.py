@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The LP relaxation of the order-free MILP, tightened by cuts and by what a known schedule rules out."""
 
 from __future__ import annotations

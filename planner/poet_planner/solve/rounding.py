@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts that round the RAM at an instant to whole values: of values of half a megabyte, 1.9 MB hold three."""
 
 from __future__ import annotations

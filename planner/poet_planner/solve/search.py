@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The search: how long to anneal, at which temperatures, and from where."""
 
 from __future__ import annotations

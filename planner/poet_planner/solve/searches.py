@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Searches side by side: of several seeds, and beside other work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One segment of a schedule, from the first compute of one checkpoint to that of the next, where both leave little RAM.
 
 What stays in RAM beside either of them is given. What the segment takes at least is a sum over what has to be made

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest RAM that does: found, and less of it refuted, until both are close."""
 
 from __future__ import annotations

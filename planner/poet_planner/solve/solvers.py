@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MILP solvers by name; each is handed a Pyomo model."""
 
 from __future__ import annotations

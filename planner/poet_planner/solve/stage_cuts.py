@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cuts that limit the RAM between the instants: what a stage costs at least, given what is in RAM around it.
 
 The energy of a stage, and prices for what it finds in RAM, fails to leave there or to compute, and has on the card, are

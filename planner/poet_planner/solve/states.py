@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """States of what RAM has to hold, backwards in time, as rows of bits; and what a compute changes.
 
 A row has the nodes that are yet to be computed for the first time, then the values; ``contents`` is where these begin.

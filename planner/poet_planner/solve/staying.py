@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The least energy where hardly more fits than the hungriest nodes take: what stays in RAM at each of them.
 
 These checkpoints lie on a path, and every schedule passes them in that order. Beside each of them few values fit, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a few edits of an evaluated sequence would change, without evaluating all of it anew.
 
 A pass from the last edit towards the first event, as `evaluation` makes one, but only through what it must look at: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coarser views of a problem: some values take no RAM, and some are taken together.
 
 What is to be paid from a state of a coarser view on is a lower bound for all states of a finer one that look the same

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From any PyTorch module to its joint forward and backward graph, and that graph executed under a schedule.
 
 capture (make_fx) → fold (views, aliases, versions) → split → prune → naming; each is a file, and ``ir`` is what they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loss and gradients of a module as one flat ATen graph, by `make_fx` over fake tensors.
 
 No decomposition table is given, so that convolution, batch norm, layer norm and attention stay whole: the operators

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a plan, run by PyTorch, trains as eager PyTorch does: every bit of all that a few steps leave."""
 
 from __future__ import annotations

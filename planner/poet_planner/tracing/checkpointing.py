@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches `torch.utils.checkpoint` off: what to recompute is the planner's to decide, and the gradients are the same.
 
 Traced as it is, a checkpointed block would be in the graph twice, and a dropout in it would draw a second mask.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a traced training step operator by operator, under any schedule of the contract.
 
 The results are eager PyTorch's bit for bit, whatever the order, however often something is recomputed and whatever

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a flat ATen graph to operators over versioned storage: views, aliases and in-place writes disappear.
 
 Every storage has a current version: a resident, or the value of the operator that wrote it last. What the flat graph

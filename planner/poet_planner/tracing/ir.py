@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The traced training graph: one operator a node, weight and input gradients as nodes of their own.
 
 A graph is made by :func:`poet_planner.tracing.trace`. Its operators stand in program order, which is a topological

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a traced step really occupies where PyTorch runs it: storages and kernels' temporaries, from one rehearsal.
 
 Tracing sees shapes; a kernel may hand out a larger storage than its result needs, and allocates scratch memory while

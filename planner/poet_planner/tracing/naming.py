@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ids that people can read: where in the model an operator comes from, and what it is for."""
 
 from __future__ import annotations

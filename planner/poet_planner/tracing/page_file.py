@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values on disk while they are not in RAM: one file, whole blocks, each value in a place of its own."""
 
 from __future__ import annotations

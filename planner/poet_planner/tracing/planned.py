@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan's steps as the steps of the traced graph that it was lowered from.
 
 Lowering keeps the ids of operators and values, adds nodes of its own (the optimiser's, copies of views, and pure

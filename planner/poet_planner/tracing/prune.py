@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leaves out what neither the loss, nor a gradient, nor a buffer needs, and what only keeps books.
 
 An operator that draws random numbers stays, wanted or not: without it every later one would draw others.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a traced step cannot follow, found while tracing: each ends in one line that names it and the cure."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an ATen operator does with memory: from its schema, and in tables where the schema is silent."""
 
 from __future__ import annotations

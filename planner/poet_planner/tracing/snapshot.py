@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a training step can change on a module, its loss and its batch, and the way back; nothing has to be copyable.
 
 Looked at is what hangs on them: attributes, containers, objects and classes of the user's own, variables that the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backward operators that yield input and parameter gradients together become an operator for each.
 
 The input gradient and the weight gradient are needed at different times and from different tensors, so a schedule may

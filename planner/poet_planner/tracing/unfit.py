@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What cannot be traced as it is: models that are lazy, compiled, or not on the CPU, …, and losses that are none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The SD card driver on this machine: the test owns the clock and the bus. */
 #include <stddef.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Board functions for QEMU's lm3s6965evb, so that others' emulation of a CPU, a serial port and an SD card runs the
  * firmware too. Texas Instruments' LM3S6965 data sheet: PL011 UART (chapter 12), PL022 SPI (13), GPIO (8), SysTick (3).
  */

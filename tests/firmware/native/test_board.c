@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A board for tests in one process: its RAM, card and clock are set, and what it did is read, from outside. */
 #include "poet/board.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A few tiny operators with the real table's codes, so that runner tests depend on no kernel. */
 #include <string.h>
 

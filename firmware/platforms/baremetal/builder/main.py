@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds firmware/src and one board's folder: ELF, HEX, BIN, a size report, and the upload command."""
 
 import hashlib
