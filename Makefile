@@ -48,7 +48,7 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 profiles: $(STAMP)
-	$(BIN)/python -m poet_planner.published --out profiles
+	$(BIN)/python -m poet_planner.planning.published_profiles --out profiles
 	mkdir -p build
 	rm -f build/nrf52840.csv build/mkr1000.csv
 	@# soft floats are quicker on the zeros of training: what fits the MKR1000 is timed in place (docs/profiling.md)

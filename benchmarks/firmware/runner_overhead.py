@@ -24,11 +24,11 @@ LIMIT = 0.01
 
 def plain_plan(folder: Path) -> Path:
     """The demo's network, every tensor kept."""
-    from poet_planner.emit import write_headers
-    from poet_planner.plain import plain_schedule
-    from poet_planner.schedule_file import write_schedule
-    from poet_planner.training_graph import training_graph
+    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.planning.training_graph import training_graph
+    from poet_planner.schedule.c_headers import write_headers
     from poet_profiles.boards import load_board
+    from poet_profiles.schedule.file import write_schedule
 
     graph = training_graph("digits_cnn", None, load_board("nrf52840"))
     schedule = plain_schedule(graph)

@@ -27,14 +27,14 @@ from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph
-from poet_planner.graph_file import read_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule_file import read_schedule
-from poet_planner.training_data import training_data
-from poet_planner.training_graph import training_graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.training_graph import training_graph
+from poet_planner.reference.training_data import training_data
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import Board, load_board
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule.file import read_schedule
 from rich.console import Console
 from rich.table import Table
 

@@ -10,10 +10,10 @@ import argparse
 import time
 
 from instances import Instance, load
-from poet_planner.solve.arena import place
-from poet_planner.solve.decode import decode
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.search import Search
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.placement.first_fit import place
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.decode import decode
 
 INSTANCES = (
     *(Instance("prototypes", "bert.m4", ram, "none", True) for ram in ("60%", "20%", "smallest")),

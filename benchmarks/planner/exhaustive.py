@@ -27,11 +27,11 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 from joblib import Parallel, delayed
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
-from poet_planner.verify import verify
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph.sizes import smallest_ram_bytes
 
 T = TypeVar("T")
 WORD = 4

@@ -11,12 +11,12 @@ from itertools import product
 from pathlib import Path
 
 from layered import layered_graph
-from poet_planner.graph import Graph
-from poet_planner.graph_file import read_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
-from poet_planner.solve.problem import Problem as SearchProblem
-from poet_planner.solve.problem import build_problem
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem as SearchProblem
+from poet_planner.solve.instance import build_problem
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 
 PAPER_GRAPHS = Path(__file__).parent / "paper-graphs"
 PROTOTYPES = Path(__file__).parent / "prototypes.csv"
@@ -110,8 +110,8 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
 
 def _traced(model: str, profile: str) -> tuple[Graph, int]:
     """As `poet-plan --model MODEL --profile PROFILE` plans it."""
-    from poet_planner.problem import Problem, problem_from_model
-    from poet_planner.residency import Gradients, Parameters, settle
+    from poet_planner.planning.memory_policy import Gradients, Parameters, settle
+    from poet_planner.planning.task import Problem, problem_from_model
 
     def board_bytes(problem: Problem) -> int:
         assert problem.board is not None

@@ -13,7 +13,7 @@ import math
 import random
 from dataclasses import dataclass
 
-from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph import Graph, Node, PageCost, Value
 
 LATENCY_S = 1e-3
 BYTES_PER_S = 4e6

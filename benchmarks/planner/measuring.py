@@ -14,11 +14,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 from instances import Instance, Loaded, load
-from poet_planner.graph import Graph, Node, Value
-from poet_planner.schedule import Schedule, Status
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
-from poet_planner.verify import verify
 from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.schedule import Schedule, Status
 
 MOMENTS_S = (2.0, 10.0, 60.0)
 

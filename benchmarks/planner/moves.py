@@ -12,8 +12,8 @@ import time
 import numpy as np
 from instances import Instance, load_problem
 from numba import njit
-from poet_planner.solve.evaluation import evaluate, new_workspace
-from poet_planner.solve.search import Search
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.evaluation import evaluate, new_workspace
 
 INSTANCES = (
     Instance("paper", "linear.m4", "50%", "2x", True),

@@ -12,9 +12,9 @@ from itertools import product
 
 from instances import Instance, load_problem
 from joblib import Parallel, delayed
+from poet_planner.solve.instance import Problem
 from poet_planner.solve.optimise import first_search_s
-from poet_planner.solve.problem import Problem
-from poet_planner.solve.search import Search, moves_per_second
+from poet_planner.solve.search.annealer import Search, moves_per_second
 
 INSTANCES = (
     Instance("paper", "resnet18_cifar.m0", "20%", "2x", False),

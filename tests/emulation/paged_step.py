@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from emulated_board import Line
 from numpy.typing import NDArray
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
-from poet_planner.graph_file import graph_hash
-from poet_planner.schedule import Action, Schedule, Status, Step
+from poet_planner.schedule.c_headers import write_headers
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Action, Schedule, Status, Step
 from scipy.special import erf
 
 SIZE = 300  # 1,200 bytes: two blocks and a part of one

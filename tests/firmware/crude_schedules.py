@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from poet_planner.graph import Graph, Node
-from poet_planner.graph_file import graph_hash
-from poet_planner.plain import aligned
-from poet_planner.schedule import Action, Schedule, Status, Step
+from poet_profiles.graph import Graph, Node
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.schedule import Action, Schedule, Status, Step
 
 
 @dataclass

@@ -14,12 +14,12 @@ from firmware_core import HostFirmware
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Schedule
-from poet_planner.training_graph import training_graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.training_graph import training_graph
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
 from test_unlimited_memory import train
 from training_session import TrainingSession
 

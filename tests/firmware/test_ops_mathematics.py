@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from host_operators import Operators
-from poet_planner.board_random import kept, threefry
+from poet_planner.reference.board_random import kept, threefry
 from scipy.special import expit, ndtr
 
 Floats = npt.NDArray[np.float32]

@@ -15,13 +15,13 @@ from crude_schedules import everything_recomputed
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Schedule
-from poet_planner.training_data import reference_run, training_data, write_arrays
-from poet_planner.training_graph import training_graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.training_graph import training_graph
+from poet_planner.reference.training_data import reference_run, training_data, write_arrays
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Schedule
 from training_session import RATE_NANO, TrainingSession
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "planner"))

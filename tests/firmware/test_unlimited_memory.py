@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from crude_schedules import everything_paged, everything_recomputed
 from firmware_core import BLOCK, PAGE_AREA, HostFirmware
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Schedule
-from poet_planner.training_graph import training_graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.training_graph import training_graph
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Schedule
 from training_session import TrainingSession, values
 
 MODEL, BATCH, STEPS = "digits_cnn", 4, 2

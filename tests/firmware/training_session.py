@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poet_planner.graph import Graph, Resident
-from poet_planner.training_data import training_data
+from poet_planner.reference.training_data import training_data
+from poet_profiles.graph import Graph, Resident
 
 CHUNK = 224
 RATE_NANO = 50_000_000

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from poet_harness.cli import app as harness
 from poet_planner.cli import app as planner
-from poet_planner.training_data import reference_run
+from poet_planner.reference.training_data import reference_run
 from typer import Typer
 from typer.testing import CliRunner
 

@@ -13,13 +13,13 @@ import torch
 from poet_harness.cli import app
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_planner import models
-from poet_planner.emit import write_headers
-from poet_planner.graph_file import write_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule_file import write_schedule
-from poet_planner.training_data import training_data, write_arrays
-from poet_planner.training_graph import training_graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.training_graph import training_graph
+from poet_planner.reference.training_data import training_data, write_arrays
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
+from poet_profiles.graph.file import write_graph
+from poet_profiles.schedule.file import write_schedule
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from simulated_device import SimulatedDevice, serve

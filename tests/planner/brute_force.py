@@ -12,7 +12,7 @@ import heapq
 import itertools
 import math
 
-from poet_planner.graph import Graph
+from poet_profiles.graph import Graph
 
 
 def least_energy(graph: Graph, ram_bytes: int, deadline_s: float | None) -> float:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from poet_planner.graph import Graph, Node, Value
+from poet_profiles.graph import Graph, Node, Value
 
 
 def chain(depth: int) -> Graph:

@@ -7,7 +7,7 @@ import copy
 
 import torch
 from poet_planner.models import Model
-from poet_planner.tracing.execute import StepResult
+from poet_runtime.executor import StepResult
 
 SEED = 1
 

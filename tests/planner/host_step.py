@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_planner.graph import Graph
+from poet_profiles.graph import Graph
 from poet_profiles.operators import parse_params
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))

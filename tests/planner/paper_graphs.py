@@ -3,10 +3,10 @@
 
 from pathlib import Path
 
-from poet_planner.graph import Graph
-from poet_planner.graph_file import read_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Schedule
+from poet_planner.baselines.store_all import plain_schedule
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule import Schedule
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "planner" / "paper-graphs"
 

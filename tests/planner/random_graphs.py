@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from poet_planner.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph import Graph, Node, PageCost, Value
 
 
 def random_graph(seed: int, most_nodes: int = 7) -> Graph:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from poet_planner.solve.bound import Relaxation
-from poet_planner.solve.problem import Floats, Problem, inputs_of
-from poet_planner.solve.search import Search
+from poet_planner.solve.instance import Floats, Problem, inputs_of
+from poet_planner.solve.relaxation.model import Relaxation
+from poet_planner.solve.search.annealer import Search
 
 
 def schedules(problem: Problem, seeds: int) -> Iterator[np.ndarray]:

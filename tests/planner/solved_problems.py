@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 from brute_force import least_energy
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem
+from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from random_graphs import either_graph
 
 

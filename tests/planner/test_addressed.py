@@ -7,17 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from poet_planner.graph import Graph
-from poet_planner.graph_file import graph_hash
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Schedule, Status
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import addressed
-from poet_planner.solve.addressed import Addressed, Addresses
-from poet_planner.solve.incumbent import Incumbent
-from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Search
-from poet_planner.solve.searches import Searches
-from poet_planner.verify import verify
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.placement.assign import Addressed, Addresses
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.portfolio import Searches
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Schedule, Status
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))
 

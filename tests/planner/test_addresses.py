@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.graph import Graph, Node, Value
-from poet_planner.schedule import Action, Step
-from poet_planner.solve.arena import place
+from poet_planner.solve.placement.first_fit import place
+from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.schedule import Action, Step
 
 WORD = 4
 

@@ -9,13 +9,13 @@ import random
 
 import numpy as np
 from paper_graphs import paper_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.alternatives import cheapest_choice, with_alternatives
-from poet_planner.solve.evaluation import evaluate, new_workspace
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.problem import Ints, Problem, build_problem
-from poet_planner.solve.search import Search
-from poet_planner.solve.solvers import solver_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Ints, Problem, build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.evaluation import evaluate, new_workspace
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
 from random_graphs import random_graph
 
 HIGHS = solver_named("highs")

@@ -4,7 +4,15 @@
 from __future__ import annotations
 
 import pytest
-from poet_planner.amounts import bytes_text, deadline_s, energy_text, more_text, ram_bytes, share_text, time_text
+from poet_planner.report.quantities import (
+    bytes_text,
+    deadline_s,
+    energy_text,
+    more_text,
+    ram_bytes,
+    share_text,
+    time_text,
+)
 from poet_profiles.errors import UserError
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from paper_graphs import paper_graph
-from poet_planner.solve.annealing import (
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealing import (
     BEST,
     BEST_LENGTH,
     CEILING,
@@ -20,12 +22,10 @@ from poet_planner.solve.annealing import (
     new_state,
     start_from,
 )
-from poet_planner.solve.evaluation import new_workspace
-from poet_planner.solve.incumbent import Incumbent, measured
-from poet_planner.solve.moves import COMPUTE_TRIES
-from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Search
-from poet_planner.solve.trial import new_trial
+from poet_planner.solve.search.delta_evaluation import new_trial
+from poet_planner.solve.search.evaluation import new_workspace
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.moves import COMPUTE_TRIES
 
 MOVES = 4000
 

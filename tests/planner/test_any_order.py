@@ -13,15 +13,15 @@ from eager import SEED, differences, eager_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner import models
-from poet_planner.graph import Graph
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.models import Model
-from poet_planner.schedule import Action, Step
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import StepResult, execute, residents_of
-from poet_planner.tracing.ir import TracedGraph
-from poet_planner.tracing.planned import planned_steps
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Step
+from poet_runtime.executor import StepResult, execute, residents_of
+from poet_runtime.plan_steps import planned_steps
+from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 

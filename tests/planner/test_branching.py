@@ -7,16 +7,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import relaxation
-from poet_planner.solve.branching import explore
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.counts import counted, values_at
-from poet_planner.solve.instants import longest_path
-from poet_planner.solve.milp import solve_milp
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.root import Root
-from poet_planner.solve.solvers import solver_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.pyomo_model import solve_milp
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.relaxation.branching import explore, values_at
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.cutting_planes import Root, counted
+from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.topology import longest_path
 from random_graphs import either_graph, training_like_graph
 
 

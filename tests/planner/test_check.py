@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
-from poet_planner.plain import plain_schedule
+from poet_planner.reference.check import CheckReport, check_plan
 from poet_planner.tracing import check, trace
-from poet_planner.tracing.check import CheckReport, check_plan
-from poet_planner.tracing.execute import StepResult
-from poet_planner.tracing.ir import TracedGraph
 from poet_profiles.errors import UserError
+from poet_runtime.executor import StepResult
+from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from zoo_layers import layer_model

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from chains import chain
 from poet_planner.solve import checkpoints as module
-from poet_planner.solve.checkpoints import Checkpoints, checkpoints, least_to_pay, table_full
-from poet_planner.solve.contents import Contents, search_between_checkpoints, search_contents
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.merging import made_apart, taken_together
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.statespace.aggregation import made_apart, taken_together
+from poet_planner.solve.statespace.astar import Contents, search_between_checkpoints, search_contents
+from poet_planner.solve.statespace.bottleneck_heuristic import Checkpoints, checkpoints, least_to_pay, table_full
 from solved_problems import cheap_j, plain_j, solved_problem
 
 PLENTY = 20_000

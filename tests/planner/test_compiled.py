@@ -11,17 +11,27 @@ import numba
 import pytest
 from numba.core import event
 from poet_planner.solve import clock
-from poet_planner.solve.compiled import forget_older, keep_elsewhere
+from poet_planner.solve.jit import forget_older, keep_elsewhere
 
 
-@pytest.mark.parametrize(("changed_s", "kept"), [(5, True), (15, False)])
-def test_a_newer_source_of_any_name_empties_the_cache(tmp_path: Path, changed_s: int, kept: bool) -> None:
-    index = tmp_path / "__pycache__" / "caller.one-1.py311.nbi"
-    index.parent.mkdir()
-    for path, time_s in ((tmp_path / "caller.py", 1), (tmp_path / "called.py", changed_s), (index, 10)):
-        path.touch()
+@pytest.mark.parametrize(
+    ("changed", "kept"), [("other", True), ("search.caller", False), ("search.called", False), ("deep", False)]
+)
+def test_what_a_changed_source_is_compiled_into_is_forgotten(tmp_path: Path, changed: str, kept: bool) -> None:
+    """The caller's own file, one that it imports, and one that this imports; another does not matter."""
+    package = tmp_path / "solve"
+    index = package / "search" / "__pycache__" / "caller.one-1.py311.nbi"
+    index.parent.mkdir(parents=True)
+    (package / "search" / "caller.py").write_text("from poet_planner.solve.search import called")
+    (package / "search" / "called.py").write_text("from poet_planner.solve.deep import two")
+    (package / "deep.py").touch()
+    (package / "other.py").touch()
+    index.touch()
+    for path in package.rglob("*.*"):
+        newest = path == package.joinpath(*changed.split(".")).with_suffix(".py")
+        time_s = 10 if path == index else 15 if newest else 5
         os.utime(path, (time_s, time_s))
-    forget_older(tmp_path)
+    forget_older(package)
     assert index.exists() == kept
 
 

@@ -9,15 +9,16 @@ import sys
 import numpy as np
 import pytest
 from brute_force import least_energy
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import relaxation
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.instants import first_instants, longest_path
-from poet_planner.solve.milp import solve_milp
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.root import Root
-from poet_planner.solve.solvers import solver_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.pyomo_model import solve_milp
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.cutting_planes import Root
+from poet_planner.solve.relaxation.event_points import first_instants
+from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.topology import longest_path
+from poet_profiles.graph import Graph, Node, PageCost, Value
 from random_graphs import either_graph, training_like_graph
 
 PAGE = PageCost(1.0, 50.0, 1.0, 50.0)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from brute_force import least_energy
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.solve.contents import Contents, search_contents
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.merging import taken_together
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.statespace.aggregation import taken_together
+from poet_planner.solve.statespace.astar import Contents, search_contents
+from poet_profiles.graph import Graph, Node, PageCost, Value
 from random_graphs import either_graph
 from solved_problems import cheap_j, plain_j, solved_problem
 

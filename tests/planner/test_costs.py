@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.costs import ALL_OPERATORS, Basis, CostModel, fit_relative
-from poet_planner.graph import Graph, Node, Operation, Value
+from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel, fit_relative
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 

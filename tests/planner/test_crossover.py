@@ -7,11 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.crossover import cross
-from poet_planner.solve.evaluation import new_workspace
-from poet_planner.solve.incumbent import Incumbent, measured
-from poet_planner.solve.problem import Ints, Problem, build_problem
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Ints, Problem, build_problem
+from poet_planner.solve.search.crossover import cross
+from poet_planner.solve.search.evaluation import new_workspace
+from poet_planner.solve.search.incumbent import Incumbent, measured
 from random_graphs import random_graph
 
 MOST_NODES = 12

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_planner import models
-from poet_planner.graph_file import document_of_graph, graph_from_document, read_graph
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule_file import document_of_schedule, read_schedule
-from poet_planner.solve.problem import build_problem
+from poet_planner.schedule.verify import verify
+from poet_planner.solve.instance import build_problem
 from poet_planner.tracing import trace
-from poet_planner.verify import verify
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.graph.file import document_of_graph, graph_from_document, read_graph
+from poet_profiles.schedule.file import document_of_schedule, read_schedule
 
 JSON_VALUES = st.one_of(
     st.none(),

@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph, Node, Operation, Resident, Value
-from poet_planner.graph_file import graph_hash
-from poet_planner.plain import plain_schedule
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Operation, Resident, Value
+from poet_profiles.graph.file import graph_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 

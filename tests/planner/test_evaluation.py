@@ -6,14 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from chains import chain
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.solve.crossover import cross
-from poet_planner.solve.evaluation import capacity, new_workspace
-from poet_planner.solve.exact import cheapest_events
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.instants import overflowing
-from poet_planner.solve.problem import Ints, build_problem
-from poet_planner.solve.search import Search
+from poet_planner.solve.instance import Ints, build_problem
+from poet_planner.solve.relaxation.event_points import overflowing
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.crossover import cross
+from poet_planner.solve.search.evaluation import capacity, new_workspace
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.statespace.exhaustive import cheapest_events
+from poet_profiles.graph import Graph, Node, PageCost, Value
 
 PAGE = PageCost(1.0, 1.0, 1.0, 1.0)
 

@@ -8,14 +8,14 @@ from math import comb
 import numpy as np
 import pytest
 from chains import chain
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.decode import decode
-from poet_planner.solve.eviction import evicting
-from poet_planner.solve.exact import cheapest_events
-from poet_planner.solve.incumbent import Incumbent, measured
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.search.decode import decode
+from poet_planner.solve.search.eviction import evicting
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.statespace.exhaustive import cheapest_events
 from random_graphs import either_graph
 
 PASSES = 20

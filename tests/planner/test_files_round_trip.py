@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
-from poet_planner.graph_file import document_of_graph, graph_from_document, graph_hash, read_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Schedule, Status, Step
-from poet_planner.schedule_file import document_of_schedule, schedule_from_document
-from poet_planner.verify import verify
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
+from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule.file import document_of_schedule, schedule_from_document
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 from chains import chain
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import Relaxation, relaxation
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.evaluation import evaluate, new_workspace
-from poet_planner.solve.instants import fewest_instants, first_instants, longest_path, missed
-from poet_planner.solve.problem import Ints, Problem, build_problem, node_need
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Ints, Problem, build_problem, node_need
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.event_points import fewest_instants, first_instants, missed
+from poet_planner.solve.relaxation.model import Relaxation, relaxation
+from poet_planner.solve.search.evaluation import evaluate, new_workspace
+from poet_planner.solve.topology import longest_path
 from random_graphs import random_graph, training_like_graph
 from relaxed_points import as_point, schedules
 

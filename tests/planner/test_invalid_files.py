@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
-from poet_planner.graph_file import read_graph
-from poet_planner.schedule_file import read_schedule
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule.file import read_schedule
 
 INVALID = Path(__file__).resolve().parents[1] / "invalid"
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from brute_force import least_energy
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.instants import longest_path
-from poet_planner.solve.level import Level
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.searches import Searches
-from poet_planner.solve.solvers import solver_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.refinement import Level
+from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.topology import longest_path
 from random_graphs import training_like_graph
 
 GAP = 1e-6

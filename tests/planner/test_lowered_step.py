@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.emit import why_no_headers
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import without_parameters
+from poet_planner.planning.memory_policy import without_parameters
+from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
-from poet_planner.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
 from host_operators import Operators, build

@@ -13,7 +13,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from poet_planner.lowering.copies import copied, strided_operator
-from poet_planner.tracing.ir import Ref, TracedOperator, View
+from poet_runtime.traced_graph import Ref, TracedOperator, View
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
 from host_operators import Operators, build

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 import zoo
-from poet_planner.emit import why_no_headers
-from poet_planner.graph import Graph
-from poet_planner.graph_file import read_graph, write_graph
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
+from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
-from poet_planner.verify import verify
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import read_graph, write_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.operators import parse_params
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention

@@ -8,10 +8,10 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.solve.contents import search_contents
-from poet_planner.solve.merging import merged, taken_together
-from poet_planner.solve.problem import Problem, build_problem, inputs_of, node_need
+from poet_planner.solve.instance import Problem, build_problem, inputs_of, node_need
+from poet_planner.solve.statespace.aggregation import merged, taken_together
+from poet_planner.solve.statespace.astar import search_contents
+from poet_profiles.graph import Graph, Node, PageCost, Value
 from solved_problems import solved_problem
 
 PLENTY = 20_000

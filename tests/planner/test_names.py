@@ -15,23 +15,23 @@ import torch
 from eager import SEED, differences, eager_step
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from poet_planner.emit import write_headers
-from poet_planner.graph import Graph, Node, PageCost
-from poet_planner.graph_checks import check_graph
-from poet_planner.graph_file import read_graph, write_graph
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
-from poet_planner.pictures import write_pictures
-from poet_planner.plain import plain_schedule
+from poet_planner.reference.training_data import write_arrays
+from poet_planner.report.figures import write_pictures
+from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import execute, residents_of
-from poet_planner.tracing.ir import Kind, TracedGraph
-from poet_planner.tracing.page_file import PageFile
-from poet_planner.tracing.planned import planned_steps
-from poet_planner.training_data import write_arrays
-from poet_planner.verify import verify
 from poet_profiles.arrays import read_arrays
+from poet_profiles.graph import Graph, Node, PageCost
+from poet_profiles.graph.file import read_graph, write_graph
+from poet_profiles.graph.validation import check_graph
+from poet_runtime.executor import execute, residents_of
+from poet_runtime.page_file import PageFile
+from poet_runtime.plan_steps import planned_steps
+from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 from eager import SEED, differences, eager_step
 from poet_planner.models import Model
-from poet_planner.nested import fixed_in, tensors_in, with_tensors
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import execute, residents_of, train_step
-from poet_planner.tracing.ir import TracedGraph
 from poet_profiles.errors import UserError
+from poet_runtime.executor import execute, residents_of, train_step
+from poet_runtime.nested import fixed_in, tensors_in, with_tensors
+from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn import functional
 

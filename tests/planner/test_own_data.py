@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from poet_planner import models
 from poet_planner.cli import main
-from poet_planner.graph_file import graph_hash, read_graph
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.training_data import reference_run, training_data, write_arrays
-from poet_planner.training_graph import traced_model
+from poet_planner.planning.training_graph import traced_model
+from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.graph.file import graph_hash, read_graph
 from torch.nn import functional
 
 MINE = '''

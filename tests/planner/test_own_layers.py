@@ -13,15 +13,15 @@ import pytest
 import torch
 from own_models import OWN_MODELS
 from own_networks import OWN_NETWORKS, frozen_backbone
-from poet_planner.board_random import BoardRandom
-from poet_planner.emit import why_no_headers
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.models import Model
-from poet_planner.plain import plain_schedule
+from poet_planner.reference.board_random import BoardRandom
+from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
-from poet_planner.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
 from host_operators import Operators, build

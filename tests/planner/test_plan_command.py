@@ -12,17 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.cli import main
 from poet_planner.cli.plan import LEAST_SECONDS, MOST_SECONDS, default_seconds
-from poet_planner.graph import Graph, Node, PageCost, Resident, Value
-from poet_planner.graph_file import read_graph, write_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.problem import Problem
-from poet_planner.residency import Gradients, Parameters, settle, smallest_ram_bytes
-from poet_planner.schedule import Schedule
+from poet_planner.planning.memory_policy import Gradients, Parameters, settle
+from poet_planner.planning.task import Problem
+from poet_planner.report import figures
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
+from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
+from poet_profiles.graph.file import read_graph, write_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.schedule import Schedule
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
@@ -206,7 +208,7 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for
 ) -> None:
     plain = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%", "--strategy", "plain", "--out", tmp_path)
     assert run(monkeypatch, *plain) == 0
-    monkeypatch.setattr("poet_planner.emit._LARGEST_INDEX", 1)
+    monkeypatch.setattr("poet_planner.schedule.c_headers._LARGEST_INDEX", 1)
     assert run(monkeypatch, *plain) == BAD_INPUT
     assert not list(tmp_path.glob("*.h"))
 
@@ -365,15 +367,14 @@ def test_models_that_fit_are_told_for_microcontrollers_only(
 def test_what_is_being_written_is_written_before_a_signal_ends_it(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from poet_planner import pictures
 
-    write = pictures.write_pictures
+    write = figures.write_pictures
 
     def terminated(*arguments: object) -> None:
         signal.raise_signal(signal.SIGTERM)
         write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pictures, "write_pictures", terminated)
+    monkeypatch.setattr(figures, "write_pictures", terminated)
     out = tmp_path / "plan"
     assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 128 + signal.SIGTERM
     assert {path.name for path in out.iterdir()} >= {"graph.json", "schedule.json", "summary.json", "ram.png"}

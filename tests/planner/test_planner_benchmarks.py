@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.graph_file import graph_hash, read_graph, write_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
-from poet_planner.schedule import Step
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, addressed, optimise
-from poet_planner.solve.arena import Placement
-from poet_planner.verify import verify
+from poet_planner.solve.placement.first_fit import Placement
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph.file import graph_hash, read_graph, write_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.schedule import Step
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks" / "planner"
 sys.path.insert(0, str(BENCHMARKS))

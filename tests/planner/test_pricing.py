@@ -11,13 +11,13 @@ from brute_force import least_energy
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_graphs import paper_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.residency import smallest_ram_bytes
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.pricing import Price, priced
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.search import Search
-from poet_planner.solve.searches import Searches
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.lagrangian import Price, priced
+from poet_planner.solve.search.portfolio import Searches
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from random_graphs import either_graph
 
 

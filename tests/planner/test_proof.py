@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.plain import plain_schedule
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve import proof
-from poet_planner.solve.eviction import by_eviction
-from poet_planner.solve.incumbent import Incumbent
-from poet_planner.solve.problem import Ints, Problem, build_problem
+from poet_planner.solve.instance import Ints, Problem, build_problem
+from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.searches import Aside, Searches
-from poet_planner.solve.solvers import solver_named
+from poet_planner.solve.search.eviction import by_eviction
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.portfolio import Aside, Searches
 from solved_problems import plain_j, solved_problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from poet_planner.costs import Basis, CostModel
-from poet_planner.features import features
-from poet_planner.published import DEVICES, published_rows
-from poet_planner.training_graph import training_graph
+from poet_planner.costs.cost_model import Basis, CostModel
+from poet_planner.costs.features import features
+from poet_planner.planning.published_profiles import DEVICES, published_rows
+from poet_planner.planning.training_graph import training_graph
 from poet_profiles.boards import load_board
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import profile_names, shipped_profile
@@ -49,7 +49,7 @@ def test_page_rows_are_the_papers_card() -> None:
 
 @pytest.mark.parametrize(("name", "model"), [("m4", "resnet18_cifar"), ("m4", "digits_cnn"), ("a72", "digits_cnn")])
 def test_built_in_models_are_covered(name: str, model: str) -> None:
-    """A model that has changed since the profiles were made fails here: run `python -m poet_planner.published`."""
+    """A model that has changed since the profiles were made fails here: run `make profiles`."""
     rows = read_profile(shipped_profile(name))
     board = load_board(rows["board"].iloc[0])
     costed = CostModel(rows).apply(training_graph(model, None, board))

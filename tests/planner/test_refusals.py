@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from poet_planner.emit import why_no_headers
-from poet_planner.graph_file import read_graph, write_graph
 from poet_planner.lowering import lower_for_firmware
+from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.tracing import trace
+from poet_profiles.graph.file import read_graph, write_graph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, l1_loss, mse_loss
 

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import numpy as np
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import relaxation
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.instants import longest_path
-from poet_planner.solve.problem import build_problem, inputs_of, node_need
-from poet_planner.solve.rounding import RoundingCuts
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem, inputs_of, node_need
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
+from poet_planner.solve.topology import longest_path
 from random_graphs import random_graph, training_like_graph
 
 

@@ -7,11 +7,11 @@ from itertools import count
 
 import numpy as np
 import pytest
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.incumbent import Incumbent, measured
-from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.search import Search
-from poet_planner.solve.searches import Aside, Searches
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.portfolio import Aside, Searches
 from random_graphs import training_like_graph
 
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 from brute_force import least_energy
 from paper_graphs import paper_graph
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.in_time import in_time
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.smallest_ram import Bracket, plain, smallest_ram
-from poet_planner.solve.solvers import solver_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.feasibility.deadline import in_time
+from poet_planner.solve.feasibility.minimum_ram import Bracket, plain, smallest_ram
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_profiles.graph import Graph
 from random_graphs import either_graph
 
 SECONDS = 5.0

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from brute_force import least_energy
 from paper_graphs import paper_graph
-from poet_planner.graph import Graph
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Schedule
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
-from poet_planner.verify import verify
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
 from random_graphs import either_graph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "planner"))

@@ -8,10 +8,10 @@ from functools import cache
 import pyomo.environ as pyo
 import pytest
 from chains import chain
+from poet_planner.schedule.verify import verify
+from poet_planner.solve.milp.solvers import Outcome, Solver, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
-from poet_planner.solve.solvers import Outcome, Solver, solver_named, solvers
-from poet_planner.verify import verify
 from poet_profiles.errors import UserError
 
 THINGS = 14

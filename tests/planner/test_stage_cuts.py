@@ -9,14 +9,14 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.bound import relaxation
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.instants import longest_path
-from poet_planner.solve.problem import build_problem
-from poet_planner.solve.root import Root
-from poet_planner.solve.stage import Prices, Stage, cheapest
-from poet_planner.solve.stage_cuts import StageCuts
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.cutting_planes import Root
+from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.stage_cuts import StageCuts
+from poet_planner.solve.relaxation.stage_path import Prices, Stage, cheapest
+from poet_planner.solve.topology import longest_path
 from random_graphs import random_graph, training_like_graph
 from relaxed_points import as_point, schedules
 

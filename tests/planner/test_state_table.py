@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from poet_planner.state_table import AFTER_STEPS, TABLE, state_table
+from poet_planner.reference.state_table import AFTER_STEPS, TABLE, state_table
 from poet_planner.tracing import trace
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from chains import chain
 from paper_graphs import paper_graph
-from poet_planner.graph import Graph, Node, Value
-from poet_planner.residency import smallest_ram_bytes
 from poet_planner.solve import checkpoints, staying
-from poet_planner.solve.contents import search_contents
-from poet_planner.solve.in_time import clearly_late
-from poet_planner.solve.incumbent import measured
-from poet_planner.solve.instants import ancestors
-from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.searches import Searches
-from poet_planner.solve.staying import search_what_stays
-from poet_planner.solve.views import whole_view
+from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statespace.abstraction import whole_view
+from poet_planner.solve.statespace.astar import search_contents
+from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.topology import ancestors
+from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from random_graphs import either_graph
 from solved_problems import plain_j, solved_problem
 
@@ -155,7 +155,7 @@ def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
     graph, plan = paper_graph("bert.m0")
     problem = build_problem(graph, 33_030_144, 2 * plan.time_s, paging=False)
     searches = Searches(problem, 0)
-    bound_j = searches.look_between_checkpoints(lambda: True)
+    bound_j = begin_between_bottlenecks(problem, searches, lambda: True)
 
     best = searches.incumbent
     assert best is not None and best.peak <= problem.budget and best.time <= problem.deadline

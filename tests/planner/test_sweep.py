@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from poet_planner.cli import main
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.graph_file import write_graph
-from poet_planner.schedule import Schedule
 from poet_profiles.errors import BAD_INPUT
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph.file import write_graph
+from poet_profiles.schedule import Schedule
 
 
 @pytest.fixture

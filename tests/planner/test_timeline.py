@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.graph import Graph, Node, PageCost, Value
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Schedule, Step
-from poet_planner.timeline import Kind, ram_over_time, timeline
-from poet_planner.verify import verify
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.timeline import Kind, ram_over_time, timeline
+from poet_planner.schedule.verify import verify
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.schedule import Action, Schedule, Step
 
 costs = st.integers(0, 20)
 

@@ -12,9 +12,9 @@ from eager import SEED, differences, eager_step
 from poet_planner import models
 from poet_planner.models import Model
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import execute, residents_of, train_step
-from poet_planner.tracing.ir import Blank, Kind, TracedGraph
 from poet_profiles.errors import UserError
+from poet_runtime.executor import execute, residents_of, train_step
+from poet_runtime.traced_graph import Blank, Kind, TracedGraph
 from torch import nn
 from zoo import ZOO, zoo_model
 
@@ -136,7 +136,7 @@ def test_operands_said_to_be_blank_are_never_read(monkeypatch: pytest.MonkeyPatc
         blank = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
         return blank.fill_(float("nan")) if layout.dtype.is_floating_point else blank.fill_(-(2**20))
 
-    monkeypatch.setattr("poet_planner.tracing.execute._fresh", poisoned)
+    monkeypatch.setattr("poet_runtime.executor._fresh", poisoned)
     for name in ("resnet18_w4", "mlperf_mobilenet_v1", "unet"):
         check(models.load(name, 1 if name == "unet" else 2))
     for name in ("frozen", "norms", "random", "in-place"):

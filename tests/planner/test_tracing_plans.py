@@ -12,24 +12,24 @@ import pytest
 import torch
 from eager import SEED, differences, eager_step
 from poet_planner import models
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.cli import app
-from poet_planner.graph import Graph, PageCost
-from poet_planner.graph_file import write_graph
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
-from poet_planner.nested import tensors_in
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Step
-from poet_planner.schedule_file import write_schedule
+from poet_planner.reference.check import check_plan
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.tracing import trace
-from poet_planner.tracing.check import check_plan
-from poet_planner.tracing.execute import Execution, execute, residents_of
-from poet_planner.tracing.ir import TracedGraph
-from poet_planner.tracing.measure import measured
-from poet_planner.tracing.page_file import PageFile
-from poet_planner.tracing.planned import planned_steps
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, PageCost
+from poet_profiles.graph.file import write_graph
+from poet_profiles.schedule import Action, Step
+from poet_profiles.schedule.file import write_schedule
+from poet_runtime.executor import Execution, execute, residents_of
+from poet_runtime.measured_sizes import measured
+from poet_runtime.nested import tensors_in
+from poet_runtime.page_file import PageFile
+from poet_runtime.plan_steps import planned_steps
+from poet_runtime.traced_graph import TracedGraph
 from torch.autograd.profiler import profile
 from typer.testing import CliRunner
 from zoo import ZOO, zoo_model

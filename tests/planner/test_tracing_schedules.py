@@ -13,12 +13,12 @@ import torch
 from eager import SEED, differences, eager_step
 from poet_planner import models
 from poet_planner.models import Model
-from poet_planner.schedule import Action, Step
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import Execution, execute, plain_steps, residents_of
-from poet_planner.tracing.ir import TracedGraph, TracedOperator
-from poet_planner.tracing.page_file import PageFile
 from poet_profiles.errors import UserError
+from poet_profiles.schedule import Action, Step
+from poet_runtime.executor import Execution, execute, plain_steps, residents_of
+from poet_runtime.page_file import PageFile
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor
 from zoo import ZOO, zoo_model
 

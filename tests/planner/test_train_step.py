@@ -10,8 +10,8 @@ import pytest
 import torch
 from poet_planner.models import Model
 from poet_planner.tracing import trace
-from poet_planner.tracing.execute import train_step
 from poet_profiles.errors import UserError
+from poet_runtime.executor import train_step
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from poet_planner import models
-from poet_planner.training_data import reference_run, training_data, write_arrays
+from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.errors import UserError
 
 MODEL, STEPS, RATE = "digits_cnn", 4, 0.05

@@ -8,8 +8,9 @@ import random
 import numpy as np
 import pytest
 from paper_graphs import paper_graph
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.annealing import (
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.annealing import (
     CEILING,
     CURRENT_LENGTH,
     ENERGY,
@@ -20,9 +21,7 @@ from poet_planner.solve.annealing import (
     new_state,
     start_from,
 )
-from poet_planner.solve.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index, new_workspace
-from poet_planner.solve.problem import Problem, build_problem
-from poet_planner.solve.trial import (
+from poet_planner.solve.search.delta_evaluation import (
     CHANGES,
     DROPPED,
     EDITS,
@@ -41,6 +40,7 @@ from poet_planner.solve.trial import (
     take_back,
     unedited,
 )
+from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index, new_workspace
 from random_graphs import random_graph
 
 MOST_NODES = 12

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from chains import chain
 from poet_planner import training_graph as training
-from poet_planner.graph import Graph, Node, PageCost, Resident, Value
-from poet_planner.graph_file import document_of_graph, read_graph, write_graph
 from poet_planner.solve import OptimiseOptions, optimise
-from poet_planner.solve.problem import build_problem
+from poet_planner.solve.instance import build_problem
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
+from poet_profiles.graph.file import document_of_graph, read_graph, write_graph
 
 
 def changed(graph: Graph, place: int, **fields: object) -> Graph:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from poet_planner import models
 from poet_planner.cli import main
-from poet_planner.training_graph import training_graph
+from poet_planner.planning.training_graph import training_graph
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, UserError
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from poet_planner.graph import Graph, Node, Operation, PageCost, Resident, Value
-from poet_planner.graph_file import graph_hash
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Action, Schedule, Status, Step
-from poet_planner.verify import verify
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Action, Schedule, Status, Step
 
 PAGE = PageCost(out_time_s=2.0, out_energy_j=0.3, in_time_s=1.0, in_energy_j=0.2)
 

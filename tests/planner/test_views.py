@@ -6,10 +6,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from poet_planner.plain import plain_schedule
-from poet_planner.solve.merging import taken_together
-from poet_planner.solve.problem import Problem, build_problem, node_need
-from poet_planner.solve.views import FIRST_VALUES, View, blind_view, views
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem, node_need
+from poet_planner.solve.statespace.abstraction import FIRST_VALUES, View, blind_view, views
+from poet_planner.solve.statespace.aggregation import taken_together
 from random_graphs import training_like_graph
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from poet_planner.features import has_features
-from poet_planner.graph import Graph
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.costs.features import has_features
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
-from poet_planner.plain import plain_schedule
-from poet_planner.schedule import Schedule
+from poet_planner.reference.check import check_plan
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.tracing import trace
-from poet_planner.tracing.check import check_plan
-from poet_planner.tracing.execute import train_step
-from poet_planner.tracing.ir import TracedGraph
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+from poet_runtime.executor import train_step
+from poet_runtime.traced_graph import TracedGraph
 from test_tracing_plans import costed
 from torch import Tensor, nn
 from zoo_layers import LAYERS, REFUSED, layer_model

@@ -26,11 +26,12 @@ def check(
     import json
     from dataclasses import asdict
 
+    from poet_profiles.graph.file import read_graph
+    from poet_profiles.schedule.file import read_schedule
+
     from poet_planner import models
-    from poet_planner.graph_file import read_graph
-    from poet_planner.schedule_file import read_schedule
-    from poet_planner.tracing.check import check_plan
-    from poet_planner.users_code import users_code
+    from poet_planner.models.users_code import users_code
+    from poet_planner.reference.check import check_plan
 
     loaded = models.load(model, batch)
     with users_code(loaded.name):

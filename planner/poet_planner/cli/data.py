@@ -26,7 +26,7 @@ def data(
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
     import json
 
-    from poet_planner.training_data import training_data, write_arrays
+    from poet_planner.reference.training_data import training_data, write_arrays
 
     written = training_data(model, steps, seed, batch, arrays)
     write_arrays(written, out)

@@ -28,16 +28,16 @@ def graph(
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure."""
     import json
 
-    from poet_planner.graph_file import graph_hash, write_graph
+    from poet_profiles.graph.file import graph_hash, write_graph
 
     if profile is not None:
-        from poet_planner.problem import problem_from_model
+        from poet_planner.planning.task import problem_from_model
 
         traced = problem_from_model(model, batch, profile, board, momentum=momentum).graph
     elif board is not None:
         from poet_profiles.boards import load_board
 
-        from poet_planner.training_graph import training_graph
+        from poet_planner.planning.training_graph import training_graph
 
         traced = training_graph(model, batch, load_board(board), momentum=momentum)
     else:

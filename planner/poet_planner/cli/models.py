@@ -38,10 +38,10 @@ def models(
 def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
     """The models whose training fits the board, as they are found; their graphs are written on the way."""
     from poet_profiles.boards import load_board
+    from poet_profiles.graph.file import write_graph
 
-    from poet_planner.fitting import fitting_graph
-    from poet_planner.graph_file import write_graph
     from poet_planner.models import names
+    from poet_planner.planning.models_that_fit import fitting_graph
 
     description = load_board(board)
     if description.kind != "microcontroller":

@@ -15,13 +15,14 @@ from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
 from poet_planner.cli.progress import progress
-from poet_planner.residency import Gradients, Parameters, settle
+from poet_planner.planning.memory_policy import Gradients, Parameters, settle
 
 if TYPE_CHECKING:
-    from poet_planner.graph import Graph
-    from poet_planner.problem import Problem
-    from poet_planner.schedule import Schedule
-    from poet_planner.summary import Summary
+    from poet_profiles.graph import Graph
+    from poet_profiles.schedule import Schedule
+
+    from poet_planner.planning.task import Problem
+    from poet_planner.report.summary import Summary
 
 # Unless told otherwise: until so long after the start, within these limits.
 SOON_SECONDS = 10.5
@@ -128,8 +129,8 @@ def plan(
     started_s = time.monotonic()
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.plain import plain_schedule
-    from poet_planner.summary import summarise
+    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.report.summary import summarise
 
     check_writable(out / "summary.json")
 
@@ -174,7 +175,7 @@ def _problem(
 ) -> Problem:
     from dataclasses import replace
 
-    from poet_planner.problem import problem_from_graph, problem_from_model, without_paging
+    from poet_planner.planning.task import problem_from_graph, problem_from_model, without_paging
 
     if graph is not None:
         others = {"--profile": profile, "--model": model, "--batch": batch, "--momentum": momentum or None}
@@ -190,8 +191,8 @@ def _problem(
 
 
 def _budget_bytes(problem: Problem, ram: str | None) -> int:
-    from poet_planner.amounts import ram_bytes
-    from poet_planner.plain import plain_schedule
+    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.report.quantities import ram_bytes
 
     if ram is not None:
         return ram_bytes(ram, plain_schedule(problem.graph).peak_bytes)
@@ -201,7 +202,7 @@ def _budget_bytes(problem: Problem, ram: str | None) -> int:
 
 
 def _deadline_s(deadline: str | None, plain: Schedule) -> float | None:
-    from poet_planner.amounts import deadline_s
+    from poet_planner.report.quantities import deadline_s
 
     return None if deadline is None else deadline_s(deadline, plain.time_s)
 
@@ -257,7 +258,7 @@ def _optimised(
 
 def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
     """Why the plan is dearer than what the progress had shown."""
-    from poet_planner.amounts import energy_text
+    from poet_planner.report.quantities import energy_text
 
     if energy_j > best_j * (1 + SAME_ENERGY):
         typer.echo(
@@ -269,7 +270,7 @@ def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
 
 def _check(graph: Graph, schedule: Schedule) -> None:
     """Every plan is verified before it is written."""
-    from poet_planner.verify import verify
+    from poet_planner.schedule.verify import verify
 
     report = verify(graph, schedule)
     if not report.sound:
@@ -278,10 +279,11 @@ def _check(graph: Graph, schedule: Schedule) -> None:
 
 def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
     """Write everything but the summary; what keeps the firmware from running the graph, so that it gets no headers."""
-    from poet_planner.emit import remove_headers, why_no_headers, write_headers
-    from poet_planner.graph_file import write_graph
-    from poet_planner.pictures import write_pictures
-    from poet_planner.schedule_file import write_schedule
+    from poet_profiles.graph.file import write_graph
+    from poet_profiles.schedule.file import write_schedule
+
+    from poet_planner.report.figures import write_pictures
+    from poet_planner.schedule.c_headers import remove_headers, why_no_headers, write_headers
 
     remove_headers(out)
     write_graph(graph, out / "graph.json")
@@ -299,7 +301,7 @@ def _report(summary: Summary, why_no_headers: str | None, out: Path, verbose: bo
     from poet_profiles.whole_file import write_whole
     from rich.console import Console
 
-    from poet_planner.summary import table
+    from poet_planner.report.summary import table
 
     document = json.dumps(summary.document(), indent=1)
     write_whole(out / "summary.json", document + "\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from poet_planner.amounts import energy_text, share_text
+from poet_planner.report.quantities import energy_text, share_text
 
 if TYPE_CHECKING:
     from poet_planner.solve import Progress

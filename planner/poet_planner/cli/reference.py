@@ -26,7 +26,7 @@ def reference(
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
     import json
 
-    from poet_planner.training_data import reference_run, write_arrays
+    from poet_planner.reference.training_data import reference_run, write_arrays
 
     arrays = reference_run(model, data, learning_rate, momentum, follow)
     write_arrays(arrays, out)

@@ -12,7 +12,7 @@ def solvers(as_json: Annotated[bool, typer.Option("--json", help="Print the list
     """List the MILP solvers and whether they are installed here."""
     import json
 
-    from poet_planner.solve.solvers import solvers as known
+    from poet_planner.solve.milp.solvers import solvers as known
 
     if as_json:
         print(json.dumps([{"name": s.name, "installed": s.available, "note": s.note} for s in known()], indent=1))

@@ -10,12 +10,13 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
-from poet_planner.residency import Parameters
+from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
-    from poet_planner.graph import Graph
+    from poet_profiles.graph import Graph
+
+    from poet_planner.planning.sweep import Point
     from poet_planner.solve import OptimiseOptions
-    from poet_planner.sweep import Point
 
 RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
 FORMS = (".6g", ".3%", ".3%", ".6g", "d")
@@ -50,12 +51,12 @@ def sweep(
 
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.amounts import deadline_s, ram_bytes
-    from poet_planner.plain import plain_schedule
-    from poet_planner.problem import problem_from_graph, problem_from_model
-    from poet_planner.residency import without_parameters
+    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.planning.memory_policy import without_parameters
+    from poet_planner.planning.sweep import in_order, read_points, write_picture
+    from poet_planner.planning.task import problem_from_graph, problem_from_model
+    from poet_planner.report.quantities import deadline_s, ram_bytes
     from poet_planner.solve import OptimiseOptions
-    from poet_planner.sweep import in_order, read_points, write_picture
 
     if jobs == 0:
         raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
@@ -98,8 +99,8 @@ def _plan_all(
     from rich.console import Console
     from rich.progress import track
 
-    from poet_planner.sweep import sweep as points_of
-    from poet_planner.sweep import write_points
+    from poet_planner.planning.sweep import sweep as points_of
+    from poet_planner.planning.sweep import write_points
 
     points = points_of(graph, budgets, options, jobs)
     try:

@@ -19,9 +19,10 @@ def verify(
     import json
     from dataclasses import asdict
 
-    from poet_planner.graph_file import read_graph
-    from poet_planner.schedule_file import read_schedule
-    from poet_planner.verify import verify as replay
+    from poet_profiles.graph.file import read_graph
+    from poet_profiles.schedule.file import read_schedule
+
+    from poet_planner.schedule.verify import verify as replay
 
     plan = read_schedule(schedule)
     report = replay(read_graph(graph), plan)

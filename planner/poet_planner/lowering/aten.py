@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from poet_planner.features import UNKNOWN
-from poet_planner.tracing.ir import Ref, TracedGraph, TracedOperator, TracedValue
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue
+
+from poet_planner.costs.features import UNKNOWN
 
 
 def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs
 
 from poet_planner.lowering.rules import aten_name
-from poet_planner.tracing.ir import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs
 
 _FROM_NUMBERS = (
     "arange.default",

@@ -9,12 +9,12 @@ from math import prod
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Node, Operation, Value
 from poet_profiles.operators import params_key
+from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident, poets_own
 
-from poet_planner.graph import Node, Operation, Value
 from poet_planner.lowering.draft import homes
 from poet_planner.lowering.rules import Lowered, nano
-from poet_planner.tracing.ir import Kind, TracedGraph, TracedResident, poets_own
 
 ORDERING_NODE = poets_own("gradients")
 

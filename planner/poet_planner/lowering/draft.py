@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from poet_planner.graph import Node, Operation, Refusal, Resident, Value
-from poet_planner.tracing.ir import Kind, TracedGraph, TracedOperator, TracedResident
+from poet_profiles.graph import Node, Operation, Refusal, Resident, Value
+from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import prod
 
 import torch
+from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 from poet_planner.lowering.rules import Lowered, aten_name, nano
-from poet_planner.tracing.ir import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 WORDS = 2  # seed and step
 

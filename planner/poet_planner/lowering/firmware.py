@@ -8,9 +8,10 @@ from math import prod
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Value
 from poet_profiles.operators import OPERATORS, params_key
+from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
-from poet_planner.graph import Graph, Value
 from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
@@ -32,7 +33,6 @@ from poet_planner.lowering.rules import (
     swapped,
     with_transposed_result,
 )
-from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 

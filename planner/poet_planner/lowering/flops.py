@@ -11,10 +11,10 @@ from math import log2, prod
 from typing import Any
 
 import torch
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 from torch.utils.flop_counter import flop_registry
 
 from poet_planner.tracing import schema
-from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
 
 Arguments = dict[str, Any]
 Shapes = list[tuple[int, ...]]

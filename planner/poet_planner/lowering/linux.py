@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+from poet_profiles.graph import Graph
 from poet_profiles.operators import params_key
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
-from poet_planner.graph import Graph
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
 from poet_planner.lowering.rules import firmware_operator
-from poet_planner.tracing.ir import TracedGraph, TracedOperator
 
 
 def lower_for_linux(traced: TracedGraph, dma: bool) -> Graph:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from poet_profiles.graph import Refusal
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
-from poet_planner.graph import Refusal
 from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name
-from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
 from poet_planner.tracing.schema import bound_arguments
 
 LINUX = "train it on a Linux board"

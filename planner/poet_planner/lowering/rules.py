@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 from poet_profiles.operators import OPERATORS
+from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View
 
 from poet_planner.lowering.draft import added
-from poet_planner.tracing.ir import Blank, Ref, TracedOperator, View
 
 MEAN = 1
 NANO = 1_000_000_000

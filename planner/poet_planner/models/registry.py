@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from poet_profiles.errors import UserError
+from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from poet_planner.models import mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import digits_batches, digits_cnn
-from poet_planner.nested import tensors_in
-from poet_planner.users_code import users_code
+from poet_planner.models.users_code import users_code
 
 _SEED = 0
 

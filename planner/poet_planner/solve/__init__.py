@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The optimiser: from a costed graph, a RAM budget and a deadline to the schedule of least energy, and a proof.
 
-`problem` puts the graph into arrays; `search` and `annealing` find schedules; `bound` proves how good they are; `paper`
-is the optimisation problem as the POET paper prints it; `decode` and `arena` make steps with addresses.
+`instance` puts the graph into arrays. `search` finds schedules; `relaxation` and `statespace` bound the energy from
+below, and `proof` runs them until bound and schedule meet; `placement` gives a schedule its static offsets;
+`feasibility` says what would do where nothing fits; `optimise` is the run of them all.
 """
 
 from poet_planner.solve.optimise import optimise

@@ -6,23 +6,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Schedule, Status
 
-from poet_planner.graph import Graph
-from poet_planner.graph_file import graph_hash
-from poet_planner.schedule import Schedule, Status
+from poet_planner.baselines.poet_ilp import plan_by_algorithm_1
 from poet_planner.solve import clock
-from poet_planner.solve.addressed import Addresses, NoAddressesError
-from poet_planner.solve.in_time import clearly_late, in_time
-from poet_planner.solve.incumbent import Incumbent
-from poet_planner.solve.infeasible import conceivable, fits_in_time, no_schedule
+from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late, in_time
+from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, plain, smallest_ram
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
-from poet_planner.solve.paper import plan_by_algorithm_1
-from poet_planner.solve.problem import Problem, build_problem
+from poet_planner.solve.placement.assign import Addresses, NoAddressesError
 from poet_planner.solve.proof import Proof
-from poet_planner.solve.search import moves_per_second
-from poet_planner.solve.searches import Searches
-from poet_planner.solve.smallest_ram import plain, smallest_ram
-from poet_planner.solve.solvers import solver_named
+from poet_planner.solve.search.annealer import moves_per_second
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.portfolio import Searches
 
 SEARCH_S = 1.0
 SEARCH_S_PER_NODE = 0.015
@@ -135,7 +134,7 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early
 
-        self._search.look_between_checkpoints(go_on)
+        begin_between_bottlenecks(self._problem, self._search, go_on)
         if self._search.incumbent is None and clearly_late(self._problem, go_on):
             self._refuted = self._problem.budget
             return

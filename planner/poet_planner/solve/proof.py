@@ -9,19 +9,20 @@ from itertools import count
 
 import numpy as np
 
-from poet_planner.solve.alternatives import cheapest_choice, with_alternatives
-from poet_planner.solve.conflicts import Conflicts
-from poet_planner.solve.contents import search_between_checkpoints, search_contents
-from poet_planner.solve.exact import cheapest_events
-from poet_planner.solve.incumbent import Incumbent, cheapest, measured, ranked
-from poet_planner.solve.instants import fewest_instants, first_instants, longest_path, overflowing
-from poet_planner.solve.level import Level
-from poet_planner.solve.merging import taken_together
-from poet_planner.solve.problem import Flags, Ints, Problem, size
-from poet_planner.solve.search import Search, moves_per_second
-from poet_planner.solve.searches import SEEDS, Aside, Searches
-from poet_planner.solve.solvers import Solver
-from poet_planner.solve.staying import search_what_stays
+from poet_planner.solve.instance import Flags, Ints, Problem, size
+from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.event_points import fewest_instants, first_instants, overflowing
+from poet_planner.solve.relaxation.refinement import Level
+from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked
+from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
+from poet_planner.solve.search.portfolio import SEEDS, Aside, Searches
+from poet_planner.solve.statespace.aggregation import taken_together
+from poet_planner.solve.statespace.astar import search_between_checkpoints, search_contents
+from poet_planner.solve.statespace.exhaustive import cheapest_events
+from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.topology import longest_path
 
 REFINE_S = 0.3
 # States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where

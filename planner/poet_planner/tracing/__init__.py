@@ -14,18 +14,18 @@ from dataclasses import replace
 from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_runtime.nested import apart, fixed_in, tensors_in, with_tensors
+from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
-from poet_planner.nested import apart, fixed_in, tensors_in, with_tensors
+from poet_planner.models.users_code import users_code
 from poet_planner.tracing.capture import capture
 from poet_planner.tracing.fold import fold
-from poet_planner.tracing.ir import TracedGraph
 from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
-from poet_planner.users_code import users_code
 
 
 def trace(

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
+from poet_runtime.traced_graph import Kind
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch._functorch import config as functorch_config
@@ -33,7 +34,6 @@ from torch.nn.utils.stateless import _reparametrize_module
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
-from poet_planner.tracing.ir import Kind
 from poet_planner.tracing.snapshot import Snapshot, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss
 

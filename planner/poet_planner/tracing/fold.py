@@ -14,13 +14,7 @@ from typing import Any, cast
 
 import torch
 from poet_profiles.errors import UserError
-from torch import Tensor, fx
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
-
-from poet_planner.tracing import schema
-from poet_planner.tracing.capture import Captured
-from poet_planner.tracing.ir import (
+from poet_runtime.traced_graph import (
     Blank,
     Kind,
     Ref,
@@ -32,6 +26,12 @@ from poet_planner.tracing.ir import (
     Write,
     poets_own,
 )
+from torch import Tensor, fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from poet_planner.tracing import schema
+from poet_planner.tracing.capture import Captured
 from poet_planner.tracing.refusals import module_of
 
 aten = torch.ops.aten

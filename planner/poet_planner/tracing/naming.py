@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from poet_planner.tracing.ir import Kind, Ref, TracedGraph, TracedOperator, TracedValue, map_refs, poets_own
+from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedValue, map_refs, poets_own
 
 _USERS = (Kind.PARAMETER, Kind.BUFFER)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from poet_planner.tracing.ir import TracedGraph, TracedOperator
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
 
 def prune(graph: TracedGraph) -> TracedGraph:

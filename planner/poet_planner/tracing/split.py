@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 from torch._ops import OpOverload
 
 from poet_planner.tracing import schema
-from poet_planner.tracing.ir import Blank, Ref, TracedGraph, TracedOperator
 
 aten = torch.ops.aten
 

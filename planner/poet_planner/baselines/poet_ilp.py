@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
+
+Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Where the paper
+is looser than the contract its solution may not be a schedule within the budget: `docs/formulation.md` lists how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from poet_profiles.errors import NO_SCHEDULE, UserError
+
+from poet_planner.solve.instance import WORD, Ints, Problem
+from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.topology import producers
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+
+SCALE = 1e4
+RELATIVE_GAP = 1e-6
+
+
+def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
+    """The MILP over stages 0..n-1: R, S_RAM, S_AUX, M_in, M_out, FREE and U.
+
+    A node stands for all of its values: the paper knows one value a node. Its deadline leaves page transfers out.
+    """
+    import pyomo.environ as pyo
+
+    n = len(problem.node_time)
+    size, page = _node_sizes(problem), _node_pages(problem)
+    inputs = [producers(problem, j).tolist() for j in range(n)]
+    users = [[j for j in range(n) if i in inputs[j]] for i in range(n)]
+    unit = max(float(problem.node_energy.sum()), 1e-300) / SCALE
+
+    model = pyo.ConcreteModel()
+    stages = range(n)
+    model.R = pyo.Var(stages, stages, domain=pyo.Binary)
+    model.S_ram = pyo.Var(stages, stages, domain=pyo.Binary)
+    model.S_aux = pyo.Var(stages, stages, domain=pyo.Binary)
+    model.M_in = pyo.Var(stages, stages, domain=pyo.Binary)
+    model.M_out = pyo.Var(stages, stages, domain=pyo.Binary)
+    model.U = pyo.Var(stages, stages, bounds=(0, 1))
+    free = [(t, i, k) for t in stages for k in range(t + 1) for i in (*inputs[k], k)]
+    model.FREE = pyo.Var(free, domain=pyo.Binary)
+    model.rows = pyo.ConstraintList()
+    add = model.rows.add
+    for t in stages:
+        model.R[t, t].fix(1)
+        for i in range(n):
+            if i > t:
+                for of in (model.R, model.S_ram, model.S_aux, model.M_in, model.M_out):
+                    of[t, i].fix(0)
+            if not problem.recomputable[i] and i < t:
+                model.R[t, i].fix(0)
+            if page[i] is None:
+                model.M_in[t, i].fix(0)
+                model.M_out[t, i].fix(0)
+        for j in range(t + 1):
+            for i in inputs[j]:
+                add(model.R[t, i] + model.S_ram[t, i] >= model.R[t, j])
+        for i in range(t + 1):
+            if t == 0:
+                model.S_ram[0, i].fix(0)
+                model.S_aux[0, i].fix(0)
+            else:
+                add(model.R[t - 1, i] + model.S_ram[t - 1, i] + model.M_in[t - 1, i] >= model.S_ram[t, i])
+                add(model.S_aux[t - 1, i] + model.M_out[t - 1, i] >= model.S_aux[t, i])
+            add(model.S_aux[t, i] >= model.M_in[t, i])
+            add(model.S_ram[t, i] >= model.M_out[t, i])
+    for t, i, k in free:
+        # Checkmate's equation 3, linear: freed after k in stage t iff k runs, i is not kept, and no later user runs.
+        later = [model.R[t, j] for j in users[i] if k < j <= t]
+        blockers = [1 - model.R[t, k], *([model.S_ram[t + 1, i]] if t + 1 < n else []), *later]
+        for blocker in blockers:
+            add(model.FREE[t, i, k] <= 1 - blocker)
+        add(model.FREE[t, i, k] >= 1 - sum(blockers))
+    for t in stages:
+        held = sum(float(size[i]) / budget * model.S_ram[t, i] for i in range(t + 1))
+        add(model.U[t, 0] == held + float(size[0]) / budget * model.R[t, 0])
+        for k in range(t):
+            freed = sum(float(size[i]) / budget * model.FREE[t, i, k] for i in (*inputs[k], k))
+            add(model.U[t, k + 1] == model.U[t, k] - freed + float(size[k + 1]) / budget * model.R[t, k + 1])
+    if np.isfinite(problem.deadline):
+        add(sum(float(problem.node_time[i]) * model.R[t, i] for t in stages for i in range(t + 1)) <= problem.deadline)
+    model.energy = pyo.Objective(
+        expr=sum(
+            float(problem.node_energy[i]) / unit * model.R[t, i]
+            + (page[i] or (0.0, 0.0))[0] / unit * model.M_in[t, i]
+            + (page[i] or (0.0, 0.0))[1] / unit * model.M_out[t, i]
+            for t in stages
+            for i in range(t + 1)
+        )
+    )
+    return model
+
+
+def plan_by_algorithm_1(
+    problem: Problem, solver: Solver, seconds_left: Callable[[], float], tell: Callable[[], bool]
+) -> Incumbent:
+    """A schedule of the contract from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
+
+    Raises
+    ------
+    UserError
+        If it finds none in the time.
+    """
+    budget = problem.budget
+    while budget > 0 and tell():
+        model = algorithm_1(problem, budget)
+        outcome = solver.solve(model, max(1.0, seconds_left()), SCALE * RELATIVE_GAP, hear=lambda _: tell())
+        if not outcome.solutions:
+            break
+        found = measured(problem, events_of_paper(problem, outcome.solutions[-1]))
+        if found is None:
+            break
+        if found.peak <= problem.budget and found.time <= problem.deadline:
+            return found
+        budget -= max(WORD, found.peak - problem.budget)
+    raise UserError(
+        "Algorithm 1 as printed gives no schedule that keeps the budget and the deadline in the time allowed; "
+        "raise --time-limit, or use --formulation best",
+        NO_SCHEDULE,
+    )
+
+
+def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
+    """What a solution computes and pages in, as events (see `evaluation`) in the order of Algorithm 2."""
+    n = len(problem.node_time)
+
+    def on(name: str, t: int, i: int) -> bool:
+        return solution.get(f"{name}[{t},{i}]", 0.0) > 0.5
+
+    events: list[int] = []
+    for t in range(n):
+        events += [k for k in range(t + 1) if k == t or on("R", t, k)]
+        # A page-in of stage t is there from stage t + 1 on.
+        events += [
+            n + v
+            for i in range(t + 1)
+            if on("M_in", t, i)
+            for v in range(problem.own[i], problem.own[i + 1])
+            if problem.pageable[v]
+        ]
+    return np.array(events, dtype=np.int64)
+
+
+def _node_sizes(problem: Problem) -> Ints:
+    sizes = np.zeros(len(problem.node_time), dtype=np.int64)
+    np.add.at(sizes, problem.producer, problem.size)
+    return sizes
+
+
+def _node_pages(problem: Problem) -> list[tuple[float, float] | None]:
+    """Energy of paging all of a node's values in, and out; None where one of them cannot be paged."""
+    pages: list[tuple[float, float] | None] = []
+    for i in range(len(problem.node_time)):
+        own = slice(problem.own[i], problem.own[i + 1])
+        held = problem.size[own] > 0
+        if held.any() and problem.pageable[own][held].all():
+            pages.append((float(problem.in_energy[own].sum()), float(problem.out_energy[own].sum())))
+        else:
+            pages.append(None)
+    return pages

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plain training as a schedule: every node once, in the graph's order, each value freed after its last use.
+
+What any framework without rematerialization or paging does; the yardstick for the RAM that a plan saves and the
+energy that it adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poet_profiles.graph import Graph, Node
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.schedule import Action, Schedule, Status, Step
+
+
+def plain_schedule(graph: Graph) -> Schedule:
+    """The plain schedule, with arena offsets; its RAM budget is what it needs.
+
+    The offsets are assigned largest first at the lowest place that is free for the value's whole life.
+    """
+    lives = _lives(graph)
+    offsets = _offsets(lives)
+    last_use = {life.id: life.end for life in lives}
+    steps: list[Step] = []
+    held: list[str] = []
+    peak = live = 0
+    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+    for index, node in enumerate(graph.nodes):
+        places = {value.id: offsets[value.id] for value in node.values if value.bytes}
+        steps.append(Step(Action.COMPUTE, node.id, places, offsets.get(_workspace_id(node))))
+        held += places
+        live += sum(sizes[id] for id in places)
+        peak = max(peak, live + aligned(node.workspace_bytes))
+        for id in [id for id in held if last_use[id] <= index]:
+            steps.append(Step(Action.FREE, id))
+            held.remove(id)
+            live -= sizes[id]
+    energy_j = sum(node.energy_j for node in graph.nodes)
+    arena_bytes = max((offsets[life.id] + life.bytes for life in lives), default=0)
+    return Schedule(
+        graph=graph.name,
+        graph_hash=graph_hash(graph),
+        ram_budget_bytes=graph.resident_bytes + max(arena_bytes, peak),
+        deadline_s=None,
+        steps=tuple(steps),
+        energy_j=energy_j,
+        time_s=sum(node.time_s for node in graph.nodes),
+        peak_bytes=graph.resident_bytes + peak,
+        arena_bytes=arena_bytes,
+        status=Status.OPTIMAL,
+        bound_j=energy_j,
+        gap=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class _Life:
+    """A value or a workspace from the node that makes it to the last one that reads it, both included."""
+
+    id: str
+    bytes: int
+    start: int
+    end: int
+
+
+def _workspace_id(node: Node) -> str:
+    return f"{node.id}\0workspace"
+
+
+def _lives(graph: Graph) -> list[_Life]:
+    last_use = {value: index for index, node in enumerate(graph.nodes) for value in node.inputs}
+    lives = [
+        _Life(value.id, aligned(value.bytes), index, last_use.get(value.id, index))
+        for index, node in enumerate(graph.nodes)
+        for value in node.values
+    ]
+    lives += [
+        _Life(_workspace_id(node), aligned(node.workspace_bytes), index, index)
+        for index, node in enumerate(graph.nodes)
+    ]
+    return [life for life in lives if life.bytes]
+
+
+def _offsets(lives: list[_Life]) -> dict[str, int]:
+    offsets: dict[str, int] = {}
+    placed: list[_Life] = []
+    for life in sorted(lives, key=lambda life: (-life.bytes, life.start)):
+        offset = 0
+        clashing = (other for other in placed if other.start <= life.end and life.start <= other.end)
+        for other in sorted(clashing, key=lambda other: offsets[other.id]):
+            if offset + life.bytes <= offsets[other.id]:
+                break
+            offset = max(offset, offsets[other.id] + other.bytes)
+        offsets[life.id] = offset
+        placed.append(life)
+    return offsets

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every node of a graph costs in time and energy, from a profile (docs/costs.md).
+
+A configuration that the profile holds costs what its row says. Any other is predicted by a model of its operator,
+
+    cost = constant + FLOPs * per_flop + bytes * per_byte + loops * per_loop
+
+(see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
+of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which
+the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
+``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, PageCost, Value
+
+from poet_planner.costs.features import features, has_features
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+PAGE_IN = "page_in"
+PAGE_OUT = "page_out"
+IDLE = "idle"
+ALL_OPERATORS = "(all operators)"
+
+
+class Basis(StrEnum):
+    """What a node's cost rests on: a row of that source, or a model fitted on other rows."""
+
+    MEASURED = "measured"
+    EMULATED = "emulated"
+    PUBLISHED = "published"
+    FITTED = "fitted"
+
+
+_BEST_FIRST = (Basis.MEASURED, Basis.EMULATED, Basis.PUBLISHED)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model of one operator's cost.
+
+    ``time_error`` and ``energy_error`` are the mean relative errors of the rows' predictions by models fitted without
+    them; None where one row is all there is.
+    """
+
+    name: str
+    rows: int
+    sources: tuple[str, ...]
+    time: tuple[float, ...]
+    energy: tuple[float, ...]
+    time_error: float | None
+    energy_error: float | None
+
+    def predict(self, factors: Sequence[float]) -> tuple[float, float]:
+        """Time in seconds and energy in joules of one configuration, or of one page."""
+        return _dot(self.time, factors), _dot(self.energy, factors)
+
+
+@dataclass(frozen=True)
+class CostedGraph:
+    """A graph with its costs, what each node's rests on, and the fitted models that were used, by name.
+
+    ``firmware`` are the builds that the profile's rows were taken with, none for published rows.
+    """
+
+    graph: Graph
+    basis: dict[str, Basis]
+    fits: dict[str, Fit]
+    firmware: tuple[str, ...]
+
+
+class CostModel:
+    """Costs of one board, from the rows of its profile.
+
+    Parameters
+    ----------
+    profile : pandas.DataFrame
+        As :func:`poet_profiles.profile.read_profile` returns it, of one board.
+    block_bytes : int
+        Size of a block of the board's storage; a page takes whole blocks.
+    """
+
+    def __init__(self, profile: pd.DataFrame, block_bytes: int = 512) -> None:
+        self._block_bytes = block_bytes
+        rows = [_Row(*row) for row in profile[list(_Row._fields)].itertuples(index=False)]
+        rows.sort(key=lambda row: _BEST_FIRST.index(Basis(row.source)))
+        self._exact: dict[tuple[str, str], _Row] = {}
+        for row in rows:
+            self._exact.setdefault((row.op, row.params), row)
+        self._by_operator: dict[str, list[_Row]] = {}
+        for row in self._exact.values():
+            self._by_operator.setdefault(row.op, []).append(row)
+        self._fits: dict[str, Fit] = {}
+        self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
+
+    def apply(self, graph: Graph) -> CostedGraph:
+        """Give every node its time and energy, and every value its page costs where the board has storage.
+
+        Raises
+        ------
+        UserError
+            If the profile has no row that a model could be fitted on, or none of an operator whose FLOPs are not known.
+        """
+        basis: dict[str, Basis] = {}
+        nodes = []
+        for node in graph.nodes:
+            cost = self._compute(node)
+            basis[node.id] = cost.basis
+            values = tuple(replace(value, page=self._page(value)) for value in node.values)
+            nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
+        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, dict(sorted(self._fits.items())), self._firmware)
+
+    def _compute(self, node: Node) -> _Cost:
+        if node.operation is None:
+            return _Cost(0.0, 0.0, Basis.FITTED)
+        op, params = node.operation.op, node.operation.params
+        row = self._exact.get((op, params))
+        if row is not None:
+            return _Cost(row.time_s, row.energy_j, Basis(row.source))
+        if not has_features(params):
+            raise UserError(
+                f"{node.id}: how many FLOPs {op} takes is not known, so that no fit can price it; "
+                "use another layer, or add a row that was measured on the board to the profile "
+                "(its op and params as `poet-plan graph` writes them)"
+            )
+        time_s, energy_j = self._fit(op).predict(features(op, params))
+        return _Cost(time_s, energy_j, Basis.FITTED)
+
+    def _fit(self, op: str) -> Fit:
+        name = op if op in self._by_operator else ALL_OPERATORS
+        if name not in self._fits:
+            rows = [row for row in self._by_operator.get(op) or self._compute_rows if has_features(row.params)]
+            if not rows:
+                raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
+            self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
+        return self._fits[name]
+
+    @cached_property
+    def _compute_rows(self) -> list[_Row]:
+        return [row for row in self._exact.values() if row.op not in (PAGE_IN, PAGE_OUT, IDLE)]
+
+    def _page(self, value: Value) -> PageCost | None:
+        if not value.bytes or PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
+            return None
+        blocks = (1.0, float(self._blocks(value.bytes)))
+        return PageCost(*self._page_fit(PAGE_OUT).predict(blocks), *self._page_fit(PAGE_IN).predict(blocks))
+
+    def _page_fit(self, op: str) -> Fit:
+        if op not in self._fits:
+            rows = _sequential(self._by_operator[op])
+            blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
+            self._fits[op] = _fitted(op, rows, blocks)
+        return self._fits[op]
+
+    def _blocks(self, size: int) -> int:
+        return -(-size // self._block_bytes)
+
+
+class _Row(NamedTuple):
+    op: str
+    params: str
+    time_s: float
+    energy_j: float
+    source: str
+
+
+class _Cost(NamedTuple):
+    time_s: float
+    energy_j: float
+    basis: Basis
+
+
+def _page_bytes(params: str) -> int:
+    try:
+        return int(dict(pair.split("=", 1) for pair in params.split(" "))["bytes"])
+    except (KeyError, ValueError):
+        raise UserError(f"page row: {params!r} lacks bytes=…; correct the profile") from None
+
+
+def _sequential(rows: list[_Row]) -> list[_Row]:
+    """A value lies in consecutive blocks; scattered rows serve only where there are no others."""
+    return [row for row in rows if row.params.endswith("pattern=sequential")] or rows
+
+
+def _fitted(name: str, rows: Sequence[_Row], table: Sequence[tuple[float, ...]]) -> Fit:
+    matrix = np.array(table)
+    times = np.array([row.time_s for row in rows])
+    energies = np.array([row.energy_j for row in rows])
+    return Fit(
+        name=name,
+        rows=len(rows),
+        sources=tuple(sorted({row.source for row in rows})),
+        time=fit_relative(matrix, times),
+        energy=fit_relative(matrix, energies),
+        time_error=_left_out_error(matrix, times),
+        energy_error=_left_out_error(matrix, energies),
+    )
+
+
+def fit_relative(table: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, ...]:
+    """Coefficients, none negative, of least squared relative error.
+
+    Every choice of columns is solved without the sign constraint and the best solution without a negative coefficient
+    kept, which is exact: at the optimum the constraint binds only on coefficients that are zero. Of equally good
+    solutions the one with fewer columns is kept, later columns before the constant.
+
+    Parameters
+    ----------
+    table : array, shape (rows, columns)
+        Features of each row.
+    costs : array, shape (rows,)
+        In seconds or joules; rows of zero cost carry no relative error and are left out.
+    """
+    used = costs > 0
+    columns = table.shape[1]
+    best = np.zeros(columns)
+    if not used.any():
+        return tuple(best)
+    weighted = table[used] / costs[used, None]
+    least = float(used.sum())
+    # Columns of one scale keep the small systems well conditioned.
+    scale = np.maximum(np.abs(weighted).max(axis=0), np.finfo(float).tiny)
+    for chosen in _subsets(columns):
+        solution, *_ = np.linalg.lstsq(weighted[:, chosen] / scale[chosen], np.ones(len(weighted)), rcond=None)
+        error = float(np.sum((weighted[:, chosen] / scale[chosen] @ solution - 1) ** 2))
+        if (solution >= 0).all() and error < least - 1e-12:
+            least = error
+            best = np.zeros(columns)
+            best[chosen] = solution / scale[chosen]
+    return tuple(float(coefficient) for coefficient in best)
+
+
+def _subsets(columns: int) -> Iterable[list[int]]:
+    for size in range(1, columns + 1):
+        for chosen in combinations(reversed(range(columns)), size):
+            yield sorted(chosen)
+
+
+def _left_out_error(table: NDArray[np.float64], costs: NDArray[np.float64]) -> float | None:
+    """Mean relative error of each row's prediction by a model fitted on the others; None for a single row."""
+    errors = []
+    for index in range(len(costs)):
+        others = np.arange(len(costs)) != index
+        if not others.any() or not costs[index]:
+            continue
+        predicted = _dot(fit_relative(table[others], costs[others]), table[index])
+        errors.append(abs(predicted - costs[index]) / costs[index])
+    return float(np.mean(errors)) if errors else None
+
+
+def _dot(coefficients: Iterable[float], factors: Iterable[float]) -> float:
+    return float(sum(c * f for c, f in zip(coefficients, factors, strict=True)))

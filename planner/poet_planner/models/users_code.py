@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code that a user gave: what it raises ends in one line, and what it prints does not get into a command's result."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import TracebackType
+
+from poet_profiles.errors import UserError
+
+_PACKAGES = ("site-packages", "dist-packages")
+_MODELS = Path(__file__).parent
+_POET = {_MODELS.parent, _MODELS.parents[1] / "poet_runtime"}
+_LONGEST = 300
+
+
+@contextmanager
+def users_code(whose: str) -> Iterator[None]:
+    """Within, standard output is standard error, and any exception becomes one line.
+
+    Parameters
+    ----------
+    whose : str
+        What the line begins with: the name of a model.
+
+    Raises
+    ------
+    UserError
+        "mine:make raised ValueError: … (mine.py:12)", from the exception itself; with the submodule that was running.
+    """
+    with redirect_stdout(sys.stderr):
+        try:
+            yield
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise UserError(f"{whose}{_running(error)} raised {_in_a_line(error)}") from error
+
+
+def _in_a_line(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    if len(words) > _LONGEST:
+        words = f"{words[:_LONGEST]}…"
+    if isinstance(error, SyntaxError):
+        place = f"{Path(error.filename or '?').name}:{error.lineno}"
+        return f"{type(error).__name__}: {error.msg} ({place})"
+    return f"{type(error).__name__}: {words}{_place(error)}" if words else f"{type(error).__name__}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's own on the way to an error."""
+    place = ""
+    for frame in _frames(error.__traceback__):
+        file = Path(frame.tb_frame.f_code.co_filename)
+        if _is_the_users(file):
+            place = f" ({file.name}:{frame.tb_lineno})"
+    return place
+
+
+def _is_the_users(file: Path) -> bool:
+    """Neither Python's, nor an installed package's, nor poet's, unless it is a built-in model's."""
+    if _POET.intersection(file.parents):
+        return _MODELS in file.parents and file.name not in ("registry.py", Path(__file__).name)
+    installed = set(_PACKAGES).intersection(file.parts) or str(file).startswith(("<", sysconfig.get_path("stdlib")))
+    return not installed
+
+
+def _running(error: BaseException) -> str:
+    """The innermost submodule that an error went through."""
+    from torch import nn
+
+    selves = [frame.tb_frame.f_locals.get("self") for frame in _frames(error.__traceback__)]
+    modules = [this for this in selves if isinstance(this, nn.Module)]
+    if not modules:
+        return ""
+    paths = {id(child): path for path, child in modules[0].named_modules()}
+    path = [paths[id(this)] for this in modules if id(this) in paths][-1]
+    return f", module {path}," if path else ""
+
+
+def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a plan, run by PyTorch, trains as eager PyTorch does: every bit of all that a few steps leave."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Action, Schedule
+from poet_runtime.executor import StepResult, execute, leave, residents_of
+from poet_runtime.nested import tensors_in
+from poet_runtime.page_file import PageFile
+from poet_runtime.plan_steps import planned_steps
+from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor, nn
+
+from poet_planner.models import Model
+from poet_planner.tracing import trace
+from poet_planner.tracing.snapshot import Snapshot, generators
+
+_SEED = 0
+_STEPS = 3
+_UPDATED = " behind the optimiser"
+State = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What came of running a plan.
+
+    ``different`` names what is not eager's to the last bit after training step ``step``, the first where something is
+    not; it is the last step where all is well. ``peak_bytes`` is the most that values held at once, in PyTorch's sizes.
+    """
+
+    different: tuple[str, ...]
+    step: int
+    gradients: int
+    buffers: int
+    steps: int
+    recomputations: int
+    page_outs: int
+    page_ins: int
+    peak_bytes: int
+
+
+def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Path | None = None) -> CheckReport:
+    """Train for three steps twice, eagerly and under the plan, from the same state, and compare after each.
+
+    Compared are the loss, parameters (a loss's own, too), buffers, gradients, the batch and the random generators.
+    Gradient descent with momentum follows each step; the third step adds its gradients to the second's. Nothing is
+    copied: the model, its loss and its batch are put back to what they were.
+
+    Parameters
+    ----------
+    planned : Graph
+        What was planned: the model's graph as lowered for a board.
+    page_folder : Path, optional
+        Where the page file goes, which is deleted afterwards; default is the system's place for such files.
+
+    Raises
+    ------
+    UserError
+        If the schedule is not the graph's, the graph not the model's, a step breaks the contract, or eager PyTorch
+        cannot take the steps itself.
+    """
+    if schedule.graph_hash != graph_hash(planned):
+        raise UserError("the schedule was made for another graph; give the two that one run wrote")
+    graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    before = Snapshot(model.module, model.loss, model.inputs, model.targets)
+    results: list[StepResult] = []
+
+    def planned_step() -> Tensor:
+        residents = residents_of(graph, model.module, model.inputs, model.targets)
+        with tempfile.TemporaryDirectory(dir=page_folder) as folder, PageFile(Path(folder) / "pages") as pages:
+            results.append(execute(graph, residents, planned_steps(graph, planned, schedule.steps), pages))
+        leave(results[-1], graph, model.module, residents)
+        return results[-1].loss
+
+    try:
+        expected = list(_training(model, graph, lambda: _eager_step(model)))
+        before.restore()
+        for step, found in enumerate(_training(model, graph, planned_step)):
+            different = _different(expected[step], found)
+            if different:
+                break
+    finally:
+        before.restore()
+    actions = Counter(step.do for step in schedule.steps)
+    return CheckReport(
+        different=tuple(different),
+        step=step + 1,
+        gradients=len(graph.gradients),
+        buffers=len(dict(model.module.named_buffers())),
+        steps=len(schedule.steps),
+        recomputations=actions[Action.COMPUTE] - len(planned.nodes),
+        page_outs=actions[Action.PAGE_OUT],
+        page_ins=actions[Action.PAGE_IN],
+        peak_bytes=results[0].peak_bytes,
+    )
+
+
+def _eager_step(model: Model) -> Tensor:
+    try:
+        loss: Tensor = model.loss(model.module(*model.inputs), *model.targets)
+        torch.autograd.backward(loss)
+    except Exception as error:
+        first_line = str(error).partition("\n")[0]
+        raise UserError(f"{model.name}: eager PyTorch cannot train it for {_STEPS} steps: {first_line}") from error
+    return loss.detach()
+
+
+def _training(model: Model, graph: TracedGraph, step: Callable[[], Tensor]) -> Iterator[State]:
+    """Take steps, and tell what each leaves."""
+    torch.manual_seed(_SEED)
+    parts = [part for part in (model.module, model.loss) if isinstance(part, nn.Module)]
+    parameters = {**dict(model.module.named_parameters()), **graph.loss_parameters}
+    optimiser = torch.optim.SGD(parameters.values(), lr=0.01, momentum=0.9)
+    for part in parts:
+        part.zero_grad()
+    for number in range(_STEPS):
+        if number < _STEPS - 1:
+            optimiser.zero_grad()
+        tensors = {"loss": step(), **_gradients(parameters), **_changeable(model), **parameters}
+        left = {name: _digest(tensor) for name, tensor in tensors.items()}
+        optimiser.step()
+        left.update((name + _UPDATED, _digest(parameter)) for name, parameter in parameters.items())
+        left.update((name, repr(state).encode()) for name, (state, _) in generators().items())
+        yield left
+
+
+def _gradients(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{name}.grad": parameter.grad for name, parameter in parameters.items() if parameter.grad is not None}
+
+
+def _changeable(model: Model) -> dict[str, Tensor]:
+    """Buffers and the batch; looked up behind a step, which may have put other tensors in their places."""
+    batch = {f"batch[{index}]": one for index, one in enumerate(tensors_in((model.inputs, model.targets)))}
+    loss = dict(model.loss.named_buffers(prefix="loss")) if isinstance(model.loss, nn.Module) else {}
+    return {**dict(model.module.named_buffers()), **loss, **batch}
+
+
+def _digest(tensor: Tensor) -> bytes:
+    digest = hashlib.blake2b(f"{tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16, usedforsecurity=False)
+    if tensor.numel():
+        digest.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+def _different(expected: State, found: State) -> list[str]:
+    """What is not the same after one step; parameters differ behind an update that gradients have led astray."""
+    names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
+    return [name for name in names if not name.endswith(_UPDATED)] or names

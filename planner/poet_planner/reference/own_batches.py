@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's own samples as batches, one a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from poet_profiles.arrays import read_arrays
+from poet_profiles.errors import UserError
+from poet_runtime.traced_graph import TracedResident
+
+Array = NDArray[Any]
+
+
+def own_batches(path: Path, batch: Sequence[TracedResident], steps: int, seed: int) -> dict[str, Array]:
+    """An array for each tensor of a batch, with a leading axis of steps, as the firmware stores it.
+
+    Parameters
+    ----------
+    path : Path
+        An .npz with an array for each of ``batch``. One with an axis more has a batch for each step, which stay as they
+        are; one with as many has samples along the first axis: of them come the batches, in an order that the seed
+        decides, every sample once before any comes again.
+
+    Raises
+    ------
+    UserError
+        With the array's name, what it is and what it should be.
+    """
+    arrays = read_arrays(path, "numpy.savez")
+    for resident in batch:
+        if resident.id not in arrays:
+            found = ", ".join(arrays) or "nothing"
+            raise UserError(f"{path}: lacks {resident.id}, it holds {found}; name the arrays as the graph does")
+    given = {resident.id: _checked(path, resident, arrays[resident.id]) for resident in batch}
+    in_steps = [resident for resident in batch if given[resident.id].ndim > len(resident.shape)]
+    if len(in_steps) not in (0, len(batch)):
+        raise UserError(f"{path}: {in_steps[0].id} has an axis of steps, others have none; give all of them one")
+    counts = {len(array) for array in given.values()}
+    if len(counts) > 1:
+        lengths = ", ".join(f"{id} {len(array)}" for id, array in given.items())
+        raise UserError(f"{path}: the arrays do not belong together: {lengths} long")
+    if in_steps:
+        if counts.pop() < steps:
+            raise UserError(f"{path}: holds {len(given[batch[0].id])} steps, --steps asks for {steps}")
+        return {id: array[:steps] for id, array in given.items()}
+    order = _order(path, counts.pop(), batch[0].shape[0], steps, seed)
+    return {id: array[order] for id, array in given.items()}
+
+
+def _order(path: Path, samples: int, size: int, steps: int, seed: int) -> NDArray[np.int64]:
+    """Samples of each step, shape (steps, size); never one twice in a batch."""
+    if samples < size:
+        raise UserError(f"{path}: holds {samples} samples, one batch takes {size}; give more, or a smaller --batch")
+    generator = np.random.default_rng(seed)
+    batches: list[NDArray[np.int64]] = []
+    while len(batches) < steps:
+        order = generator.permutation(samples)[: samples // size * size]
+        batches += list(order.reshape(-1, size))
+    return np.stack(batches[:steps])
+
+
+def _checked(path: Path, resident: TracedResident, array: Array) -> Array:
+    """An array as the firmware stores it: f32, integers as i32."""
+    wanted = _KINDS[_kind(resident.dtype)]
+    shape = resident.shape
+    fits = array.shape[1:] == (shape if array.ndim > len(shape) else shape[1:])
+    if not fits or not shape or array.dtype.kind not in wanted.numpys:
+        samples = ", ".join(map(str, ("samples", *shape[1:])))
+        raise UserError(
+            f"{path}: {resident.id} is {array.dtype} of shape {array.shape}; the model takes {wanted.name} of shape "
+            f"({samples})"
+        )
+    with np.errstate(over="ignore"):  # Infinity is found below.
+        stored = array.astype(wanted.stored)
+    if not np.isfinite(stored).all() or (wanted.stored is np.int32 and not np.array_equal(stored, array)):
+        raise UserError(f"{path}: {resident.id} holds numbers that are not finite, or that 32 bits do not hold")
+    return stored
+
+
+class _Kind(NamedTuple):
+    name: str
+    numpys: str
+    stored: type[np.generic]
+
+
+_KINDS = {
+    "floating": _Kind("floating-point numbers", "f", np.float32),
+    "integer": _Kind("integers", "iu", np.int32),
+    "truth": _Kind("truth values", "b", np.bool_),
+    "complex": _Kind("complex numbers", "c", np.complex64),
+}
+
+
+def _kind(dtype: torch.dtype) -> str:
+    if dtype == torch.bool:
+        return "truth"
+    return "floating" if dtype.is_floating_point else "complex" if dtype.is_complex else "integer"

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays for a training run: what a board starts from, and what PyTorch's autograd makes of the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.arrays import npz, read_arrays
+from poet_profiles.errors import UserError
+from poet_profiles.whole_file import write_whole
+from poet_runtime.nested import tensors_in, with_tensors
+from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
+
+from poet_planner import models
+from poet_planner.lowering.draws import generator_of
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.models import Model
+from poet_planner.models.users_code import users_code
+from poet_planner.planning.training_graph import traced_model
+from poet_planner.reference.own_batches import own_batches
+from poet_planner.reference.state_table import state_table
+from poet_planner.tracing import trace
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Arrays = dict[str, NDArray[Any]]
+
+LOSS = "loss"
+MOST_SEEDS = 2**31
+_EVERY_STEP = (Kind.INPUT, Kind.TARGET)
+
+
+def training_data(model: str, steps: int, seed: int, batch: int | None, given: Path | None = None) -> Arrays:
+    """What a board starts from, and what it trains on (docs/SPEC.md, section 8).
+
+    Parameters
+    ----------
+    seed : int
+        Decides the order of samples, and what is drawn where there are none.
+    given : Path, optional
+        An .npz with an array for each tensor of a batch, ``input`` and ``target``, with a leading axis of samples, or
+        one of steps before that of the batch.
+
+    Returns
+    -------
+    dict
+        Parameters, buffers and constants by name, and each tensor of a batch with a leading axis of steps, as the
+        firmware stores them: f32, integers as i32. With them the table by which trained weights become a `state_dict`.
+
+    Raises
+    ------
+    UserError
+        If there is no such model, or ``given`` is not what it takes.
+    """
+    drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
+    module, traced = models.load(model, batch).module, traced_model(model, batch)
+    # Buffers that a state_dict leaves out are on the board all the same.
+    state = {
+        **{name: tensor for name, tensor in module.state_dict().items() if hasattr(tensor, "detach")},
+        **dict(module.named_buffers()),
+        **traced.loss_parameters,
+        **constant_data(traced),
+    }
+    arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
+    arrays |= state_table(traced, module, steps)
+    generator = generator_of(traced)
+    if generator is not None:
+        arrays[generator] = np.array([seed % MOST_SEEDS, 0], np.int32)
+    if given is not None:
+        return arrays | own_batches(given, _every_step(traced), steps, seed)
+    for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
+        arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
+    return arrays
+
+
+def reference_run(
+    model: str, data: Path, learning_rate: float, momentum: float = 0.0, follow: Path | None = None
+) -> Arrays:
+    """Loss and gradients of gradient descent by PyTorch, a step a batch.
+
+    Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
+    of a board against PyTorch, the weights must be the board's at every step. Dropout draws the board's masks.
+
+    Parameters
+    ----------
+    follow : Path, optional
+        What a board's run saved: weights are updated with its gradients instead of PyTorch's own.
+
+    Returns
+    -------
+    dict
+        ``loss``, shape (steps,), and ``PARAMETER.grad``, shape (steps, …).
+
+    Raises
+    ------
+    UserError
+        If ``data`` is not what :func:`training_data` made for this model.
+    """
+    import torch
+
+    from poet_planner.reference.board_random import BoardRandom
+    from poet_planner.tracing.checkpointing import without_checkpointing
+
+    arrays = read_arrays(data, "poet-plan data")
+    loaded, traced = _model_of(model, data, arrays)
+    parameters = {**dict(loaded.module.named_parameters()), **traced.loss_parameters}
+    _start_from(arrays, {**parameters, **dict(loaded.module.named_buffers())}, data, model)
+    inputs = [resident.id for resident in traced.residents if resident.kind is Kind.INPUT]
+    targets = [resident.id for resident in traced.residents if resident.kind is Kind.TARGET]
+    generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
+    followed = read_arrays(follow, "poet-harness run --save") if follow else None
+    velocities: dict[str, Any] = {}
+    observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
+    for step in range(min((len(arrays[id]) for id in (*inputs, *targets)), default=0)):
+        for parameter in parameters.values():
+            parameter.grad = None
+        with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, first_step + step):
+            output = loaded.module(*_batch(loaded.inputs, [arrays[id][step] for id in inputs]))
+            loss = loaded.loss(output, *_batch(loaded.targets, [arrays[id][step] for id in targets]))
+            loss.backward()  # type: ignore[no-untyped-call]
+        observed[LOSS].append(loss.detach().numpy())
+        for name, parameter in parameters.items():
+            if parameter.grad is None:
+                continue
+            gradient = f"{name}.grad"
+            observed.setdefault(gradient, []).append(parameter.grad.numpy().copy())
+            update = (
+                parameter.grad if followed is None else torch.from_numpy(_step_of(followed, gradient, step, follow))
+            )
+            # Products, sums and differences are rounded one after the other, as the firmware does.
+            velocity = momentum * velocities.get(name, 0.0) + update.reshape(parameter.shape)
+            velocities[name] = velocity
+            parameter.data -= learning_rate * velocity
+    return {name: np.stack(steps) for name, steps in observed.items()}
+
+
+def write_arrays(arrays: Arrays, path: Path) -> None:
+    """Write arrays as .npz, whole or not at all."""
+    write_whole(path, npz(arrays))
+
+
+def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+def _every_step(traced: TracedGraph) -> list[TracedResident]:
+    """The tensors of a batch, inputs first."""
+    return [resident for resident in traced.residents if resident.kind in _EVERY_STEP]
+
+
+def _model_of(model: str, data: Path, arrays: Arrays) -> tuple[Model, TracedGraph]:
+    """The model with a batch as large as the data's, and its graph."""
+    loaded = models.load(model)
+    traced = trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+    for resident in _every_step(traced):
+        if resident.id not in arrays:
+            raise UserError(f"{data}: lacks {resident.id}; write it with `poet-plan data`")
+        shape = arrays[resident.id].shape[1:]
+        if shape == resident.shape:
+            continue
+        if len(shape) == 0 or shape[1:] != resident.shape[1:]:
+            raise UserError(
+                f"{data}: {resident.id} has shape {shape} a step, {model} takes {resident.shape}; write it again with "
+                "this model"
+            )
+        loaded = models.load(model, shape[0])
+        return loaded, trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+    return loaded, traced
+
+
+def _start_from(arrays: Arrays, state: Mapping[str, Tensor], data: Path, model: str) -> None:
+    import torch
+
+    with torch.no_grad():
+        for name, tensor in state.items():
+            if name not in arrays or arrays[name].shape != tuple(tensor.shape):
+                raise UserError(
+                    f"{data}: holds other parameters than {model} has ({name}); write it again with this model"
+                )
+            tensor.copy_(torch.from_numpy(arrays[name]))
+
+
+def _batch(example: tuple[Any, ...], arrays: list[NDArray[Any]]) -> tuple[Any, ...]:
+    """A batch as the model is called with it: labels and tokens are 64-bit integers in PyTorch."""
+    import torch
+
+    tensors = [torch.from_numpy(array).to(like.dtype) for array, like in zip(arrays, tensors_in(example), strict=True)]
+    nested: tuple[Any, ...] = with_tensors(example, tensors)
+    return nested
+
+
+def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray[Any]:
+    if name not in arrays:
+        raise UserError(
+            f"{path}: has no {name}; a run saves the gradients that have places of their own in RAM: plan with "
+            "--gradients resident, or leave --follow out"
+        )
+    if step >= len(arrays[name]):
+        raise UserError(f"{path}: has no {name} of step {step}; run all the steps of the data with `poet-harness run`")
+    gradient: NDArray[Any] = arrays[name][step]
+    return gradient

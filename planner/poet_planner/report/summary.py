@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan costs and what that rests on, for people and, as JSON, for programs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
+from poet_planner.schedule.timeline import Kind, timeline
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from poet_planner.costs.cost_model import CostedGraph
+
+
+# Sums of the same energies in another order differ by less.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """A fitted cost model that the plan rests on; errors are relative, None where one row is all there is."""
+
+    operator: str
+    rows: int
+    sources: tuple[str, ...]
+    time_error: float | None
+    energy_error: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's.
+
+    ``firmware`` are the builds that the costs were profiled with.
+    """
+
+    graph: str
+    graph_hash: str
+    nodes: int
+    status: str
+    energy_j: float
+    energy_compute_j: float
+    energy_recompute_j: float
+    energy_page_in_j: float
+    energy_page_out_j: float
+    recomputes: int
+    page_ins: int
+    page_outs: int
+    plain_energy_j: float
+    overhead: float
+    bound_j: float
+    gap: float
+    overhead_gap: float
+    time_s: float
+    deadline_s: float | None
+    plain_time_s: float
+    peak_bytes: int
+    ram_budget_bytes: int
+    resident_bytes: int
+    excluded_bytes: int
+    resident_gradients: bool | None
+    arena_bytes: int
+    plain_peak_bytes: int
+    energy_share: dict[str, float]
+    fits: tuple[FitReport, ...]
+    firmware: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form, `summary.json`."""
+        return asdict(self)
+
+
+def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = None, excluded_bytes: int = 0) -> Summary:
+    """Add up a verified plan.
+
+    Parameters
+    ----------
+    excluded_bytes : int
+        Parameters, gradients and state that were left out of RAM.
+    costed : CostedGraph, optional
+        Where the graph was costed from a profile; says what the energy rests on.
+    """
+    moments = timeline(graph, schedule)
+    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
+    count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
+    plain = plain_schedule(graph)
+    overhead_j = schedule.energy_j - plain.energy_j
+    if abs(overhead_j) <= ROUNDING * plain.energy_j:
+        overhead_j = 0.0
+    return Summary(
+        graph=graph.name,
+        graph_hash=schedule.graph_hash,
+        nodes=len(graph.nodes),
+        status=schedule.status.value,
+        energy_j=schedule.energy_j,
+        energy_compute_j=energy[Kind.COMPUTE],
+        energy_recompute_j=energy[Kind.RECOMPUTE],
+        energy_page_in_j=energy[Kind.PAGE_IN],
+        energy_page_out_j=energy[Kind.PAGE_OUT],
+        recomputes=count[Kind.RECOMPUTE],
+        page_ins=count[Kind.PAGE_IN],
+        page_outs=count[Kind.PAGE_OUT],
+        plain_energy_j=plain.energy_j,
+        overhead=overhead_j / plain.energy_j if plain.energy_j else 0.0,
+        bound_j=schedule.bound_j,
+        gap=schedule.gap,
+        overhead_gap=overhead_gap(schedule.energy_j, schedule.bound_j, plain.energy_j),
+        time_s=schedule.time_s,
+        deadline_s=schedule.deadline_s,
+        plain_time_s=plain.time_s,
+        peak_bytes=schedule.peak_bytes,
+        ram_budget_bytes=schedule.ram_budget_bytes,
+        resident_bytes=graph.resident_bytes,
+        excluded_bytes=excluded_bytes,
+        resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
+        arena_bytes=schedule.arena_bytes,
+        plain_peak_bytes=plain.peak_bytes,
+        energy_share=_energy_share(graph, schedule, costed) if costed else {},
+        fits=_fit_reports(costed) if costed else (),
+        firmware=costed.firmware if costed else (),
+    )
+
+
+def overhead_gap(energy_j: float, bound_j: float, plain_energy_j: float) -> float:
+    """Share of the overhead above plain training that is not proven to be needed: 0 proven, 1 nothing proven."""
+    overhead_j = energy_j - plain_energy_j
+    return min(1.0, max(0.0, (energy_j - bound_j) / overhead_j)) if overhead_j > ROUNDING * plain_energy_j else 0.0
+
+
+def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict[str, float]:
+    """Share of the plan's energy by what it rests on; page costs are always a fitted model's."""
+    from poet_planner.costs.cost_model import Basis
+
+    shares = {basis.value: 0.0 for basis in Basis}
+    for moment in timeline(graph, schedule):
+        basis = costed.basis[moment.node] if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE) else Basis.FITTED
+        shares[basis.value] += moment.energy_j
+    total = sum(shares.values())
+    return {basis: joules / total if total else 0.0 for basis, joules in shares.items()}
+
+
+def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
+    return tuple(
+        FitReport(fit.name, fit.rows, fit.sources, fit.time_error, fit.energy_error) for fit in costed.fits.values()
+    )
+
+
+def table(summary: Summary, verbose: bool = False) -> Table:
+    """The summary as a table for a terminal; ``verbose`` lists every fit that the costs rest on."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows = Table(
+        title=f"{escape(summary.graph)}, {summary.nodes} nodes: {summary.status}",
+        show_header=False,
+        title_justify="left",
+    )
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column(justify="right", no_wrap=True)
+    rows.add_column()
+    for row in (*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary, verbose)):
+        rows.add_row(*row)
+    return rows
+
+
+def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
+    gap = f"gap {share_text(s.gap)} of the energy, {share_text(s.overhead_gap)} of the overhead"
+    return [
+        ("energy", energy_text(s.energy_j), _overhead_remark(s)),
+        ("  compute", energy_text(s.energy_compute_j), ""),
+        ("  recompute", energy_text(s.energy_recompute_j), _counted(s.recomputes, "recomputation")),
+        ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
+        ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
+        ("bound", energy_text(s.bound_j), "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap),
+    ]
+
+
+def _overhead_remark(s: Summary) -> str:
+    plain = f"plain training's {energy_text(s.plain_energy_j)}"
+    if s.overhead == 0:
+        return f"as much as {plain}"
+    return f"{more_text(s.overhead)} {plain}" if s.overhead >= 1 else f"{more_text(s.overhead)} on {plain}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
+    deadline = "no deadline" if s.deadline_s is None else f"deadline {time_text(s.deadline_s)}"
+    plain = bytes_text(s.plain_peak_bytes)
+    return [
+        ("time", time_text(s.time_s), f"{deadline}; plain training {time_text(s.plain_time_s)}"),
+        ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; plain training {plain}"),
+        ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
+        ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
+    ]
+
+
+def _residents_remark(s: Summary) -> str:
+    if s.excluded_bytes:
+        return f"batch; {bytes_text(s.excluded_bytes)} of parameters, gradients, state NOT counted"
+    if s.resident_gradients is None:
+        return "as the graph has it"
+    return "parameters, state, batch" + (", gradients" if s.resident_gradients else "; gradients are in the arena")
+
+
+def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
+    rows = [(f"  {basis}", share_text(share), "") for basis, share in s.energy_share.items() if share]
+    if rows:
+        rows.insert(0, ("energy rests on", "", ""))
+    if verbose:
+        return rows + [(f"  fit {fit.operator}", f"{fit.rows} rows", _fit_remark(fit)) for fit in s.fits]
+    if s.fits:
+        worst = max(s.fits, key=lambda fit: math.inf if fit.energy_error is None else fit.energy_error)
+        rows.append(("  worst fit", worst.operator, f"{_fit_remark(worst)}; --verbose lists all {len(s.fits)}"))
+    return rows
+
+
+def _fit_remark(fit: FitReport) -> str:
+    error = "error unknown, one row" if fit.energy_error is None else f"{fit.energy_error:.1%} off in energy"
+    time = "" if fit.time_error is None else f", {fit.time_error:.1%} in time"
+    return f"{error}{time} ({', '.join(fit.sources)})"

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a schedule: verified, laid out in time, written as C headers."""

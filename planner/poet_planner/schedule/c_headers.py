@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C headers of a plan (docs/SPEC.md, section 5): constant tables that the firmware's schedule runner walks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Refusal, Resident
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.schedule import Action, Schedule, Step
+from poet_profiles.schedule.file import schedule_hash
+from poet_profiles.whole_file import write_whole
+
+MODEL_HEADER = "poet_model.h"
+SCHEDULE_HEADER = "poet_schedule.h"
+BLOCK_BYTES = 512
+
+MOST_REFUSALS = 3
+_LARGEST_INDEX = 65_535
+_ACTIONS = {
+    Action.COMPUTE: "POET_COMPUTE",
+    Action.PAGE_IN: "POET_PAGE_IN",
+    Action.PAGE_OUT: "POET_PAGE_OUT",
+    Action.FREE: "POET_FREE",
+}
+
+
+def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
+    """Write `poet_model.h` and `poet_schedule.h`.
+
+    Raises
+    ------
+    UserError
+        If the firmware lacks an operator of the graph, or the graph is too large for the tables' indices.
+    """
+    reason = why_no_headers(graph)
+    if reason:
+        raise UserError(f"{graph.name} has no C headers: {reason}")
+    write_whole(folder / MODEL_HEADER, model_header(graph, schedule))
+    write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule))
+
+
+def remove_headers(folder: Path) -> None:
+    """Remove what an earlier plan left: beside a plan without headers the firmware would be built with it."""
+    for name in (MODEL_HEADER, SCHEDULE_HEADER):
+        (folder / name).unlink(missing_ok=True)
+
+
+def why_no_headers(graph: Graph) -> str | None:
+    """What keeps the firmware from running the graph, or None."""
+    operations = {node.operation.op for node in graph.nodes if node.operation}
+    if not operations:
+        return "its nodes name no operators"
+    refusals = _together(node.refused for node in graph.nodes if node.refused)
+    if refusals:
+        more = f"; and {len(refusals) - MOST_REFUSALS} more" if len(refusals) > MOST_REFUSALS else ""
+        return "; ".join(refusals[:MOST_REFUSALS]) + more
+    missing = sorted(operations - OPERATORS.keys())
+    if missing:
+        return f"the firmware lacks {', '.join(missing)}"
+    return None if graph.residents else "its parameters are excluded from RAM"
+
+
+def _together(refusals: Iterable[Refusal]) -> list[str]:
+    """One line for each place and cure, with all that is lacking there."""
+    lacking: dict[tuple[str, str], dict[str, None]] = {}
+    for refusal in refusals:
+        lacking.setdefault((refusal.where, refusal.cure), {})[refusal.lacks] = None
+    return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for (where, cure), lacks in lacking.items()]
+
+
+def model_header(graph: Graph, schedule: Schedule) -> str:
+    """Text of `poet_model.h`. It depends on the schedule through the page blocks alone."""
+    values = _value_numbers(graph)
+    numbers = values | {r.id: len(values) + index for index, r in enumerate(graph.residents)}
+    params = _Table()
+    operands = _Table()
+    nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
+    blocks = _page_blocks(graph, schedule)
+    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+    _check_index("values and residents", len(numbers))
+    _check_index("parameters", len(params.entries))
+    _check_index("operands", len(operands.entries))
+    _check_index("nodes", len(nodes))
+    return "\n".join(
+        (
+            _title(graph, schedule),
+            "#ifndef POET_BUILT_MODEL_H",
+            "#define POET_BUILT_MODEL_H",
+            "",
+            '#include "poet/model.h"',
+            "",
+            _array("poet_node", "poet_built_nodes", nodes, "{0}"),
+            _array(
+                "poet_value",
+                "poet_built_values",
+                [f"{{{sizes[id]}u, {_block(blocks, id)}}}" + _remark(id) for id in values],
+                "{0}",
+            ),
+            _array(
+                "poet_resident",
+                "poet_built_residents",
+                [_resident_row(resident) for resident in graph.residents],
+                "{0}",
+            ),
+            _array("int32_t", "poet_built_params", params.rows(), "0"),
+            _array("uint16_t", "poet_built_operands", operands.rows("u"), "0"),
+            "static const poet_model poet_built_model = {",
+            f"    .graph_hash = UINT64_C(0x{graph_hash(graph)}),",
+            f"    .resident_bytes = {graph.resident_bytes}u,",
+            f"    .node_count = {len(nodes)}u,",
+            f"    .value_count = {len(values)}u,",
+            f"    .resident_count = {len(graph.residents)}u,",
+            f"    .param_count = {len(params.entries)}u,",
+            f"    .operand_count = {len(operands.entries)}u,",
+            "    .nodes = poet_built_nodes,",
+            "    .values = poet_built_values,",
+            "    .residents = poet_built_residents,",
+            "    .params = poet_built_params,",
+            "    .operands = poet_built_operands,",
+            "};",
+            "",
+            "#endif",
+            "",
+        )
+    )
+
+
+def schedule_header(graph: Graph, schedule: Schedule) -> str:
+    """Text of `poet_schedule.h`."""
+    values = _value_numbers(graph)
+    nodes = {node.id: index for index, node in enumerate(graph.nodes)}
+    offsets = _Table()
+    rows = [_step_row(step, graph.nodes[nodes[step.target]], nodes[step.target], offsets)
+            if step.do is Action.COMPUTE else _transfer_row(step, values) for step in schedule.steps]  # fmt: skip
+    return "\n".join(
+        (
+            _title(graph, schedule),
+            "#ifndef POET_BUILT_SCHEDULE_H",
+            "#define POET_BUILT_SCHEDULE_H",
+            "",
+            '#include "poet/schedule.h"',
+            "",
+            _array("poet_step", "poet_built_steps", rows, "{0}"),
+            _array("uint32_t", "poet_built_offsets", offsets.rows("u"), "0"),
+            "static const poet_schedule poet_built_schedule = {",
+            f"    .graph_hash = UINT64_C(0x{schedule.graph_hash}),",
+            f"    .hash = UINT64_C(0x{schedule_hash(schedule)}),",
+            f"    .peak_bytes = {schedule.peak_bytes}u,",
+            f"    .arena_bytes = {schedule.arena_bytes}u,",
+            f"    .step_count = {len(rows)}u,",
+            f"    .offset_count = {len(offsets.entries)}u,",
+            "    .steps = poet_built_steps,",
+            "    .offsets = poet_built_offsets,",
+            "};",
+            "",
+            "#endif",
+            "",
+        )
+    )
+
+
+class _Table:
+    """Short integer lists behind one another, equal ones stored once."""
+
+    def __init__(self) -> None:
+        self.entries: list[int] = []
+        self._places: dict[tuple[int, ...], int] = {}
+
+    def place(self, integers: Iterable[int]) -> int:
+        """Index of the list's first integer in the table."""
+        key = tuple(integers)
+        if key not in self._places:
+            self._places[key] = len(self.entries)
+            self.entries += key
+        return self._places[key]
+
+    def rows(self, suffix: str = "") -> list[str]:
+        """The integers as C, 16 a line."""
+        lines = (self.entries[start : start + 16] for start in range(0, len(self.entries), 16))
+        return [", ".join(f"{integer}{suffix}" for integer in line) for line in lines]
+
+
+def _value_numbers(graph: Graph) -> dict[str, int]:
+    """Place of each value in the value table; a value of 0 bytes has none (its tensor is a resident)."""
+    ids = (value.id for node in graph.nodes for value in node.values if value.bytes)
+    return {id: index for index, id in enumerate(ids)}
+
+
+def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Table) -> str:
+    if node.operation is None:
+        return "{0}" + _remark(node.id)
+    operation = node.operation
+    refs = [numbers[id] for id in (*operation.operands, *operation.results)]
+    keys = OPERATORS[operation.op].params
+    configuration = parse_params(operation.params)
+    return (
+        f"{{{OPERATORS[operation.op].code}u, {len(operation.operands)}u, {len(operation.results)}u, 0u, "
+        f"{params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, {node.workspace_bytes}u}}"
+        + _remark(f"{node.id}: {operation.op} {operation.params}")
+    )
+
+
+def _resident_row(resident: Resident) -> str:
+    kind = f"POET_RESIDENT_{resident.kind.upper()}"
+    return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + _remark(resident.id)
+
+
+def _page_blocks(graph: Graph, schedule: Schedule) -> dict[str, int]:
+    """First block of each value that the schedule pages, handed out consecutively in the graph's order."""
+    paged = {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
+    blocks: dict[str, int] = {}
+    free = 0
+    for node in graph.nodes:
+        for value in node.values:
+            if value.id in paged:
+                blocks[value.id] = free
+                free += -(-value.bytes // BLOCK_BYTES)
+    return blocks
+
+
+def _block(blocks: dict[str, int], id: str) -> str:
+    return f"{blocks[id]}u" if id in blocks else "POET_NO_PAGE"
+
+
+def _step_row(step: Step, node: Node, index: int, offsets: _Table) -> str:
+    places = [step.offsets[value.id] for value in node.values if value.bytes]
+    if node.workspace_bytes:
+        if step.workspace_offset is None:
+            raise ValueError(f"compute {node.id} has no workspace offset")
+        places.append(step.workspace_offset)
+    return f"{{{_ACTIONS[step.do]}, 0u, {index}u, {offsets.place(places)}u}}" + _remark(node.id)
+
+
+def _transfer_row(step: Step, values: dict[str, int]) -> str:
+    """A value of 0 bytes may be freed, which the firmware passes over; the rows stay those of schedule.json."""
+    place = step.offsets[step.target] if step.do is Action.PAGE_IN else 0
+    value = f"{values[step.target]}u" if step.target in values else "POET_NO_VALUE"
+    return f"{{{_ACTIONS[step.do]}, 0u, {value}, {place}u}}" + _remark(step.target)
+
+
+def _array(kind: str, name: str, rows: Sequence[str], empty: str) -> str:
+    """A constant table; C has no empty arrays, so that an empty one holds one entry that nothing refers to."""
+    lines = []
+    for row in rows or [empty]:
+        code, mark, remark = row.partition(" /* ")
+        lines.append(f"    {code},{mark}{remark}")
+    return "\n".join((f"static const {kind} {name}[] = {{", *lines, "};", ""))
+
+
+def _remark(text: str) -> str:
+    return f" /* {_printable(text)} */"
+
+
+def _printable(text: str) -> str:
+    """Text that a C comment can hold: it opens and ends none, and no character of it is unseen or turns the line."""
+    ascii_text = text.encode("ascii", "backslashreplace").decode()
+    visible = "".join(character if character.isprintable() else "?" for character in ascii_text)
+    return visible.replace("*/", "* /").replace("/*", "/ *")
+
+
+def _title(graph: Graph, schedule: Schedule) -> str:
+    return (
+        f"/* Generated by poet-plan; do not edit. Graph {_printable(graph.name)}, hash {schedule.graph_hash}.\n"
+        f" * RAM budget {schedule.ram_budget_bytes} B, peak {schedule.peak_bytes} B, "
+        f"predicted {schedule.energy_j:.6g} J in {schedule.time_s:.6g} s a step. */"
+    )
+
+
+def _check_index(what: str, count: int) -> None:
+    if count > _LARGEST_INDEX:
+        raise UserError(f"{count} {what} are more than the firmware's 16-bit tables hold; plan a smaller model")

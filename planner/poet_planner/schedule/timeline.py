@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When each step of a schedule happens and how much RAM is held: what the pictures and the summary show.
+
+The rules of time and RAM are those of docs/SPEC.md, section 4. Whether a schedule keeps the contract is not asked here;
+`verify` has said so before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
+
+from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.schedule import Action, Schedule
+
+
+class Kind(StrEnum):
+    """What a step spends its energy on; a free spends none."""
+
+    COMPUTE = "compute"
+    RECOMPUTE = "recompute"
+    PAGE_IN = "page_in"
+    PAGE_OUT = "page_out"
+    FREE = "free"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step of the schedule.
+
+    ``node`` is the node computed, or the producer of the value moved or freed. ``ram_bytes`` is what is allocated
+    from ``start_s`` on, ``ram_after_bytes`` what stays allocated once a compute's workspace is gone; resident tensors
+    are included in both.
+    """
+
+    kind: Kind
+    target: str
+    node: str
+    start_s: float
+    end_s: float
+    energy_j: float
+    ram_bytes: int
+    ram_after_bytes: int
+
+
+def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
+    """One moment for each step of ``schedule``, in its order."""
+    nodes = {node.id: node for node in graph.nodes}
+    producer = {value.id: node.id for node in graph.nodes for value in node.values}
+    values = {value.id: value for node in graph.nodes for value in node.values}
+    sizes = {id: aligned(value.bytes) for id, value in values.items()}
+    clock = _Clock(graph.dma)
+    computed: set[str] = set()
+    held = graph.resident_bytes
+    moments = []
+    for step in schedule.steps:
+        energy_j = 0.0
+        during = held
+        if step.do is Action.COMPUTE:
+            node = nodes[step.target]
+            kind = Kind.RECOMPUTE if node.id in computed else Kind.COMPUTE
+            computed.add(node.id)
+            span = clock.compute(node.inputs, node.time_s)
+            energy_j = node.energy_j
+            held += sum(sizes[value.id] for value in node.values)
+            during = held + aligned(node.workspace_bytes)
+        elif step.do is Action.FREE:
+            kind = Kind.FREE
+            span = clock.free(step.target)
+            held -= sizes[step.target]
+            during = held
+        else:
+            page = values[step.target].page
+            if page is None:
+                raise ValueError(f"{step.target} is not pageable")
+            if step.do is Action.PAGE_IN:
+                kind, energy_j = Kind.PAGE_IN, page.in_energy_j
+                span = clock.page_in(step.target, page.in_time_s)
+                held += sizes[step.target]
+                during = held
+            else:
+                kind, energy_j = Kind.PAGE_OUT, page.out_energy_j
+                span = clock.page_out(step.target, page.out_time_s)
+        owner = step.target if step.do is Action.COMPUTE else producer[step.target]
+        moments.append(Moment(kind, step.target, owner, *span, energy_j, during, held))
+    return moments
+
+
+def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:
+    """Corners of the RAM curve, in the order of time: bytes allocated from each time on.
+
+    RAM changes only where the CPU stands: a transfer beside it takes its RAM when it starts and gives it back with a
+    free. So the times never go back, however computes and transfers overlap. Of several changes at one time the curve
+    shows the highest and the last: what is freed and allocated again at once was never missing.
+    """
+    changes = [change for moment in moments for change in _changes(moment)]
+    changes.append((max(moment.end_s for moment in moments), moments[-1].ram_after_bytes))
+    corners: list[tuple[float, int]] = []
+    for time_s, group in groupby(changes, key=itemgetter(0)):
+        held = [ram_bytes for _, ram_bytes in group]
+        corners += [(time_s, max(held)), (time_s, held[-1])]
+    return [time_s for time_s, _ in corners], [ram_bytes for _, ram_bytes in corners]
+
+
+def _changes(moment: Moment) -> list[tuple[float, int]]:
+    starts = (moment.start_s, moment.ram_bytes)
+    if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE):
+        return [starts, (moment.end_s, moment.ram_after_bytes)]
+    return [starts]
+
+
+class _Clock:
+    """Time on the CPU and, on a board with DMA, on the one bus beside it."""
+
+    def __init__(self, dma: bool) -> None:
+        self._dma = dma
+        self._cpu_s = 0.0
+        self._bus_s = 0.0
+        self._arrives_s: dict[str, float] = {}
+        self._leaves_s: dict[str, float] = {}
+
+    def compute(self, inputs: tuple[str, ...], time_s: float) -> tuple[float, float]:
+        start_s = max([self._cpu_s, *(self._arrives_s.get(value, 0.0) for value in inputs)])
+        self._cpu_s = start_s + time_s
+        return start_s, self._cpu_s
+
+    def free(self, value: str) -> tuple[float, float]:
+        self._cpu_s = max(self._cpu_s, self._arrives_s.get(value, 0.0), self._leaves_s.get(value, 0.0))
+        return self._cpu_s, self._cpu_s
+
+    def page_in(self, value: str, time_s: float) -> tuple[float, float]:
+        span = self._transfer(time_s)
+        self._arrives_s[value] = span[1]
+        return span
+
+    def page_out(self, value: str, time_s: float) -> tuple[float, float]:
+        span = self._transfer(time_s)
+        self._leaves_s[value] = span[1]
+        return span
+
+    def _transfer(self, time_s: float) -> tuple[float, float]:
+        start_s = max(self._cpu_s, self._bus_s)
+        self._bus_s = start_s + time_s
+        self._cpu_s = start_s if self._dma else self._bus_s
+        return start_s, self._bus_s

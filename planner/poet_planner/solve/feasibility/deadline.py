@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether any schedule keeps a RAM budget and a deadline: search and proof again, with time in energy's place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from poet_planner.solve.instance import Problem
+from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.proof import Proof
+from poet_planner.solve.search.annealer import moves_per_second
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statespace.retained_sets import search_what_stays
+
+SEARCH_S = 0.5
+# The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
+LATER = 1e-5
+GAP = 1e-6
+# Without a deadline, in times of plain training: what takes longer is not looked for.
+LONGEST = 1000.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether there is a schedule: ``found``, one in time, or ``impossible``; neither: not known."""
+
+    found: Incumbent | None
+    impossible: bool
+
+
+def clearly_late(problem: Problem, go_on: Callable[[], bool]) -> bool:
+    """Whether what may stay in RAM at the hungriest nodes shows at once that no schedule is in time."""
+    late = _deadline(problem) * (1 + LATER)
+    found = search_what_stays(_asked(problem), late, go_on)
+    return found is not None and found.bound_j > _deadline(problem)
+
+
+def begin_between_bottlenecks(
+    problem: Problem, searches: Searches, go_on: Callable[[], bool], known_j: float = np.inf
+) -> float:
+    """Begin with the cheapest path from one bottleneck node to the next, where little more fits than these take.
+
+    It may need more RAM than there is; ``searches`` keep what it is repaired to.
+
+    Parameters
+    ----------
+    known_j : float
+        A path that takes as much energy is not looked for.
+
+    Returns
+    -------
+    float
+        A lower bound, up to ``known_j``, in joules.
+    """
+    found = search_what_stays(problem, known_j, go_on)
+    if found is None:
+        return float(problem.node_energy.sum())
+    if found.events is not None:
+        searches.repair(found.events, go_on)
+    return found.bound_j
+
+
+def soon_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Answer:
+    """Look for a schedule within RAM and deadline for a short while.
+
+    That there is none, only what may stay in RAM at the hungriest nodes shows so soon.
+    """
+    searches = _InTime(problem, seed, None)
+    searches.look(seconds_left)
+    return searches.answer
+
+
+def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, seconds_left: Callable[[], float]) -> Answer:
+    """Look for a schedule within RAM and deadline, and for a proof that there is none.
+
+    Beside compute, transfers take no time of their own: then only computing counts in the proof.
+
+    Parameters
+    ----------
+    start : Incumbent
+        A schedule that needs more RAM, from which to search.
+    """
+    searches = _InTime(problem, seed, start)
+    searches.look(seconds_left)
+    proof = Proof(_asked(problem), searches, solver, GAP, seed, lean=True)
+
+    def go_on() -> bool:
+        searches.bound_s = max(searches.bound_s, proof.bound_j)
+        return searches.is_open and seconds_left() > 0
+
+    if go_on():
+        proof.run(seconds_left, go_on)
+        go_on()
+    return searches.answer
+
+
+def timed(problem: Problem) -> Problem:
+    """``problem`` with time in energy's place, and no deadline."""
+    return problem._replace(
+        node_energy=problem.node_time,
+        in_energy=problem.in_time,
+        out_energy=problem.out_time,
+        deadline=np.inf,
+    )
+
+
+def _asked(problem: Problem) -> Problem:
+    """What is searched and bounded: beside compute, transfers cost nothing, and the deadline stays."""
+    if not problem.dma:
+        return timed(problem)
+    nothing = np.zeros(len(problem.size))
+    return timed(problem)._replace(in_energy=nothing, out_energy=nothing, deadline=problem.deadline)
+
+
+def _deadline(problem: Problem) -> float:
+    return min(problem.deadline, LONGEST * float(problem.node_time.sum()))
+
+
+class _InTime(Searches):
+    """Searches that take the schedule they are given for one just late, until they find another in time.
+
+    Attributes
+    ----------
+    bound_s : float
+        No schedule takes less.
+    """
+
+    def __init__(self, problem: Problem, seed: int, start: Incumbent | None) -> None:
+        super().__init__(_asked(problem), seed)
+        self.bound_s = float(problem.node_time.sum())
+        self._deadline = _deadline(problem)
+        self._moves = int(SEARCH_S * moves_per_second(problem))
+        self._late = start and replace(start, energy=self._deadline * (1 + LATER))
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(self._in_time, self._in_time is None and self.bound_s > self._deadline)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is neither a schedule nor a proof that there is none."""
+        return self._in_time is None and self.bound_s <= self._deadline
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        return self._in_time or self._late
+
+    def look(self, seconds_left: Callable[[], float]) -> None:
+        """Search for a short while, or until the question is settled."""
+
+        def go_on() -> bool:
+            return self.is_open and seconds_left() > 0
+
+        late = self._deadline * (1 + LATER)
+        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, go_on, late))
+        if go_on():
+            self.run(self._moves, go_on)
+
+    @property
+    def _in_time(self) -> Incumbent | None:
+        """A schedule within RAM and deadline."""
+        best = super().incumbent
+        return best if best is not None and best.time <= self._deadline else None

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimisation problem as arrays: a costed graph, a RAM budget and a deadline.
+
+Everything in `solve` works on this form; ids come back only when a plan is written out as steps. Sizes are rounded up
+to whole words of 4 bytes, as the contract counts them (docs/SPEC.md, section 4).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from poet_profiles.graph import Graph, PageCost
+from poet_profiles.graph.validation import refuse_unsound
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+WORD = 4
+MOST_RAM_BYTES = 2**62
+# Sums of times in another order differ by less, relatively; the verifier allows ten times as much.
+ROUNDING = 1e-10
+
+
+class Problem(NamedTuple):
+    """One instance. Nodes count 0..n-1 in a topological order; values 0..m-1, those of a node side by side.
+
+    A named tuple, because numba passes one to compiled code as it is.
+
+    Attributes
+    ----------
+    node_time, node_energy : (n,) seconds, joules
+    workspace : (n,) bytes held for the duration of the node
+    recomputable : (n,)
+    own : (n + 1,) the values of node j are ``own[j]:own[j + 1]``
+    producer : (m,) node of each value
+    size : (m,) bytes
+    pageable : (m,)
+    in_time, in_energy, out_time, out_energy : (m,) of a page transfer; 0 where not pageable
+    input_start, input_value : the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``
+    use_start, use_node : the nodes that need value v are ``use_node[use_start[v]:use_start[v + 1]]``
+    budget : bytes for values and workspace, without the resident tensors
+    deadline : seconds, with room for what sums of floating-point numbers differ by; infinite where there is none
+    dma : transfers overlap compute
+    instant : (n,) where the RAM is limited, at the first compute of which nodes; (0,): always, at every event
+    """
+
+    node_time: Floats
+    node_energy: Floats
+    workspace: Ints
+    recomputable: Flags
+    own: Ints
+    producer: Ints
+    size: Ints
+    pageable: Flags
+    in_time: Floats
+    in_energy: Floats
+    out_time: Floats
+    out_energy: Floats
+    input_start: Ints
+    input_value: Ints
+    use_start: Ints
+    use_node: Ints
+    budget: int
+    deadline: float
+    dma: bool
+    instant: Flags
+
+
+def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
+    """Arrays of ``graph``, which compiled code follows unchecked: so a graph that breaks the contract is refused here.
+
+    Parameters
+    ----------
+    ram_bytes : int
+        All of the RAM, resident tensors included.
+    deadline_s : float or None
+        None: no deadline.
+    paging : bool
+        False: plan as on a board without storage.
+
+    Raises
+    ------
+    UserError
+        If an id is there twice, an edge leads back, a size or cost is none, …
+    """
+    refuse_unsound(graph)
+    values = [value for node in graph.nodes for value in node.values]
+    index = {value.id: v for v, value in enumerate(values)}
+    inputs = [sorted({index[id] for id in node.inputs}) for node in graph.nodes]
+    users: list[list[int]] = [[] for _ in values]
+    for j, needed in enumerate(inputs):
+        for v in needed:
+            users[v].append(j)
+    pages = [value.page if paging and value.bytes > 0 else None for value in values]
+    costs = [page or PageCost(0.0, 0.0, 0.0, 0.0) for page in pages]
+    input_start, input_value = ragged(inputs)
+    use_start, use_node = ragged(users)
+    return Problem(
+        node_time=np.array([node.time_s for node in graph.nodes]),
+        node_energy=np.array([node.energy_j for node in graph.nodes]),
+        workspace=np.array([whole_words(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
+        recomputable=np.array([node.recomputable for node in graph.nodes]),
+        own=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
+        producer=np.array([j for j, node in enumerate(graph.nodes) for _ in node.values], dtype=np.int64),
+        size=np.array([whole_words(value.bytes) for value in values], dtype=np.int64),
+        pageable=np.array([page is not None for page in pages], dtype=np.bool_),
+        in_time=np.array([cost.in_time_s for cost in costs]),
+        in_energy=np.array([cost.in_energy_j for cost in costs]),
+        out_time=np.array([cost.out_time_s for cost in costs]),
+        out_energy=np.array([cost.out_energy_j for cost in costs]),
+        input_start=input_start,
+        input_value=input_value,
+        use_start=use_start,
+        use_node=use_node,
+        budget=min(ram_bytes, MOST_RAM_BYTES) - graph.resident_bytes,
+        deadline=np.inf if deadline_s is None else deadline_s * (1 + ROUNDING),
+        dma=graph.dma,
+        instant=np.zeros(0, dtype=np.bool_),
+    )
+
+
+def size(problem: Problem) -> int:
+    """Nodes, values and edges together."""
+    return len(problem.node_time) + len(problem.input_value) + len(problem.size)
+
+
+def whole_words(size: int) -> int:
+    """``size`` rounded up to whole words."""
+    return -(-size // WORD) * WORD
+
+
+def inputs_of(problem: Problem, node: int) -> Ints:
+    """The values that ``node`` needs."""
+    return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
+
+
+def others(problem: Problem, node: int) -> Flags:
+    """The values that ``node`` neither needs nor makes. (m,)"""
+    flags: Flags = np.ones(len(problem.size), dtype=np.bool_)
+    flags[inputs_of(problem, node)] = False
+    flags[problem.own[node] : problem.own[node + 1]] = False
+    return flags
+
+
+def node_need(problem: Problem) -> Ints:
+    """Bytes that computing each node takes by itself: its inputs, its values, its workspace. (n,)"""
+    own = _sums(problem.size, problem.own)
+    return problem.workspace + own + _sums(problem.size[problem.input_value], problem.input_start)
+
+
+def _sums(entries: Ints, start: Ints) -> Ints:
+    """Of the entries ``start[j]:start[j + 1]``, for each j."""
+    upto = np.append(0, np.cumsum(entries))
+    sums: Ints = upto[start[1:]] - upto[start[:-1]]
+    return sums
+
+
+def ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:
+    start = np.cumsum([0, *(len(entries) for entries in lists)], dtype=np.int64)
+    return start, np.array([entry for entries in lists for entry in entries], dtype=np.int64)

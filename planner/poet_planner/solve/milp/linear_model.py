@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mixed-integer linear model as arrays: what is pruned, cut and relaxed before a solver sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from poet_planner.solve.instance import Flags, Floats, Ints
+
+# Energy of the store-all schedule in units of a model: solvers' tolerances are absolute.
+SCALE = 1e4
+
+
+@dataclass
+class Rows:
+    """Rows in the making: sparse coefficients with a lower and an upper limit each."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list)
+    coefficients: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+
+    def add(self, columns: list[int], coefficients: list[float], lower: float, upper: float) -> None:
+        """Append ``lower <= sum(coefficients * columns) <= upper``."""
+        self.columns += columns
+        self.coefficients += coefficients
+        self.starts.append(len(self.columns))
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Minimise ``cost @ x + constant``; ``row_lower <= A x <= row_upper``; ``lower <= x <= upper``.
+
+    ``A`` is stored by rows: those of row r are ``starts[r]:starts[r + 1]`` of ``columns`` and ``coefficients``.
+    """
+
+    cost: Floats
+    constant: float
+    lower: Floats
+    upper: Floats
+    integer: Flags
+    starts: Ints
+    columns: Ints
+    coefficients: Floats
+    row_lower: Floats
+    row_upper: Floats
+
+    @staticmethod
+    def of(cost: Floats, constant: float, lower: Floats, upper: Floats, integer: Flags, rows: Rows) -> LinearModel:
+        """A model from columns and finished rows."""
+        return LinearModel(
+            cost,
+            constant,
+            lower,
+            upper,
+            integer,
+            np.array(rows.starts, dtype=np.int64),
+            np.array(rows.columns, dtype=np.int64),
+            np.array(rows.coefficients, dtype=np.float64),
+            np.array(rows.lower, dtype=np.float64),
+            np.array(rows.upper, dtype=np.float64),
+        )

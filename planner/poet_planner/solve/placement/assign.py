@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses for the best schedule; else for one about as good; else for one planned again, with RAM set aside.
+
+Whether a schedule's blocks find a place depends on small things. Of a dozen schedules that cost about the same one may
+well have addresses where the best has none; and so may the best itself in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
+from itertools import count, islice
+
+import numpy as np
+from joblib import Parallel, delayed
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action
+
+from poet_planner.solve.instance import WORD, Ints, Problem, node_need
+from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
+from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.decode import Decoded, decode
+from poet_planner.solve.search.incumbent import Incumbent, measured, ranked, same
+from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.topology import producers
+
+ADDRESSES_S = 3.0
+MOST_ATTEMPTS = 12
+# A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
+AGAIN_SHARE = 0.05
+# A schedule whose overhead is only so much larger than the best's does.
+NEAR = 1e-3
+# Others are tried whose overhead is only so much larger than the best's, and then so many orders of the best, so many
+# shifts a node apart: each for so long, in threads side by side; before it is planned again, for such shares of the
+# time left, which is why there may be many of the former and few of the latter.
+AS_GOOD = 0.01
+ORDERS = 64
+SHIFTS = 16
+OTHER_S = 0.3
+THREADS = 2
+OTHERS_SHARE = 0.6
+ORDERS_SHARE = 0.2
+EARLY_SHARE = 0.05
+# Of what found no place, the share to be left free in addition.
+ASIDE_SHARE = 0.25
+
+
+class NoAddressesError(Exception):
+    """None of the schedules tried got addresses; ``arena_bytes`` would do for one."""
+
+    def __init__(self, arena_bytes: int) -> None:
+        super().__init__(f"no addresses within {arena_bytes} bytes")
+        self.arena_bytes = arena_bytes
+
+
+@dataclass(frozen=True)
+class Addressed:
+    """A schedule with addresses; whether they are within the budget, the placement says."""
+
+    incumbent: Incumbent
+    decoded: Decoded
+    placement: Placement
+
+
+class Addresses:
+    """Gives schedules addresses.
+
+    Parameters
+    ----------
+    again_s : float
+        Seconds of searching for each plan made again.
+    time_limit_s : float
+    seconds_left : callable
+        Until the time limit.
+    tell : callable
+        Told what is done.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        problem: Problem,
+        seed: int,
+        again_s: float,
+        time_limit_s: float,
+        seconds_left: Callable[[], float],
+        tell: Callable[[str], object],
+    ) -> None:
+        self._graph = graph
+        self._problem = problem
+        self._seed = seed
+        self._moves = int(again_s * moves_per_second(problem))
+        self._least_s = AGAIN_SHARE * time_limit_s
+        self._seconds_left = seconds_left
+        self._tell = tell
+        self._tries = count()
+        self._newest: Addressed | None = None
+        self._found: Addressed | None = None
+
+    def lack(self, found: list[Incumbent]) -> bool:
+        """Whether no addresses were found for a schedule that is about as good as the first.
+
+        ``found``: the cheapest first.
+        """
+        if self._fits(self._tried(found[0], self._problem, 1)):
+            return False
+        self._try_others(found, EARLY_SHARE, EARLY_SHARE)
+        return not self._found_near(found[0], AS_GOOD)
+
+    def give(self, found: list[Incumbent]) -> Addressed:
+        """The first schedule with addresses, or what comes nearest.
+
+        A `KeyboardInterrupt` ends the work early.
+
+        Parameters
+        ----------
+        found : list of Incumbent
+            The cheapest first.
+
+        Raises
+        ------
+        NoAddressesError
+            If none that was tried got addresses.
+        KeyboardInterrupt
+            If it comes before any got addresses.
+        """
+        best = self._newest
+        if best is None or not np.array_equal(best.incumbent.events, found[0].events):
+            best = self._tried(found[0], self._problem, 0)
+        try:
+            if not self._fits(best):
+                self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
+                self._plan_again(best)
+        except KeyboardInterrupt:
+            if self._found is None:
+                raise
+        if self._found is None:
+            raise NoAddressesError(place(self._graph, best.decoded.steps, self._problem.budget, 0.0).arena_bytes)
+        return self._found
+
+    def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
+        """One about as good as the first, or that in another order, with addresses; None if there is none in time."""
+        near = (one for one in found[1:] if self._near(one, found[0], AS_GOOD))
+        return self._first_fitting(near, others_share) or self._first_fitting(self._orders(found[0]), orders_share)
+
+    def _first_fitting(self, schedules: Iterator[Incumbent], share: float) -> Addressed | None:
+        """The first with addresses that is better than what is there, within such a share of the time left."""
+        end_s = (1 - share) * self._seconds_left()
+        better = filter(self._better, schedules)
+        while some := list(islice(better, THREADS)):
+            tries = [delayed(self._placed)(one, self._problem, OTHER_S, next(self._tries)) for one in some]
+            fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
+            if (first := next(fitting, None)) is not None:
+                return first
+            if self._seconds_left() < end_s:
+                break
+        return None
+
+    def _orders(self, best: Incumbent) -> Iterator[Incumbent]:
+        """The same in other orders, each going on from the one before."""
+        search = Search(self._problem, self._seed)
+        if search.adopt(best.events):
+            orders = (search.wander(SHIFTS * len(best.events)) for _ in range(ORDERS))
+            yield from (one for one in orders if one is not None)
+
+    def _plan_again(self, best: Addressed) -> None:
+        """Set RAM aside where blocks found no place, and less of it again once all have found one."""
+        problem = self._problem
+        newest = best
+        aside = np.zeros(len(problem.node_time), dtype=np.int64)
+        enough: Ints | None = None
+        late = 0
+        for attempt in range(1, MOST_ATTEMPTS):
+            late += self._seconds_left() < self._least_s
+            if self._found_near(best.incumbent, NEAR) or (self._found is not None and late > 0):
+                break
+            before = aside
+            if self._fits(newest):
+                aside, enough = _half(aside), aside
+            elif enough is not None:
+                aside = _half(aside + enough)
+            else:
+                aside = self._set_aside(aside, newest, late)
+            lacking = sum(life.size for life in newest.placement.without_place)
+            self._tell(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
+            planned = problem._replace(workspace=problem.workspace + aside)
+            search = Searches(planned, self._seed + attempt, _any_order(planned, attempt))
+            if not np.array_equal(aside, before):
+                search.adopt_all(newest.incumbent.events)
+            search.run(self._moves, self._within(search))
+            again = ranked(measured(problem, one.events) for one in search.found)
+            if not again:
+                aside = _half(aside)
+                continue
+            newest = self._tried(again[0], planned, attempt)
+            if not self._fits(newest):
+                newest = self._try_others(again, EARLY_SHARE, EARLY_SHARE) or newest
+
+    def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
+        """Bytes to be left free when each node is computed. (n,)
+
+        Where blocks without a place live, what is free there now, but for what exceeds them, and a share of them more.
+        Where time is up, everywhere as much as they are together at most, and with each attempt after that (``late``)
+        twice as much.
+        """
+        problem = self._problem
+        steps = lacking.decoded.steps
+        without = np.zeros(len(steps), dtype=np.int64)
+        for life in lacking.placement.without_place:
+            without[life.start : life.end] += life.size
+        free = problem.budget - alive_bytes(self._graph, steps)
+        left_free = np.minimum(without, free)
+        further = (ASIDE_SHARE * without).astype(np.int64) // WORD * WORD
+        more = np.maximum(aside, without.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
+        numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
+        for k in np.nonzero(without)[0]:
+            if steps[k].do is Action.COMPUTE:
+                j = numbers[steps[k].target]
+                more[j] = max(more[j], max(aside[j], left_free[k]) + further[k])
+        return np.minimum(more, problem.budget - node_need(problem))
+
+    def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
+        """Steps as ``planned`` wants them, and addresses, if there are any."""
+        search_s = min(ADDRESSES_S, self._seconds_left() / 2) / (attempt + 1)
+        self._newest = self._keep(self._placed(incumbent, planned, search_s, next(self._tries)))
+        return self._newest
+
+    def _placed(self, incumbent: Incumbent, planned: Problem, search_s: float, seed: int) -> Addressed:
+        """With another ``seed`` each time, nothing is tried twice."""
+        decoded = decode(self._graph, planned, incumbent.events)
+        decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
+        placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False, seed=seed)
+        return Addressed(incumbent, decoded, placement)
+
+    def _keep(self, one: Addressed) -> Addressed:
+        """Let it be the answer, if it fits and is better than what was before."""
+        if self._fits(one) and self._better(one.incumbent):
+            self._found = one
+        return one
+
+    def _better(self, one: Incumbent) -> bool:
+        """Whether it costs less than the best that has got addresses."""
+        return self._found is None or one.energy < self._found.incumbent.energy
+
+    def _fits(self, one: Addressed) -> bool:
+        return one.placement.arena_bytes <= self._problem.budget
+
+    def _found_near(self, best: Incumbent, share: float) -> bool:
+        """Whether one got addresses that is about as good as the best."""
+        return self._found is not None and self._near(self._found.incumbent, best, share)
+
+    def _near(self, one: Incumbent, best: Incumbent, share: float) -> bool:
+        """Whether its energy above plain training is larger than the best's by no more than such a share of that."""
+        more = share * (best.energy - float(self._problem.node_energy.sum()))
+        return one.energy <= best.energy + more or same(one.energy, best.energy)
+
+    def _within(self, search: Searches) -> Callable[[], bool]:
+        """Whether a search may go on: for some of the time left, or until it has found anything."""
+        left_s = self._seconds_left()
+        end_s = left_s - max(left_s / 2.5, self._least_s)
+        return lambda: search.incumbent is None or self._seconds_left() > end_s
+
+
+def _half(sizes: Ints) -> Ints:
+    """In whole words."""
+    return sizes // (2 * WORD) * WORD
+
+
+def _any_order(problem: Problem, seed: int) -> Ints:
+    """A random topological order of the nodes. (n,)"""
+    random = np.random.default_rng(seed)
+    sorter = TopologicalSorter({j: producers(problem, j).tolist() for j in range(len(problem.node_time))})
+    sorter.prepare()
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        ready += sorter.get_ready()
+        order.append(ready.pop(int(random.integers(len(ready)))))
+        sorter.done(order[-1])
+    return np.array(order, dtype=np.int64)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Static offsets for every tensor of a schedule: dynamic storage allocation with known lifetimes.
+
+Lowest fit in several orders; where that falls short, an ejection search within the budget (`ejection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Step
+
+from poet_planner.solve import clock
+from poet_planner.solve.instance import Ints, whole_words
+from poet_planner.solve.jit import allocating
+from poet_planner.solve.placement.ejection import eject
+
+ROUND_MOVES = 20_000
+ROUNDS = 75
+# Rounds begin with what takes most of the arena for longest at the bottom, but for the first in an order that is
+# disturbed: by such a factor, more or less. From the lowest of several orders they hardly ever end well.
+DISTURBED = 0.2
+GROWTHS = (0.1, 0.3, 0.03)
+HALVINGS = 5
+ROUNDS_EACH = 3
+
+
+class Life(NamedTuple):
+    """So many bytes from one step to another, the first included, the second not."""
+
+    start: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Steps with addresses, and the bytes of the arena that they need.
+
+    Where those are more than the budget: what found no place in the fullest placement within it.
+    """
+
+    steps: tuple[Step, ...]
+    arena_bytes: int
+    without_place: tuple[Life, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Something that lies at one address from one step to another, the first included, the second not.
+
+    ``value`` is None for a workspace.
+    """
+
+    step: int
+    value: str | None
+    start: int
+    end: int
+    size: int
+
+
+def place(
+    graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10.0, lowest: bool = True, seed: int = 0
+) -> Placement:
+    """Give every block of ``steps`` an offset, if it can be within ``budget`` bytes; if not, as low as was found.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes of the arena; the search for offsets stops when they fit.
+    search_s : float
+        No round of the search within the budget starts after this; there is always one.
+    lowest : bool
+        Whether it is searched for how low the blocks could lie where they do not fit.
+    seed : int
+        With another, the search goes other ways.
+    """
+    blocks = _blocks(graph, steps)
+    if not blocks:
+        return Placement(tuple(steps), 0)
+    start, end, size = _arrays(blocks)
+    offsets, height = _greedy(start, end, size, budget)
+    without = np.zeros(0, dtype=np.int64)
+    if height > budget and _most_alive(start, end, size) <= budget:
+        found = _within(start, end, size, budget, ROUNDS, search_s, seed)
+        without = np.nonzero(found < 0)[0]
+        if len(without) == 0:
+            offsets, height = found, int((found + size).max())
+    if height > budget and lowest:
+        offsets, height = _lowest(start, end, size, budget, offsets)
+    lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
+    return Placement(_with_offsets(steps, blocks, offsets), height, lives)
+
+
+def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
+    """Bytes alive at each step. (steps,)"""
+    return _alive(*_arrays(_blocks(graph, steps)), len(steps))
+
+
+def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
+    nodes = {node.id: node for node in graph.nodes}
+    sizes = {value.id: whole_words(value.bytes) for node in graph.nodes for value in node.values}
+    opened: dict[str, int] = {}
+    blocks: list[_Block] = []
+
+    def close(value: str, end: int) -> None:
+        if value in opened and sizes[value]:
+            blocks.append(_Block(opened.pop(value), value, 0, end, sizes[value]))
+
+    for number, step in enumerate(steps):
+        if step.do is Action.COMPUTE:
+            node = nodes[step.target]
+            opened.update({value.id: number for value in node.values})
+            if node.workspace_bytes:
+                blocks.append(_Block(number, None, number, number + 1, whole_words(node.workspace_bytes)))
+        elif step.do is Action.PAGE_IN:
+            opened[step.target] = number
+        elif step.do is Action.FREE:
+            close(step.target, number)
+    for value in list(opened):
+        close(value, len(steps))
+    return [replace(block, start=block.step) for block in blocks]
+
+
+def _with_offsets(steps: Sequence[Step], blocks: list[_Block], offsets: Ints) -> tuple[Step, ...]:
+    placed = list(steps)
+    for block, offset in zip(blocks, offsets.tolist(), strict=True):
+        step = placed[block.step]
+        if block.value is None:
+            placed[block.step] = replace(step, workspace_offset=offset)
+        else:
+            placed[block.step] = replace(step, offsets={**step.offsets, block.value: offset})
+    return tuple(placed)
+
+
+def _greedy(start: Ints, end: Ints, size: Ints, budget: int) -> tuple[Ints, int]:
+    length = end - start
+    best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
+    for keys in ((start, -size), (start, -length), (-length, -size), (-size, -length * size), (start,)):
+        offsets = np.zeros_like(size)
+        height = _lowest_fit(np.lexsort(keys), start, end, size, offsets)
+        if height < lowest:
+            best, lowest = offsets, height
+        if lowest <= budget:
+            break
+    return best, int(lowest)
+
+
+@allocating
+def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-def]
+    """Place blocks in ``order``, each at the lowest offset free over its life; returns the height."""
+    count = order.size
+    gaps_at = np.empty(count, dtype=np.int64)
+    height = 0
+    for k in range(count):
+        block = order[k]
+        clashes = 0
+        for earlier in range(k):
+            other = order[earlier]
+            if start[other] < end[block] and start[block] < end[other]:
+                # insertion sort by offset
+                at = clashes
+                while at > 0 and offsets[gaps_at[at - 1]] > offsets[other]:
+                    gaps_at[at] = gaps_at[at - 1]
+                    at -= 1
+                gaps_at[at] = other
+                clashes += 1
+        offset = 0
+        for at in range(clashes):
+            other = gaps_at[at]
+            if offset + size[block] <= offsets[other]:
+                break
+            offset = max(offset, offsets[other] + size[other])
+        offsets[block] = offset
+        height = max(height, offset + size[block])
+    return height
+
+
+def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tuple[Ints, int]:
+    """Offsets within the least capacity at which a few rounds of search succeed.
+
+    Parameters
+    ----------
+    known : Ints
+        Offsets without overlaps, higher than the budget.
+    """
+    best, height = known, int((known + size).max())
+    low = max(budget, _most_alive(start, end, size) - 1)
+    for _ in range(HALVINGS):
+        capacity = (low + height) // 2
+        found = _within(start, end, size, capacity, ROUNDS_EACH, np.inf, 0)
+        if (found < 0).any():
+            low = capacity
+        else:
+            best, height = found, int((found + size).max())
+    return best, height
+
+
+def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, search_s: float, seed: int) -> Ints:
+    """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
+    end_s = clock.seconds() + search_s
+    fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
+    for number in range(rounds):
+        way = ROUNDS * seed + number
+        offsets = _largest_lowest(start, end, size, DISTURBED if number > 0 else 0.0, way)
+        growth = GROWTHS[number % len(GROWTHS)]
+        if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, way):
+            return offsets
+        without = int(size[offsets < 0].sum())
+        if without < fewest:
+            fullest, fewest = offsets, without
+        if clock.seconds() >= end_s:
+            break
+    return fullest
+
+
+def _largest_lowest(start: Ints, end: Ints, size: Ints, disturbed: float, seed: int) -> Ints:
+    """Offsets by lowest fit of the largest in bytes times steps first, in an order that is disturbed."""
+    area = ((end - start) * size) * np.exp(disturbed * np.random.default_rng(seed).standard_normal(len(size)))
+    offsets = np.zeros_like(size)
+    _lowest_fit(np.argsort(-area, kind="stable"), start, end, size, offsets)
+    return offsets
+
+
+def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
+    """The most bytes alive at once: no height is less."""
+    return int(_alive(start, end, size, int(end.max())).max())
+
+
+def _alive(start: Ints, end: Ints, size: Ints, steps: int) -> Ints:
+    """Bytes alive at each step. (steps,)"""
+    change = np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(change, start, size)
+    np.add.at(change, end, -size)
+    return change.cumsum()[:-1]
+
+
+def _arrays(blocks: list[_Block]) -> tuple[Ints, Ints, Ints]:
+    """Start, end and size of each block."""
+    return (
+        np.array([block.start for block in blocks], dtype=np.int64),
+        np.array([block.end for block in blocks], dtype=np.int64),
+        np.array([block.size for block in blocks], dtype=np.int64),
+    )

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Branch and bound on counts (see `counts`), before the rest is left to a MILP solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from poet_planner.solve.instance import Floats, Ints
+from poet_planner.solve.relaxation.cutting_planes import Branch, Root
+
+MOST_BRANCHES = 8
+# Shares of what the branch's bound lacks. A split has to raise its lower side by WORTH, or by LITTLE where the other
+# side is ruled out; one that raises it by ENOUGH is taken without looking at others.
+WORTH = 0.05
+LITTLE = 1e-3
+ENOUGH = 0.2
+MOST_TRIED = 3
+FRACTION = 1e-4
+PATIENCE = 2
+
+
+def explore(
+    root: Root,
+    whole: Branch,
+    cutoff: Callable[[], float],
+    seconds_left: Callable[[], float],
+    hear: Callable[[float], None],
+) -> list[Branch]:
+    """Split ``whole`` by counts as long as that raises the bound.
+
+    Parameters
+    ----------
+    cutoff, seconds_left : callable
+        As in `Root.tighten`.
+    hear : callable
+        Told the bound of all that is left.
+
+    Returns
+    -------
+    list of Branch
+        Those left, the lowest bound first. What none of them holds costs at least the cutoff.
+    """
+    waiting = [whole]
+    done: list[Branch] = []
+    while waiting and len(waiting) + len(done) < MOST_BRANCHES and seconds_left() > 0:
+        lowest = waiting.pop(0)
+        if lowest.bound >= cutoff():
+            continue
+        children = _split(root, lowest, cutoff, seconds_left)
+        if not children:
+            done.append(lowest)
+            continue
+        for child in children:
+            if child.bound < cutoff():
+                child = root.tighten(child, cutoff, seconds_left, lambda bound: None, PATIENCE)
+            if child.bound < cutoff():
+                waiting.append(child)
+        waiting.sort(key=_bound)
+        hear(min([branch.bound for branch in waiting + done], default=cutoff()))
+    return sorted(waiting + done, key=_bound)
+
+
+def _bound(branch: Branch) -> float:
+    return branch.bound
+
+
+def _split(root: Root, branch: Branch, cutoff: Callable[[], float], seconds_left: Callable[[], float]) -> list[Branch]:
+    """Two branches between which one count is no fraction any more; none if no such split is worth it."""
+    cost = root.relaxation.model.cost
+    values = values_at(root.counts, branch.point)
+    below = np.floor(values + FRACTION)
+    fraction = np.maximum(values - below, 0.0)
+    weight = np.array([cost[columns[0]] for columns in root.counts]) * np.minimum(fraction, 1 - fraction)
+    lacking = cutoff() - branch.bound
+    best: list[Branch] = []
+    best_gain = 0.0
+    for count in np.argsort(-weight)[:MOST_TRIED]:
+        if fraction[count] < FRACTION:
+            break
+        most, least = branch.most.copy(), branch.least.copy()
+        most[count], least[count] = below[count], below[count] + 1
+        sides = [
+            root.solve(side, cutoff, seconds_left())
+            for side in (replace(branch, most=most), replace(branch, least=least))
+        ]
+        solved = [side for side in sides if side is not None]
+        if len(solved) < 2:
+            break
+        gain, other = sorted(min(side.bound, cutoff()) - branch.bound for side in solved)
+        if gain > best_gain and gain > (LITTLE if other >= lacking else WORTH) * lacking:
+            best, best_gain = solved, gain
+        if best_gain > ENOUGH * lacking:
+            break
+    return best
+
+
+def values_at(counts: tuple[Ints, ...], point: Floats) -> Floats:
+    """The counts at a point of the LP."""
+    return np.array([point[columns].sum() for columns in counts])

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order-free MILP: a lower bound on the energy of every schedule of the contract.
+
+*Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in
+the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only, but for values that
+conflict (`conflicts`); the order inside a stage is free. docs/formulation.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, node_need, others
+from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
+from poet_planner.solve.relaxation.columns import Columns
+from poet_planner.solve.relaxation.conflicts import Conflicts, Excuse
+from poet_planner.solve.topology import ancestors
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The MILP, what its columns mean, and how many units of its objective make a joule."""
+
+    model: LinearModel
+    columns: Columns
+    scale: float
+
+
+def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts: Conflicts) -> Relaxation:
+    """The MILP for ``problem`` with the given instants.
+
+    Parameters
+    ----------
+    known_energy : float
+        Energy of a known schedule, in joules (may be infinite): what cannot be part of a better one is left out.
+    """
+    n, m, last = len(problem.node_time), len(problem.size), len(instants)
+    plain = float(problem.node_energy.sum())
+    scale = SCALE / max(plain, 1e-300)
+    spare = (known_energy - plain) * (1 + 1e-9)
+    above = ancestors(problem)
+    earliest = np.zeros(n, dtype=np.int64)
+    latest = np.full(n, last, dtype=np.int64)
+    for t in range(last - 1, -1, -1):
+        latest[above[:, instants[t]]] = t
+    for t in range(last):
+        earliest[above[instants[t]]] = t + 1
+    earliest[instants] = latest[instants] = np.arange(last)
+
+    stage = np.arange(last + 1)[:, None]
+    repeatable = problem.recomputable & (problem.node_energy <= spare)
+    pageable = problem.pageable & (problem.in_energy + problem.out_energy <= spare)
+    held = problem.size > 0
+    can_compute = (stage >= earliest) & (repeatable | (stage <= latest))
+    useful = np.array([held[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
+    can_compute &= useful | (stage <= latest)
+    exists = stage >= earliest[problem.producer]
+    can_page = exists & pageable
+    spare_bytes = problem.budget - node_need(problem)[instants]
+    beside = np.array([others(problem, int(node)) for node in instants]).reshape(last, m)
+    # An LP does not see that a value larger than what is left cannot be there.
+    can_keep = (exists & held)[:last] & (~beside | (problem.size <= spare_bytes[:, None]))
+
+    just_in_time = not problem.dma or not np.isfinite(problem.deadline)
+    columns = 0
+    compute, columns = _numbered(can_compute, columns)
+    page_in, columns = _numbered(can_page, columns)
+    keep, columns = _numbered(can_keep, columns)
+    page_out, columns = _numbered(pageable, columns)
+    repeated, columns = _numbered(np.ones(last + 1, dtype=np.bool_), columns)
+    cost = np.zeros(columns)
+    cost[repeated] = 1.0
+    for numbers, energy in ((compute, problem.node_energy), (page_in, problem.in_energy)):
+        cost[numbers[numbers >= 0]] = np.broadcast_to(energy * scale, numbers.shape)[numbers >= 0]
+    cost[page_out[page_out >= 0]] = (problem.out_energy * scale)[page_out >= 0]
+    lower = np.zeros(columns)
+    upper = np.ones(columns)
+    upper[repeated] = max(spare, 0.0) * scale
+    lower[compute[np.arange(last), instants]] = 1.0
+
+    rows = Rows()
+    inputs = [inputs_of(problem, j) for j in range(n)]
+    inf = np.inf
+
+    def sources(t: int, v: int) -> list[int]:
+        found = [compute[t, problem.producer[v]], page_in[t, v], keep[t - 1, v] if t > 0 else -1]
+        return [int(column) for column in found if column >= 0]
+
+    for t in range(last + 1):
+        for j in range(n):
+            if compute[t, j] < 0:
+                continue
+            for v in inputs[j]:
+                if held[v]:
+                    available = sources(t, v)
+                    rows.add([*available, int(compute[t, j])], [1.0] * len(available) + [-1.0], 0.0, inf)
+        for v in range(m):
+            if page_in[t, v] >= 0:
+                rows.add([int(page_out[v]), int(page_in[t, v])], [1.0, -1.0], 0.0, inf)
+                users = problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]
+                if just_in_time and not (t < last and instants[t] in users):
+                    readers = [int(column) for column in compute[t, users] if column >= 0]
+                    rows.add([*readers, int(page_in[t, v])], [1.0] * len(readers) + [-1.0], 0.0, inf)
+            if t < last and keep[t, v] >= 0:
+                available = sources(t, v)
+                rows.add([*available, int(keep[t, v])], [1.0] * len(available) + [-1.0], 0.0, inf)
+    for t in range(last):
+        node = int(instants[t])
+        for v in inputs[node]:
+            if held[v]:
+                lower[keep[t, v]] = 1.0
+        kept = np.nonzero(beside[t] & (keep[t] >= 0))[0]
+        sizes = problem.size[kept] / problem.budget
+        rows.add(keep[t, kept].tolist(), sizes.tolist(), -inf, spare_bytes[t] / problem.budget)
+    for j in range(n):
+        if earliest[j] < latest[j]:
+            window = [int(column) for column in compute[earliest[j] : latest[j] + 1, j]]
+            rows.add(window, [1.0] * len(window), 1.0, inf if problem.recomputable[j] else 1.0)
+        elif compute[earliest[j], j] >= 0:
+            lower[compute[earliest[j], j]] = 1.0
+    _deadline(problem, compute, page_in, page_out, rows)
+    must = _must(problem, earliest, latest, last)
+    meaning = Columns(instants, compute, page_in, keep, page_out, repeated, must)
+    _forced(problem, conflicts, (earliest, latest), meaning, rows)
+    integer = np.ones(columns, dtype=np.bool_)
+    integer[repeated] = False
+    model = LinearModel.of(cost, -plain * scale, lower, upper, integer, rows)
+    return Relaxation(model, meaning, scale)
+
+
+def _must(problem: Problem, earliest: Ints, latest: Ints, instants: int) -> Ints:
+    """(instants, m): by the end of which stage v must be in RAM again after instant t; -1 if never for certain."""
+    must = np.full((instants, len(problem.size)), -1, dtype=np.int64)
+    for v in range(len(problem.size)):
+        for j in problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]:
+            before = must[: earliest[j], v]
+            before[(before < 0) | (before > latest[j])] = latest[j]
+    return must
+
+
+def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
+    """Column numbers from ``first`` on where ``wanted``, -1 elsewhere; and the next free number."""
+    numbers = np.full(wanted.shape, -1, dtype=np.int64)
+    count = int(wanted.sum())
+    numbers[wanted] = np.arange(first, first + count)
+    return numbers, first + count
+
+
+def _forced(problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], columns: Columns, rows: Rows) -> None:
+    """What is in RAM together although it conflicts has been brought together by paging.
+
+    That are two inputs of one node, and at an instant an input of its node and whatever is kept.
+    """
+    for node in range(len(problem.node_time)):
+        inputs = inputs_of(problem, node)
+        for at, u in enumerate(inputs):
+            for v in inputs[at + 1 :][conflicts.pairs[u, inputs[at + 1 :]]]:
+                _paged_before(problem, conflicts.excuses(u, v), window, int(window[1][node]), columns, -1, rows)
+    for t, node in enumerate(columns.instants):
+        inputs = inputs_of(problem, node)
+        beside = conflicts.pairs[inputs] & ~np.isin(np.arange(len(problem.size)), inputs)
+        for u, v in zip(*np.nonzero(beside), strict=True):
+            if columns.keep[t, v] >= 0:
+                excuses = conflicts.excuses(int(inputs[u]), int(v))
+                _paged_before(problem, excuses, window, t, columns, int(columns.keep[t, v]), rows)
+
+
+def _paged_before(
+    problem: Problem,
+    excuses: Collection[Excuse],
+    window: tuple[Ints, Ints],
+    last: int,
+    columns: Columns,
+    kept: int,
+    rows: Rows,
+) -> None:
+    """By the end of stage ``last`` an excuse was paged in, and so out; if ``kept`` is 1, where that is a column."""
+    earliest = window[0]
+    outs = {int(columns.page_out[excuse.value]) for excuse in excuses} - {-1}
+    ins: set[int] = set()
+    for excuse in excuses:
+        since = int(earliest[problem.producer[list(excuse.pair)]].max())
+        ins |= set(columns.page_in[since : last + 1, excuse.value].tolist()) - {-1}
+    for paged in (outs, ins):
+        if paged and kept < 0:
+            rows.add(sorted(paged), [1.0] * len(paged), 1.0, np.inf)
+        elif kept >= 0:
+            rows.add([*sorted(paged), kept], [1.0] * len(paged) + [-1.0], 0.0, np.inf)
+
+
+def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:
+    """Without DMA all times add up; with it, CPU and bus each have to be done by the deadline."""
+    if not np.isfinite(problem.deadline):
+        return
+    cpu: list[tuple[int, float]] = []
+    bus: list[tuple[int, float]] = []
+    for numbers, times, of in (
+        (compute, problem.node_time, cpu),
+        (page_in, problem.in_time, bus),
+        (page_out, problem.out_time, bus),
+    ):
+        spread = np.broadcast_to(times, numbers.shape)
+        of += [(int(c), float(s)) for c, s in zip(numbers[numbers >= 0], spread[numbers >= 0], strict=True) if s > 0]
+    for terms in [cpu, bus] if problem.dma else [cpu + bus]:
+        if terms:
+            rows.add([c for c, _ in terms], [s / problem.deadline for _, s in terms], -np.inf, 1.0 + 1e-9)
+
+
+def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:
+    """The relaxation's solution as events (see `evaluation`), stage by stage; not always a schedule."""
+    columns = relaxation.columns
+    chosen = np.append(x > 0.5, False)
+    n = len(problem.node_time)
+    events: list[int] = []
+    for t in range(len(columns.compute)):
+        waiting = set(np.nonzero(chosen[columns.page_in[t]])[0].tolist())
+        for j in np.nonzero(chosen[columns.compute[t]])[0].tolist():
+            inputs = set(inputs_of(problem, j).tolist())
+            events += [n + v for v in sorted(waiting & inputs)]
+            waiting -= inputs
+            events.append(j)
+        events += [n + v for v in sorted(waiting)]
+    return np.array(events, dtype=np.int64)

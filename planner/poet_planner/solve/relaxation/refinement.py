@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One relaxation, settled: its own search says what is worth looking for, its LP and its MILP prove the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem
+from poet_planner.solve.milp.linear_model import LinearModel
+from poet_planner.solve.milp.pyomo_model import Answer, seconds_to_state, solve_milp
+from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.relaxation.branching import explore
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.cutting_planes import Branch, Root
+from poet_planner.solve.relaxation.event_points import missed
+from poet_planner.solve.relaxation.model import events_of, relaxation
+from poet_planner.solve.search.annealer import moves_per_second
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.portfolio import Searches
+
+# Effort in seconds of searching, and as shares of the time left.
+SEARCH_S = 0.5
+SEARCH_SHARE = 0.1
+REFINE_S = 0.3
+ROOT_SHARE = 0.6
+# Of the time, for what lies beyond the relaxation; and of what the bound lacks, that must lie there for cuts of the
+# stages to be worth their time before.
+MOST_BEYOND = 0.5
+LITTLE = 0.01
+PATIENCE = 6
+# Beyond the relaxation the cutoff rises in steps, by this share of what the bound lacks at first, then by twice the
+# share before. Of a MILP's solutions, so many of the best are looked at between the instants.
+FIRST_STEP = 0.1
+MOST_SOLUTIONS = 3
+LP_SAFETY = 1e-3
+# Share of what the bound lacks that branching has to gain.
+FAR = 0.5
+
+
+class Level:
+    """The order-free relaxation with the RAM limited at some instants.
+
+    The least energy of the relaxation is below that of the problem, and what a search finds for it is a cutoff: nothing
+    above needs to be looked at, which fixes most of the model. The bound is never above the cutoff.
+
+    Parameters
+    ----------
+    instants : (n,) flags of nodes on ``path``
+    known : Incumbent
+        The best schedule of the problem so far.
+    conflicts : Conflicts
+        The model knows of them, the search of the relaxation does not.
+    gap : float
+        As in `OptimiseOptions`.
+    bound_j : float
+        A lower bound that is known already.
+
+    Attributes
+    ----------
+    bound_j : float
+        A lower bound on the energy of every schedule of the contract, in joules.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        path: Ints,
+        instants: Flags,
+        known: Incumbent,
+        conflicts: Conflicts,
+        gap: float,
+        seed: int,
+        bound_j: float,
+    ) -> None:
+        self._problem = problem
+        self._conflicts = conflicts
+        self._solution: Ints | None = None
+        self._path = path
+        self._instants = path[instants[path]]
+        self._known = known
+        self._gap = gap
+        self._search = Searches(problem._replace(instant=instants), seed)
+        self._beyond_j: float | None = None
+        # The LP that `missed` has looked at, for `prove` to go on from.
+        self._begun: tuple[Root, Branch] | None = None
+        self._plain_j = float(problem.node_energy.sum())
+        self._scale = 1.0
+        self.bound_j = bound_j
+
+    @property
+    def events(self) -> Ints:
+        """The best schedule of the relaxation that was found, as events (see `evaluation`)."""
+        return self._best().events if self._solution is None else self._solution
+
+    @property
+    def share_beyond(self) -> float:
+        """Share of what the bound lacks that `prove` cannot close: it lies above the relaxation's best schedule."""
+        lacking_j = self._known.energy - self.bound_j
+        return (self._known.energy - self._best().energy) / lacking_j if lacking_j > 0 else 0.0
+
+    @property
+    def undercuts(self) -> bool:
+        """Whether the relaxation is known to have a schedule that the problem may not have."""
+        return self._best().energy < self._known.energy * (1 - self._gap)
+
+    def search(self, start: Ints, seconds_left: Callable[[], float], go_on: Callable[[], bool]) -> None:
+        """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
+        self._search.adopt(start)
+        end_s = seconds_left() * (1 - SEARCH_SHARE)
+        moves = int(SEARCH_S * moves_per_second(self._problem))
+        self._search.run(moves, lambda: go_on() and seconds_left() > end_s)
+
+    def missed(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> int | None:
+        """The node of the path at whose first compute the LP overflows the RAM most, if it does anywhere."""
+        self._begun = root, whole = self._root(seconds_left, hear)
+        return missed(self._problem, self._path, root.relaxation.columns, whole.point)
+
+    def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Raise the bound until the relaxation is settled or the time is up.
+
+        What the search found for the relaxation is the cutoff. Where that is below the best schedule of the problem,
+        some of the time is left for `prove_beyond`: as large a share as lies beyond of what the bound lacks, but half
+        of it at most.
+
+        Parameters
+        ----------
+        hear : callable
+            Told the bound in joules now and then; False ends the work.
+        """
+        share = 1.0 - min(MOST_BEYOND, self.share_beyond)
+        begun, self._begun = self._begun, None
+        self._settle(self.share_beyond > LITTLE, solver, self._share_of(seconds_left, hear, share), hear, begun)
+
+    def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+        """Raise the bound further: the RAM counts between the instants, too.
+
+        The cutoff rises in steps towards the best schedule of the problem. The lower it is, the more is fixed, and the
+        sooner a MILP ends. Each step begins anew, for cuts of the stages hold below their cutoff only.
+        """
+        share = FIRST_STEP
+        settled = True
+        while settled and not self._reached(self._known.energy) and hear(self.bound_j) and seconds_left() > 0:
+            self._beyond_j = self.bound_j + min(share, 1.0) * (self._known.energy - self.bound_j)
+            share *= 2
+            settled = self._settle(True, solver, seconds_left, hear)
+
+    def _settle(
+        self,
+        stages: bool,
+        solver: Solver,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+        begun: tuple[Root, Branch] | None = None,
+    ) -> bool:
+        """Raise the bound to the cutoff; whether that is reached.
+
+        With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
+
+        Parameters
+        ----------
+        begun : tuple, optional
+            The LP to go on from, of the same cutoff: cuts and what is fixed hold below it only.
+        """
+        root, whole = begun or self._root(seconds_left, hear)
+        if (
+            self._beyond_j is None
+            and whole.bound < self._cutoff()
+            and self._follow(events_of(self._problem, root.relaxation, whole.point))
+        ):
+            whole = self._tightened(root, whole, seconds_left, hear)
+        ruled_out = True
+        while ruled_out and not self._reached(self._limit_j):
+            if stages:
+                whole = self._tightened(root, whole, seconds_left, hear, stages=True)
+            branches = self._branches(root, whole, self._share_of(seconds_left, hear, ROOT_SHARE))
+            points = self._settle_branches(root, branches, solver, seconds_left, hear)
+            ruled_out = False
+            for point in points if stages else []:
+                ruled_out |= root.rule_out(whole.upper, point, self._cutoff, seconds_left)
+        return self._reached(self._limit_j)
+
+    def _root(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> tuple[Root, Branch]:
+        """The relaxation's LP, with cuts."""
+        relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
+        self._scale = relaxed.scale
+        root = Root(self._problem, relaxed)
+        return root, self._tightened(root, root.whole(), seconds_left, hear)
+
+    def _tightened(
+        self,
+        root: Root,
+        branch: Branch,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+        stages: bool = False,
+    ) -> Branch:
+        go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
+        return root.tighten(branch, self._cutoff, go_on, self._raise, PATIENCE, stages)
+
+    def _reached(self, energy_j: float) -> bool:
+        return self.bound_j >= energy_j * (1 - self._gap)
+
+    def _share_of(
+        self, seconds_left: Callable[[], float], hear: Callable[[float], bool], share: float
+    ) -> Callable[[], float]:
+        """Seconds left of a share of the time left now."""
+        end_s = seconds_left() * (1 - share)
+        return lambda: seconds_left() - end_s if hear(self.bound_j) else 0.0
+
+    def _branches(self, root: Root, whole: Branch, seconds_left: Callable[[], float]) -> list[Branch]:
+        """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
+        branches = explore(root, whole, self._cutoff, seconds_left, self._raise)
+        lowest = min([branch.bound for branch in branches], default=np.inf)
+        return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
+
+    def _settle_branches(
+        self,
+        root: Root,
+        branches: list[Branch],
+        solver: Solver,
+        seconds_left: Callable[[], float],
+        hear: Callable[[float], bool],
+    ) -> list[Floats]:
+        """Raise the bound to the least of all branches, one MILP after the other; solutions that the MILPs found.
+
+        The lowest bound comes last, and has what time the others leave: it is the one that counts.
+        """
+        branches = branches[::-1]
+        bounds = [branch.bound for branch in branches]
+        points: list[Floats] = []
+        for k, branch in enumerate(branches):
+            if branch.bound >= self._cutoff():
+                continue
+            model = root.model(branch)
+            if not hear(self.bound_j) or seconds_left() < seconds_to_state(len(model.columns)):
+                return points
+            others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
+
+            def told(bound: float, others: float = others) -> bool:
+                self._raise(min(bound, others))
+                return hear(self.bound_j)
+
+            answer = self._milp(model, solver, seconds_left() / (len(branches) - k), told)
+            bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
+            points += answer.solutions[-MOST_SOLUTIONS:]
+            for point in answer.solutions[-1:]:
+                self._adopt(events_of(self._problem, root.relaxation, point))
+        self._raise(min(bounds, default=np.inf))
+        return points
+
+    def _milp(self, model: LinearModel, solver: Solver, seconds: float, told: Callable[[float], bool]) -> Answer:
+        """Solve the MILP of one branch."""
+        # In units of the model, in which plain training costs SCALE.
+        absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
+        return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
+
+    def _adopt(self, events: Ints) -> None:
+        """Let the search know of a MILP's solution, if it is a sequence that can be."""
+        self._search.adopt(events)
+        if measured(self._problem, events) is not None:
+            self._solution = events
+
+    def _best(self) -> Incumbent:
+        found = self._search.incumbent
+        return self._known if found is None or found.energy > self._known.energy else found
+
+    @property
+    def _limit_j(self) -> float:
+        """No schedule that costs more is looked for."""
+        return self._best().energy if self._beyond_j is None else self._beyond_j
+
+    def _cutoff(self) -> float:
+        """The same in units of the model."""
+        return (self._limit_j * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
+
+    def _raise(self, bound: float) -> None:
+        bound = min(bound, self._cutoff())
+        if np.isfinite(bound):
+            bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
+            self.bound_j = max(self.bound_j, bound_j)
+
+    def _follow(self, events: Ints) -> bool:
+        """Search on from where the LP points; whether that found anything better."""
+        before_j = self._best().energy
+        if self._search.adopt(events):
+            self._search.refine(int(REFINE_S * moves_per_second(self._problem)))
+        return self._best().energy < before_j

@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search: how long to anneal, at which temperatures, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from poet_planner.solve.instance import Ints, Problem, size
+from poet_planner.solve.search import annealing
+from poet_planner.solve.search.annealing import (
+    BEST,
+    BEST_LENGTH,
+    CEILING,
+    CHANGED_FIRST,
+    COOLING,
+    CURRENT_LENGTH,
+    PER_BYTE,
+    PER_SECOND,
+    SPLIT_REPAIRS,
+    SPLITTING,
+    TEMPERATURE,
+    new_state,
+)
+from poet_planner.solve.search.crossover import cross
+from poet_planner.solve.search.delta_evaluation import new_trial
+from poet_planner.solve.search.evaluation import capacity, new_workspace
+from poet_planner.solve.search.eviction import by_eviction
+from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
+from poet_planner.solve.search.lagrangian import FIRST_PRICE, Price, priced
+from poet_planner.solve.search.moves import COMPUTE_TRIES
+
+CHUNK_MOVES = 3000
+# Temperatures, in units of what one event beyond plain training costs in the best schedule.
+HOT = 1.0
+WARM = 0.3
+COLD = 0.02
+# Of coolings below the best schedule, and their share of a later run's moves.
+BELOW_HOT = 0.2
+BELOW_COLD = 0.002
+BELOW_SHARE_LATER = 0.6
+# Of the coolings from plain training. Some networks want the hotter ones, others the colder.
+START_HOT = (30.0, 5.0, 1.0)
+START_COLD = 0.01
+# Their share of the first run's moves.
+STARTS_SHARE = 0.39
+# Coolings from the best and from where the last one ended.
+CYCLES = 4
+# Some starts are made by passes of eviction, each of which takes as long as a move a node, roughly: so many, unless
+# enough of them have found a way before.
+MOST_PASSES = 128
+LEAST_PASSES = 4
+PASSES_SHARE = 0.06
+ENOUGH_EVICTED = 32
+# Where coolings from plain training come to no schedule, those are starts instead, with so many moves a node each.
+START_MOVES = 100
+# With so many moves for each node, more starts and their children do better than long coolings.
+MANY_MOVES = 600
+MANY_STARTS = 2
+CHILDREN = 16
+PARENTS = 6
+# Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
+# from the last schedule that was late and the last in time. Both are mended first, with as many moves as so many
+# prices, to fill the deadline: at a price so much lower that what saves most energy for its time is worth its while.
+PRICES = 8
+PRICES_SHARE = 0.5
+MENDING = 3
+MENDING_PRICE = 0.7
+PRICED_SHARE = 0.12
+# That cost before there is a schedule, as a share of plain training's for each node.
+COST_SHARE = 0.01
+# A move, and for each node, value and edge: roughly, on one core.
+MOVE_S = 4e-6
+MOVE_S_PER_SIZE = 4.7e-9
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What an annealer does about overflow.
+
+    Attributes
+    ----------
+    share : float
+        How often it drops and restores a value there.
+    repairs : int
+        How many more at once.
+    changed_first : bool
+        Whether it is always rather one that is there because of the move that is mended; else every second time.
+    """
+
+    share: float
+    repairs: int
+    changed_first: bool
+
+
+# Some networks want the one, others the other.
+MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=True))
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """One falling temperature.
+
+    Attributes
+    ----------
+    share : float
+        Of a run's moves.
+    hot, cold : float
+        Temperatures from and to.
+    above : float
+        How far the energy may rise above that of the best schedule, in the same units. Where it may hardly rise, RAM
+        and time are what there is to mend: a cheaper schedule is found as soon as both are within their limits.
+    """
+
+    share: float
+    hot: float
+    cold: float
+    above: float = np.inf
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How a first run with many moves spends those that prices of time leave it.
+
+    Attributes
+    ----------
+    starts : float
+        Their share.
+    below : float
+        Of the rest, the share of coolings below the best schedule.
+    further : float
+        So many times the run's moves besides, for the same coolings.
+    below_moves : int
+        A node, for each of these.
+    above : float
+        How far each may rise above the best, as in `Cooling`.
+    """
+
+    starts: float
+    below: float
+    further: float
+    below_moves: int
+    above: float
+
+
+LOOSE = Balance(starts=0.48, below=0.33, further=0.0, below_moves=200, above=0.0)
+# Where the deadline binds, coolings below the best are what leads to a better family of schedules.
+BINDING = Balance(starts=0.25, below=0.8, further=1.0, below_moves=500, above=1.0)
+
+
+class Search:
+    """One annealer; call `run` as often as wanted, it goes on from the best schedule so far.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds and equal calls give equal schedules. Even and odd ones have different manners.
+    order : (n,) or None
+        A topological order of the nodes to begin with; None for their own.
+    """
+
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+        self._problem = problem
+        self._seed = seed
+        random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+        self._work = new_workspace(problem, random, COMPUTE_TRIES)
+        self._other = new_workspace(problem, random, COMPUTE_TRIES)
+        self._trial = new_trial(problem)
+        self._spare = new_trial(problem)
+        self._plain_energy = float(problem.node_energy.sum())
+        self._state = new_state(capacity(problem))
+        self._penalise()
+        manner = MANNERS[seed % len(MANNERS)]
+        self._state.figures[SPLITTING] = manner.share
+        self._state.lengths[SPLIT_REPAIRS] = manner.repairs
+        self._state.lengths[CHANGED_FIRST] = manner.changed_first
+        self._choice = np.random.default_rng(seed)
+        self._parents: list[Incumbent] = []
+        self._kept: list[Incumbent] = []
+        self._evicted: list[Incumbent] = []
+        self._priced: list[Ints] = []
+        self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
+        self._started = False
+        self._begin(self._plain)
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        """The best schedule so far."""
+        return cheapest(*self._in_time(), self._annealed())
+
+    @property
+    def has_least(self) -> bool:
+        """Whether the best schedule costs no more than plain training, and so is one of the best there are."""
+        # Without measuring anything: this is asked again and again.
+        found = [*self._in_time(), *self._parents[:1]]
+        return self._is_least(min([float(self._state.figures[BEST]), *(one.energy for one in found)]))
+
+    @property
+    def found(self) -> list[Incumbent]:
+        """The best schedule so far, and others that coolings ended with: the cheapest first."""
+        return ranked([self.incumbent, *self._kept])
+
+    def adopt(self, events: Ints) -> bool:
+        """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
+        if len(events) > len(self._state.current):
+            return False
+        self.keep(self._newest())
+        adopted = self._begin(events)
+        self._started |= adopted
+        return adopted
+
+    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
+
+        The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
+        from children of what it has found, and at last below the best, for about as many moves again where the deadline
+        binds; or, where the moves are few for the graph, in cycles: four, each twice as long as the one before, from
+        the best and from where the last one ended in turn. A later run cools in cycles, then below the best.
+
+        Parameters
+        ----------
+        between : callable
+            Called every few hundredths of a second; False ends the run.
+        """
+        first, self._started = not self._started, True
+        if first and not (self._evict(moves, between) and self._price(moves, between)):
+            return
+        for cooling in self._coolings(moves, first):
+            if not self._cool(int(moves * cooling.share), cooling, between):
+                return
+
+    def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal from the current state at low temperature."""
+        self._cool(moves, Cooling(1.0, WARM, COLD), between)
+
+    def keep(self, found: Incumbent | None) -> None:
+        """Keep a schedule, and let it be a parent if it is among the best."""
+        self._kept = ranked([*self._kept, found])
+        if found is None or any(same(found.energy, one.energy) for one in self._parents):
+            return
+        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
+
+    def wander(self, moves: int) -> Incumbent | None:
+        """The current state in another order that costs no more, which is the current state then."""
+        annealing.wander(self._problem, self._work, self._other, self._trial, self._state, moves)
+        return measured(self._problem, self._state.current[: self._state.lengths[CURRENT_LENGTH]])
+
+    def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
+        """One after the other; each begins from the state that is set here."""
+        if not first:
+            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER, LOOSE))
+        balance = BINDING if self._priced else LOOSE
+        left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
+        if moves < MANY_MOVES * len(self._plain):
+            starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
+        else:
+            starts = self._starts(moves, left * balance.starts, MANY_STARTS)
+            share = left * (1 - balance.starts)
+            below = self._below(moves, share * balance.below + balance.further, balance)
+            rest = chain(self._children(share * (1 - balance.below)), below)
+        return chain(self._priced_starts(PRICED_SHARE), starts, rest)
+
+    def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
+        """From plain training, and at last from the best schedule made by eviction.
+
+        Where the first comes to no schedule, all others are from different ones made by eviction.
+        """
+        hots = START_HOT * rounds
+        for number, hot in enumerate(hots, start=1):
+            if number == 2 and self._annealed() is None and self._evicted:
+                yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
+                return
+            events = self._evicted[0].events if number == len(hots) and self._evicted else self._plain
+            self._begin(events)
+            yield Cooling(share / len(hots), hot, START_COLD)
+
+    def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
+        """The best and others, good and bad: which one leads far is not to be seen."""
+        most = max(1, int(share * moves / (START_MOVES * len(self._plain))))
+        count = min(most, len(self._evicted))
+        for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
+            events = self._evicted[number].events
+            self._begin(events)
+            yield Cooling(share / count, HOT, START_COLD)
+
+    def _priced_starts(self, share: float) -> Iterator[Cooling]:
+        for events in self._priced:
+            self._begin(events)
+            yield Cooling(share / len(self._priced), WARM, COLD)
+
+    def _price(self, moves: int, between: Callable[[], bool]) -> bool:
+        """Where the deadline binds, anneal with prices of time instead, from one to the next."""
+        if self._problem.deadline == np.inf:
+            return True
+        moves = int(PRICES_SHARE * moves / (PRICES + 2 * MENDING))
+        in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
+        price = Price(0.0 if in_time else FIRST_PRICE)
+        found: dict[bool, Incumbent] = {}
+        last = None
+        for _ in range(PRICES):
+            last = self._at_price(price.now, last, np.inf, moves, between)
+            if last is None:
+                return between()
+            late = last.time > self._problem.deadline
+            if price.now == 0.0 and not late:
+                return between()
+            if not late:
+                self.keep(last)
+            if not between():
+                return False
+            found[late] = last
+            price.told(late)
+        lower = MENDING_PRICE * price.low
+        for late, one in found.items():
+            mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, between)
+            self.keep(mended)
+            found[late] = mended or one
+        self._priced = [one.events for one in found.values()]
+        return between()
+
+    def _at_price(
+        self, price: float, start: Incumbent | None, deadline: float, moves: int, between: Callable[[], bool]
+    ) -> Incumbent | None:
+        """The best schedule where each second has a price, with its true figures; None where there is none."""
+        search = Search(priced(self._problem, price)._replace(deadline=deadline), self._seed, self._plain)
+        if start is not None:
+            search.adopt(start.events)
+        search.run(moves, between)
+        return search.incumbent and measured(self._problem, search.incumbent.events)
+
+    def _begin(self, events: Ints) -> bool:
+        """Set the state that the next cooling begins from; False, and nothing changes, if they are no schedule."""
+        return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+
+    def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
+        """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
+        passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
+        enough = ENOUGH_EVICTED
+        for made in by_eviction(self._problem, self._plain, self._choice, int(passes)):
+            enough -= made is not None
+            if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
+                self._evicted = sorted([*self._evicted, made], key=self._cost)
+            if not between():
+                return False
+            if enough == 0:
+                break
+        return True
+
+    def _cost(self, one: Incumbent) -> float:
+        """Energy, and what being late costs."""
+        return one.energy + float(self._state.figures[PER_SECOND]) * max(0.0, one.time - self._problem.deadline)
+
+    def _children(self, share: float) -> Iterator[Cooling]:
+        for _ in range(CHILDREN):
+            child = self._child()
+            if child is not None:
+                self._begin(child)
+            yield Cooling(share / CHILDREN, HOT if child is None else WARM, COLD)
+
+    def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
+        for cycle in range(CYCLES):
+            incumbent = self.incumbent
+            restart = cycle % 2 == first_restart
+            if restart and incumbent is not None:
+                self.adopt(incumbent.events)
+            yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
+
+    def _below(self, moves: int, share: float, balance: Balance) -> Iterator[Cooling]:
+        """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
+        count = max(1, round(share * moves / (balance.below_moves * len(self._plain))))
+        for _ in range(count):
+            incumbent = self.incumbent
+            if incumbent is None:
+                return
+            self.adopt(incumbent.events)
+            self._penalise()
+            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, balance.above)
+
+    def _penalise(self) -> None:
+        """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
+        figures, problem = self._state.figures, self._problem
+        scale = max(self._plain_energy, 1e-12)
+        figures[PER_BYTE] = scale / max(1, problem.budget)
+        if problem.deadline < np.inf:
+            figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+
+    def _child(self) -> Ints | None:
+        """Of two parents; None if there are none, or none that differ."""
+        if len(self._parents) < 2:
+            return None
+        one, other = self._choice.choice(len(self._parents), 2, replace=False)
+        figures = self._state.figures
+        return cross(
+            self._problem,
+            self._parents[one].events,
+            self._parents[other].events,
+            float(figures[PER_BYTE]),
+            float(figures[PER_SECOND]),
+            self._work,
+        )
+
+    def _in_time(self) -> list[Incumbent]:
+        """Schedules made by eviction that meet the deadline."""
+        return [one for one in self._evicted if one.time <= self._problem.deadline]
+
+    def _annealed(self) -> Incumbent | None:
+        """The best schedule of all coolings so far."""
+        return cheapest(self._newest(), *self._parents[:1])
+
+    def _newest(self) -> Incumbent | None:
+        """The best schedule since the last start."""
+        if not np.isfinite(self._state.figures[BEST]):
+            return None
+        return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
+
+    def _is_least(self, energy: float) -> bool:
+        return energy <= self._plain_energy * (1 + SAME)
+
+    def _event_energy(self) -> float:
+        """Energy above plain training of one event that plain training lacks, in the best schedule annealed."""
+        plain = max(self._plain_energy, 1e-12)
+        incumbent = self._annealed()
+        if incumbent is None:
+            return COST_SHARE * plain / max(1, len(self._plain))
+        extras = max(1, len(incumbent.events) - len(self._plain))
+        return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
+
+    def _cool(self, moves: int, cooling: Cooling, between: Callable[[], bool]) -> bool:
+        """Its temperatures, and what it may rise, are in units of `_event_energy`."""
+        figures = self._state.figures
+        figures[TEMPERATURE] = cooling.hot * self._event_energy()
+        figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
+        figures[CEILING] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
+        go_on = True
+        while moves > 0 and go_on:
+            chunk = min(moves, CHUNK_MOVES)
+            annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
+            moves -= chunk
+            go_on = between() and not self._is_least(float(figures[BEST]))
+        self.keep(self._newest())
+        return go_on
+
+
+def moves_per_second(problem: Problem) -> float:
+    """A rough figure, from the size alone so that the same problem is always given the same effort."""
+    return 1 / (MOVE_S + MOVE_S_PER_SIZE * size(problem))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From events (see `evaluation`) to the contract's steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Step
+
+from poet_planner.solve.instance import Ints, Problem, inputs_of
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Steps without addresses, how long they take by the contract, and the most bytes held at once."""
+
+    steps: tuple[Step, ...]
+    time_s: float
+    peak: int
+
+
+def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
+    """Steps of ``events``, each of which must be needed (as `evaluation.evaluate` leaves them).
+
+    A value is paged out right after it is first computed, and freed after its last use; where transfers overlap
+    compute, only when its own has ended or its RAM is needed. A value of no bytes stays, except that it gives way to a
+    recomputation of its node.
+    """
+    return _Decoder(graph, problem, events).decoded()
+
+
+class _Decoder:
+    def __init__(self, graph: Graph, problem: Problem, events: Ints) -> None:
+        self._graph = graph
+        self._problem = problem
+        self._events = [int(event) for event in events]
+        self._ids = [value.id for node in graph.nodes for value in node.values]
+        self._steps: list[Step] = []
+        self._held = 0
+        self._peak = 0
+        self._cpu_s = 0.0
+        self._bus_s = 0.0
+        self._arrives_s: dict[int, float] = {}
+        self._let_go_s: dict[int, float] = {}
+        self._leaving: list[int] = []
+
+    def decoded(self) -> Decoded:
+        problem, n = self._problem, len(self._problem.node_time)
+        paged = {event - n for event in self._events if event >= n}
+        over = _last_uses(problem, self._events)
+        computed: set[int] = set()
+        for place, event in enumerate(self._events):
+            made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
+            self._make_room(made, 0 if event >= n else int(problem.workspace[event]))
+            self._held += sum(int(problem.size[v]) for v in made)
+            if event >= n:
+                self._step(Action.PAGE_IN, event - n)
+                self._let_go_s[event - n] = self._arrives_s[event - n] = self._transfer(problem.in_time[event - n])
+            else:
+                self._compute(event, made, again=event in computed)
+                for v in made:
+                    if v in paged and event not in computed:
+                        self._step(Action.PAGE_OUT, v)
+                        self._let_go_s[v] = self._transfer(problem.out_time[v])
+                computed.add(event)
+            for v in over[place]:
+                if problem.size[v] > 0:
+                    self._leave(v)
+        return Decoded(tuple(self._steps), max(self._cpu_s, self._bus_s), self._peak)
+
+    def _compute(self, node: int, made: list[int], again: bool) -> None:
+        if again:
+            for v in made:
+                if self._problem.size[v] == 0:
+                    self._step(Action.FREE, v)
+        self._steps.append(Step(Action.COMPUTE, self._graph.nodes[node].id))
+        arrived = [self._arrives_s.get(v, 0.0) for v in inputs_of(self._problem, node).tolist()]
+        self._cpu_s = max([self._cpu_s, *arrived]) + float(self._problem.node_time[node])
+
+    def _transfer(self, time_s: float) -> float:
+        self._cpu_s = max(self._cpu_s, self._bus_s)
+        self._bus_s = self._cpu_s + float(time_s)
+        if not self._problem.dma:
+            self._cpu_s = self._bus_s
+        return self._bus_s
+
+    def _leave(self, v: int) -> None:
+        if self._let_go_s.get(v, 0.0) > self._cpu_s:
+            self._leaving.append(v)
+        else:
+            self._free(v)
+
+    def _make_room(self, made: list[int], workspace: int) -> None:
+        """Free what has left, what is about to be made anew, and as much as is needed."""
+        need = workspace + sum(int(self._problem.size[v]) for v in made)
+        for v in list(self._leaving):
+            gone = self._let_go_s[v] <= self._cpu_s
+            if gone or v in made or self._held + need > self._problem.budget:
+                self._leaving.remove(v)
+                self._free(v)
+        self._peak = max(self._peak, self._held + need)
+
+    def _free(self, v: int) -> None:
+        self._cpu_s = max(self._cpu_s, self._let_go_s.get(v, 0.0))
+        self._held -= int(self._problem.size[v])
+        self._step(Action.FREE, v)
+
+    def _step(self, action: Action, v: int) -> None:
+        self._steps.append(Step(action, self._ids[v]))
+
+
+def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
+    """The values not needed any more after each event, until they are made anew."""
+    n = len(problem.node_time)
+    needed: set[int] = set()
+    over: list[list[int]] = [[] for _ in events]
+    for place in range(len(events) - 1, -1, -1):
+        event = events[place]
+        made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
+        used = [] if event >= n else inputs_of(problem, event).tolist()
+        over[place] += [v for v in made if v not in needed]
+        needed -= set(made)
+        over[place] += [v for v in used if v not in needed]
+        needed |= set(used)
+    return over

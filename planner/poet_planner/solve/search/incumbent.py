@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules that were found, in figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from poet_planner.solve.instance import Ints, Problem
+from poet_planner.solve.jit import compiled
+from poet_planner.solve.search.evaluation import evaluate, new_workspace
+
+MOST_RANKED = 64
+SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes."""
+
+    events: Ints
+    energy: float
+    time: float
+    peak: int
+
+
+def measured(problem: Problem, events: Ints) -> Incumbent | None:
+    """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
+    work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
+    result = evaluate(problem, events, len(events), work)
+    if result.length < 0:
+        return None
+    peak = int(work.memory[: result.length].max(initial=0))
+    return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
+
+
+def cheapest(*found: Incumbent | None) -> Incumbent | None:
+    """The first of the least energy; None if there is none at all."""
+    return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
+
+
+def ranked(found: Iterable[Incumbent | None]) -> list[Incumbent]:
+    """The cheapest first, of some dozens; what does the same in the same order is there but once."""
+    different = {one.events.tobytes(): one for one in found if one is not None}
+    return sorted(different.values(), key=lambda one: one.energy)[:MOST_RANKED]
+
+
+@compiled
+def same(energy, other):  # type: ignore[no-untyped-def]
+    """Whether two schedules cost the same, whatever the order of the sum: then they are taken for one."""
+    return abs(energy - other) <= SAME * other

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searches side by side: of several seeds, and beside other work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from poet_planner.solve.instance import Ints, Problem
+from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, ranked
+
+SEEDS = 2
+WAIT_S = 0.02
+# Annealers that try to repair a schedule, one after the other; seconds for each.
+MENDERS = 4
+MENDING_S = 0.3
+
+
+class Aside:
+    """Annealers at work in a thread of its own, one after the other: ``search.run(moves)`` of each.
+
+    Attributes
+    ----------
+    first : Search or None
+        The one that began.
+    best : Incumbent or None
+        The best schedule that any has found so far.
+    """
+
+    def __init__(self, searches: Iterable[Search], moves: int) -> None:
+        self.first: Search | None = None
+        self.best: Incumbent | None = None
+        self._found: list[Incumbent] = []
+        self._first_ended = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
+        self._thread.start()
+
+    def wait(self, go_on: Callable[[], bool]) -> None:
+        """Until the first has made all its moves, or until ``go_on`` says no; either ends the work."""
+        while not self._first_ended.wait(WAIT_S) and go_on():
+            pass
+        self.stop()
+
+    def stop(self) -> list[Incumbent]:
+        """End it; returns what all have found, the cheapest first."""
+        self._stop.set()
+        self._thread.join()
+        return self._found
+
+    def _work(self, searches: Iterable[Search], moves: int) -> None:
+        try:
+            for search in searches:
+                self.first = self.first or search
+                search.run(moves, partial(self._go_on, search))
+                self._go_on(search)
+                self._found = ranked([*self._found, *search.found])
+                self._first_ended.set()
+                if self._stop.is_set():
+                    return
+        finally:
+            self._first_ended.set()
+
+    def _go_on(self, search: Search) -> bool:
+        self.best = cheapest(self.best, search.incumbent)
+        return not self._stop.is_set()
+
+
+class Searches:
+    """Annealers with different seeds, each in a thread of its own; what one finds best, all go on from.
+
+    Parameters
+    ----------
+    seed : int
+        Equal seeds and equal calls give equal schedules, as long as no call is ended early.
+    order : (n,) or None
+        As in `Search`.
+    """
+
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+        self._problem = problem
+        self._searches = [Search(problem, SEEDS * seed + k, order) for k in range(SEEDS)]
+        self._seed = seed
+
+    @property
+    def incumbent(self) -> Incumbent | None:
+        """The best schedule so far."""
+        return cheapest(*(search.incumbent for search in self._heard))
+
+    @property
+    def found(self) -> list[Incumbent]:
+        """The best schedule so far, and others: the cheapest first."""
+        return ranked(one for search in self._heard for one in search.found)
+
+    def adopt(self, events: Ints) -> bool:
+        """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
+        return self._searches[0].adopt(events)
+
+    def adopt_all(self, events: Ints) -> None:
+        """Let each annealer go on from ``events``, where they are a schedule."""
+        for search in self._searches:
+            search.adopt(events)
+
+    def refine(self, moves: int) -> None:
+        """Let the first annealer search on at low temperature."""
+        self._searches[0].refine(moves)
+
+    def repair(self, events: Ints, go_on: Callable[[], bool]) -> None:
+        """Keep what ``events``, which may need more RAM than there is, are repaired to.
+
+        No annealer goes on from it yet.
+        """
+        for number in range(MENDERS):
+            search = Search(self._problem, SEEDS * self._seed + number)
+
+            def hear(search: Search = search) -> bool:
+                self._searches[0].keep(search.incumbent)
+                return go_on()
+
+            if search.adopt(events) and go_on():
+                search.refine(int(MENDING_S * moves_per_second(self._problem)), hear)
+                hear()
+            if self.incumbent is not None:
+                return
+
+    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run.
+
+        So does a schedule of the first that costs no more than plain training; one of another only ends that one. What
+        is found then does not depend on which of them was faster.
+        """
+        self._share_best()
+        asides = [Aside([search], moves) for search in self._searches[1:]]
+        try:
+            self._searches[0].run(moves, between)
+            for aside in asides:
+                aside.wait(lambda: between() and not self._searches[0].has_least)
+        finally:
+            for aside in asides:
+                aside.stop()
+
+    @property
+    def _heard(self) -> list[Search]:
+        """All but those that were stopped midway because the first needed no help."""
+        return self._searches[:1] if self._searches[0].has_least else self._searches
+
+    def _share_best(self) -> None:
+        incumbent = self.incumbent
+        if incumbent is not None:
+            self.adopt_all(incumbent.events)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of a graph: paths, producers, ancestors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poet_planner.solve.instance import Flags, Ints, Problem, inputs_of, node_need
+
+
+def longest_path(problem: Problem) -> Ints:
+    """Nodes of a longest path of the graph; among equals one through much memory."""
+    n = len(problem.node_time)
+    need = node_need(problem).astype(float)
+    need /= max(need.sum(), 1.0)
+    length = np.zeros(n)
+    before = np.full(n, -1, dtype=np.int64)
+    for j in range(n):
+        for u in producers(problem, j):
+            if length[u] > length[j]:
+                length[j], before[j] = length[u], u
+        length[j] += 1 + need[j]
+    path = [int(length.argmax())] if n else []
+    while path and before[path[-1]] >= 0:
+        path.append(int(before[path[-1]]))
+    return np.array(path[::-1], dtype=np.int64)
+
+
+def producers(problem: Problem, node: int) -> Ints:
+    """Nodes whose values ``node`` needs."""
+    found: Ints = np.unique(problem.producer[inputs_of(problem, node)])
+    return found
+
+
+def ancestors(problem: Problem) -> Flags:
+    """(n, n): [a, j] is true where a must be computed before j."""
+    n = len(problem.node_time)
+    above = np.zeros((n, n), dtype=np.bool_)
+    for j in range(n):
+        for u in producers(problem, j):
+            above[:, j] |= above[:, u]
+            above[u, j] = True
+    return above

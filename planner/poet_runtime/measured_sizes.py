@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a traced step really occupies where PyTorch runs it: storages and kernels' temporaries, from one rehearsal.
+
+Tracing sees shapes; a kernel may hand out a larger storage than its result needs, and allocates scratch memory while
+it works. Both are read off PyTorch's allocator during a run of the step, so the host has to have room for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.profiler import profile, record_function
+
+from poet_runtime.executor import Execution, plain_steps, residents_of, storage_bytes
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
+
+_MARK = "poet:"
+_ALLOCATION = "[memory]"
+
+
+def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
+    """The same graph with the bytes of real storages, and with every operator's workspace at the present thread count.
+
+    Workspace is what the kernel allocates at most, its results left out. The step runs once; module and random
+    generator stay as they are.
+    """
+    # Read when the profiler first starts: it would announce itself on standard error.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    rehearsal = _Rehearsal(graph, residents_of(graph, module, inputs, targets))
+    with torch.random.fork_rng(devices=[]), profile(use_device=None, profile_memory=True, use_kineto=True) as record:
+        for step in plain_steps(graph):
+            rehearsal.step(step)
+    peaks = _peaks(record.kineto_results.events())
+    values = {id: replace(value, bytes=rehearsal.bytes.get(id, value.bytes)) for id, value in graph.values.items()}
+
+    def with_workspace(operator: TracedOperator) -> TracedOperator:
+        written = {write.value for write in operator.writes}
+        results = sum(values[id].bytes for id in operator.values if id not in written)
+        return replace(operator, workspace_bytes=max(0, peaks.get(operator.id, 0) - results))
+
+    return replace(graph, operators=tuple(with_workspace(operator) for operator in graph.operators), values=values)
+
+
+class _Rehearsal(Execution):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.bytes: dict[str, int] = {}
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        with record_function(_MARK + operator.id):
+            return super()._call(operator, args, kwargs)
+
+    def _hold(self, id: str, tensor: Tensor) -> None:
+        super()._hold(id, tensor)
+        self.bytes[id] = storage_bytes(self._values[id])
+
+
+def _peaks(events: Iterable[Any]) -> dict[str, int]:
+    """By operator, the most bytes allocated since it started."""
+    spans = []
+    allocations = []
+    for event in events:
+        if event.name() == _ALLOCATION:
+            allocations.append((event.start_ns(), event.nbytes()))
+        elif event.name().startswith(_MARK):
+            spans.append((event.start_ns(), event.end_ns(), event.name().removeprefix(_MARK)))
+    spans.sort()
+    allocations.sort()
+    peaks = {}
+    index = 0
+    for start, end, id in spans:
+        held = peak = 0
+        while index < len(allocations) and allocations[index][0] <= end:
+            if allocations[index][0] >= start:
+                held += allocations[index][1]
+                peak = max(peak, held)
+            index += 1
+        peaks[id] = peak
+    return peaks

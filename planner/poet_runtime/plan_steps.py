@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan's steps as the steps of the traced graph that it was lowered from.
+
+Lowering keeps the ids of operators and values, adds nodes of its own (the optimiser's, copies of views, and pure
+orderings), leaves out values that the board's operators do without, and makes constants of operators that read nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Step
+
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
+
+
+def planned_steps(traced: TracedGraph, planned: Graph, steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps that `execute` understands, in order.
+
+    What became a constant is computed first. Where PyTorch's operator reads a value that the board's does without
+    (cross entropy's gradient reads the sum of the weights, which its forward pass yields), the value is computed
+    beforehand, with all that it takes; what the plan has no room for is freed again at once.
+
+    Raises
+    ------
+    UserError
+        If a step names what neither graph has, or the planned graph lacks an operator of the traced one.
+    """
+    translation = _Translation(traced, planned)
+    yield from translation.constants()
+    for step in steps:
+        yield from translation.compute(step.target) if step.do is Action.COMPUTE else translation.move(step)
+
+
+class _Translation:
+    def __init__(self, traced: TracedGraph, planned: Graph) -> None:
+        self._traced = traced
+        self._planned = planned
+        self._operators = {operator.id: operator for operator in traced.operators}
+        self._makers = {id: operator for operator in traced.operators for id in operator.values}
+        self._reads = {node.id: set(node.inputs) for node in planned.nodes}
+        self._known = {value.id for node in planned.nodes for value in node.values}
+        self._computed: set[str] = set()
+        self._held: set[str] = set()
+
+    def constants(self) -> Iterator[Step]:
+        for operator in self._traced.operators:
+            if operator.id not in self._reads:
+                if operator.refs or operator.random:
+                    raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
+                yield from self._run(operator)
+
+    def move(self, step: Step) -> Iterator[Step]:
+        if step.target in self._traced.values:
+            if step.do is Action.FREE:
+                self._held.discard(step.target)
+            elif step.do is Action.PAGE_IN:
+                self._held.add(step.target)
+            yield step
+        elif step.target not in self._known:
+            raise UserError(f"{step.do} {step.target}: neither the plan's graph nor the model has it")
+
+    def compute(self, id: str) -> Iterator[Step]:
+        if id not in self._operators:
+            if id not in self._reads:
+                raise UserError(f"compute {id}: neither the plan's graph nor the model has it")
+            return
+        operator = self._operators[id]
+        lacking = [
+            value for value in self._traced.inputs(operator) if value not in self._held and value not in self._reads[id]
+        ]
+        borrowed = [*self._missing(lacking)]
+        there = set(self._held)
+        for before in borrowed:
+            yield from self._run(before)
+        if id in self._computed:
+            yield from self._free(value for value in operator.values if value not in self._known)
+        self._computed.add(id)
+        self._held.update(operator.values)
+        yield Step(Action.COMPUTE, id)
+        own = {*there, *operator.values}
+        yield from self._free(value for one in borrowed for value in one.values if value not in own)
+
+    def _missing(self, values: list[str]) -> Iterator[TracedOperator]:
+        """The operators to compute for values that are not in RAM, in program order."""
+        wanted: set[str] = set()
+        pending = [self._makers[value] for value in values]
+        while pending:
+            operator = pending.pop()
+            if operator.id not in wanted:
+                wanted.add(operator.id)
+                pending += [self._makers[id] for id in self._traced.inputs(operator) if id not in self._held]
+                pending += [self._operators[id] for id in operator.after if id not in self._computed]
+        return (operator for operator in self._traced.operators if operator.id in wanted)
+
+    def _run(self, operator: TracedOperator) -> Iterator[Step]:
+        """Compute an operator that the plan has not asked for now."""
+        yield from self._free(operator.values)
+        self._computed.add(operator.id)
+        self._held.update(operator.values)
+        yield Step(Action.COMPUTE, operator.id)
+
+    def _free(self, values: Iterable[str]) -> Iterator[Step]:
+        for value in [value for value in values if value in self._held]:
+            self._held.remove(value)
+            yield Step(Action.FREE, value)

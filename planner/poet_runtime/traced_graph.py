@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The traced training graph: one operator a node, weight and input gradients as nodes of their own.
+
+A graph is made by :func:`poet_planner.tracing.trace`. Its operators stand in program order, which is a topological
+order. What an operator yields are *values*: tensors with a storage of their own that live and die apart (batch-norm
+statistics, pooling indices and logsumexp are values beside the main result). What is there all the time are
+*residents*. Views and in-place aliases are folded: they are no operators and hold no memory, but a chain of
+:class:`View` that every consumer applies to its own :class:`Ref`. An in-place operator makes a new value; where PyTorch
+has the same operator out of place, the graph names that one.
+
+In ``args`` and ``kwargs`` of an operator stand
+
+- :class:`Ref` wherever it reads a tensor (also inside lists of tensors);
+- :class:`Blank` wherever it looks at a tensor's shape alone, so that there is no data to keep in RAM
+  (``max_pool2d_with_indices_backward``'s ``self``, ``nll_loss_backward``'s ``self``);
+- plain Python values otherwise, exactly as ATen's schema has them.
+
+Ids are for people: the path of the module, and the operator where the module has several (``conv1``, ``layer1.0.add``);
+behind it ``backward_weight``, ``backward_input``, ``backward`` or ``backward_NAME``. Residents are named by parameter
+(``conv1.weight``), its gradient (``conv1.weight.grad``), buffer, ``input``, ``target`` (``input0``, ``input1`` … where
+there are several) and ``loss``. A node's main value is named like the node, further ones ``NODE.indices``,
+``NODE.mean``, … No two operators, values or residents share an id. Parameters and buffers keep the names that the user
+gave them; whatever else would be called the same gets a number behind its name (``input_2``).
+
+PyTorch allows no empty part in a name: none starts with a dot or has two in a row. So poet's ids do where they must not
+meet a user's name: those that live until `naming` alone start with a dot, and what a board's lowering adds to an
+operator follows two dots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+
+@dataclass(frozen=True)
+class View:
+    """One view operator, applied to a tensor as its first argument; ``index`` picks from one that yields a list."""
+
+    target: OpOverload
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An operand: a value or a resident, seen through a chain of views, the first applied first.
+
+    ``shape``, ``stride`` and ``dtype`` are those of the operand after its views.
+    """
+
+    source: str
+    views: tuple[View, ...]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Blank:
+    """An operand of which only the layout matters: its data are never read."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Write:
+    """An operator's argument that it writes: the executor gives it a copy, and the whole copy is the new ``value``.
+
+    ``argument`` is its place in ``args`` or its name in ``kwargs``. Where it is a :class:`Blank`, the operator fills a
+    fresh tensor.
+    """
+
+    argument: int | str
+    value: str
+
+
+@dataclass(frozen=True)
+class TracedValue:
+    """A tensor that an operator yields.
+
+    ``bytes`` are those of its real storage. A value with a ``resident`` (a parameter's gradient, the loss) lives in
+    that resident and takes no bytes of the arena.
+    """
+
+    id: str
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    stride: tuple[int, ...]
+    resident: str | None = None
+
+
+class Kind(StrEnum):
+    """What a resident is for; `state` is the executor's own, and a `buffer` is `state` too in poet-graph/1."""
+
+    PARAMETER = "parameter"
+    GRADIENT = "gradient"
+    BUFFER = "buffer"
+    INPUT = "input"
+    TARGET = "target"
+    LOSS = "loss"
+    CONSTANT = "constant"
+    STATE = "state"
+
+
+@dataclass(frozen=True)
+class TracedResident:
+    """A tensor that stays in RAM for the whole step; ``bytes`` and ``dtype`` are PyTorch's (labels take 8 bytes)."""
+
+    id: str
+    kind: Kind
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class TracedOperator:
+    """One ATen operator.
+
+    Attributes
+    ----------
+    outputs : tuple of str or None
+        Value ids in the order of the schema's returns; None for one that nobody uses.
+    writes : tuple of Write
+        Arguments that are written where the operator has no out-of-place form.
+    module : str
+        Path of the module whose forward or backward it is; empty for the loss and what stands outside of modules.
+    after : tuple of str
+        Operators whose first computation has to come before, although no value says so: those that use the random
+        generator, in program order.
+    updates : tuple of str
+        Buffers that it changes, once: a recomputation leaves them alone. Readers see the state before the step.
+    random : bool
+        Whether it draws from the generator; a recomputation draws the same numbers again.
+    workspace_bytes : int
+        Most memory that its kernel allocates beside its outputs, measured.
+    """
+
+    id: str
+    target: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[str | None, ...]
+    backward: bool
+    module: str
+    writes: tuple[Write, ...] = ()
+    after: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    random: bool = False
+    recomputable: bool = True
+    workspace_bytes: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Ids of all values that it yields."""
+        return tuple(id for id in self.outputs if id is not None) + tuple(write.value for write in self.writes)
+
+    @cached_property
+    def refs(self) -> tuple[Ref, ...]:
+        """Operands in the order of the arguments."""
+        return tuple(refs_in((self.args, self.kwargs)))
+
+
+@dataclass(frozen=True)
+class TracedGraph:
+    """One training step: loss and gradient of every parameter that needs one.
+
+    Attributes
+    ----------
+    operators : tuple of TracedOperator
+        In program order.
+    values : dict
+        By id.
+    residents : tuple of TracedResident
+        Parameters, buffers, inputs, targets, constants, gradients, the loss, and ``generator``: its state before
+        every operator that draws from it, kept for recomputations.
+    gradients : dict
+        By parameter, the value that is its gradient, perhaps seen through a view.
+    loss : Ref
+        The value that is the loss, or a view of it.
+    constants : dict
+        Data of the residents of kind constant.
+    bookkeeping : tuple of TracedOperator
+        Operators that update buffers from residents alone (batch norm's count of batches): run once when the step is
+        over, outside of every schedule.
+    fixed
+        What of the batch is no tensor, and holds for every step (:func:`poet_runtime.nested.fixed_in`).
+    loss_parameters : dict
+        The very parameters of a loss that is a module with parameters of its own, by resident id.
+    layers : dict
+        The class of each module, by its path.
+    """
+
+    name: str
+    operators: tuple[TracedOperator, ...]
+    values: dict[str, TracedValue]
+    residents: tuple[TracedResident, ...]
+    gradients: dict[str, Ref]
+    loss: Ref
+    constants: dict[str, torch.Tensor]
+    bookkeeping: tuple[TracedOperator, ...] = ()
+    fixed: Any = None
+    loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    layers: dict[str, str] = field(default_factory=dict)
+
+    def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
+        """Ids of the distinct values, residents left out, that an operator needs in RAM."""
+        return tuple(dict.fromkeys(ref.source for ref in operator.refs if ref.source in self.values))
+
+
+def poets_own(name: str) -> str:
+    """Id of what is poet's and not the user's; until `naming`, of its residents and of the operators that serve one."""
+    return f"..{name}"
+
+
+def map_refs(arguments: Any, change: Callable[[Ref], Any]) -> Any:
+    """The same nest of arguments with every operand replaced."""
+    if isinstance(arguments, Ref):
+        return change(arguments)
+    if isinstance(arguments, dict):
+        return {key: map_refs(value, change) for key, value in arguments.items()}
+    if isinstance(arguments, tuple):
+        return tuple(map_refs(value, change) for value in arguments)
+    if isinstance(arguments, list):
+        return [map_refs(value, change) for value in arguments]
+    return arguments
+
+
+def refs_in(arguments: Any) -> Iterator[Ref]:
+    """All operands in a nest of arguments, in order."""
+    if isinstance(arguments, Ref):
+        yield arguments
+    elif isinstance(arguments, dict):
+        for value in arguments.values():
+            yield from refs_in(value)
+    elif isinstance(arguments, list | tuple):
+        for value in arguments:
+            yield from refs_in(value)

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing the costed graph, `poet-graph/1` (docs/SPEC.md, section 3), and its hash."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from poet_profiles.document_hash import document_hash
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Refusal, Resident, Value
+from poet_profiles.graph.validation import FaultError, check_graph, refuse_unsound
+from poet_profiles.whole_file import write_whole
+
+FORMAT = "poet-graph/1"
+RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
+
+_REFUSAL_KEYS = ("where", "lacks", "cure")
+_PAGE_KEYS = ("page_out_time_s", "page_out_energy_j", "page_in_time_s", "page_in_energy_j")
+
+
+def read_graph(path: Path) -> Graph:
+    """Read a costed graph.
+
+    Raises
+    ------
+    UserError
+        In one line: what is wrong, in which file and node, and what to do.
+    """
+    document = read_json(path)
+    try:
+        return graph_from_document(document)
+    except FaultError as fault:
+        raise UserError(f"{path}: {fault}") from None
+
+
+def write_graph(graph: Graph, path: Path) -> None:
+    """Write ``graph`` as `poet-graph/1`.
+
+    Raises
+    ------
+    UserError
+        If :func:`read_graph` would refuse it.
+    """
+    refuse_unsound(graph)
+    write_whole(path, json.dumps(document_of_graph(graph), indent=1) + "\n")
+
+
+def graph_hash(graph: Graph) -> str:
+    """Hash of the structure alone, 16 hex digits: equal for graphs that differ only in names and costs."""
+    structure = {
+        "nodes": [
+            [
+                node.id,
+                node.workspace_bytes,
+                [[value.id, value.bytes] for value in node.values],
+                node.operation.op if node.operation else None,
+                node.operation.params if node.operation else None,
+                list(node.operation.operands) if node.operation else [],
+                list(node.operation.results) if node.operation else [],
+            ]
+            for node in graph.nodes
+        ],
+        "edges": sorted([value, node.id] for node in graph.nodes for value in node.inputs),
+        "residents": [[r.id, r.kind, r.bytes, r.offset] for r in graph.residents],
+        "resident_bytes": graph.resident_bytes,
+    }
+    return document_hash(structure)
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or is not JSON (NaN and Infinity are not JSON).
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: line {error.lineno}: not JSON ({error.msg}); mend it or write it again") from None
+    except (ValueError, RecursionError, FaultError) as error:  # Also digits or brackets without end.
+        raise UserError(f"{path}: not JSON ({error}); mend it or write it again") from None
+
+
+def graph_from_document(document: Any) -> Graph:
+    """Build a graph from parsed JSON; raises a fault that lacks only the file's name."""
+    top = _mapping(document, "the file")
+    if top.get("format") != FORMAT:
+        raise FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
+    inputs = _inputs_by_node(top)
+    nodes = tuple(_node(entry, inputs) for entry in _list(top, "nodes", "the file"))
+    graph = Graph(
+        name=str(top.get("name", "")),
+        nodes=nodes,
+        resident_bytes=_count(top, "resident_bytes", "the file", 0),
+        dma=_flag(top, "dma", "the file", False),
+        residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
+    )
+    for node in inputs.keys() - {node.id for node in nodes}:
+        raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
+    check_graph(graph)
+    return graph
+
+
+def document_of_graph(graph: Graph) -> dict[str, Any]:
+    """The JSON form of a graph."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "name": graph.name,
+        "resident_bytes": graph.resident_bytes,
+        "dma": graph.dma,
+        "nodes": [_node_document(node) for node in graph.nodes],
+        "edges": [[value, node.id] for node in graph.nodes for value in node.inputs],
+    }
+    if graph.residents:
+        document["residents"] = [
+            {"id": r.id, "kind": r.kind, "bytes": r.bytes, "offset": r.offset, "shape": list(r.shape)}
+            for r in graph.residents
+        ]
+    return document
+
+
+def _refuse_constant(name: str) -> float:
+    raise FaultError(f"{name} is not a JSON number")
+
+
+def _mapping(entry: Any, where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise FaultError(f"{where} is not a JSON object")
+    return entry
+
+
+def _list(entry: dict[str, Any], key: str, where: str, default: list[Any] | None = None) -> list[Any]:
+    value = entry.get(key, default)
+    if value is None:
+        raise FaultError(f'{where} lacks "{key}"')
+    if not isinstance(value, list):
+        raise FaultError(f'{where}: "{key}" is not a list')
+    return value
+
+
+def _id(entry: dict[str, Any], where: str) -> str:
+    value = entry.get("id")
+    if not isinstance(value, str) or not value:
+        raise FaultError(f'{where} lacks an "id" (a string that is not empty)')
+    return value
+
+
+def _cost(entry: dict[str, Any], key: str, where: str) -> float:
+    if key not in entry:
+        raise FaultError(f'{where} lacks "{key}"')
+    value = entry[key]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FaultError(f'{where}: "{key}" is {value!r}, not a number')
+    try:
+        cost = float(value)
+    except OverflowError:
+        cost = math.inf
+    if not math.isfinite(cost) or cost < 0:
+        raise FaultError(f'{where}: "{key}" is {cost}; a cost is finite and not negative')
+    return cost
+
+
+def _count(entry: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
+    value = entry.get(key, default)
+    if value is None:
+        raise FaultError(f'{where} lacks "{key}"')
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
+    return value
+
+
+def _flag(entry: dict[str, Any], key: str, where: str, default: bool) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise FaultError(f'{where}: "{key}" is {value!r}; it must be true or false')
+    return value
+
+
+def _refusal(entry: dict[str, Any], where: str) -> Refusal | None:
+    if "refused" not in entry:
+        return None
+    told = _mapping(entry["refused"], f'{where}: "refused"')
+    if told.keys() != set(_REFUSAL_KEYS) or not all(isinstance(words, str) for words in told.values()):
+        raise FaultError(f'{where}: "refused" must have {", ".join(_REFUSAL_KEYS)}, all strings')
+    return Refusal(**told)
+
+
+def _strings(entry: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
+    values = _list(entry, key, where, [])
+    if not all(isinstance(value, str) for value in values):
+        raise FaultError(f'{where}: "{key}" must be a list of ids')
+    return tuple(values)
+
+
+def _inputs_by_node(top: dict[str, Any]) -> dict[str, dict[str, None]]:
+    """Distinct inputs of each node, in the file's order (a dictionary as an ordered set)."""
+    inputs: dict[str, dict[str, None]] = {}
+    for edge in _list(top, "edges", "the file"):
+        if not isinstance(edge, list) or len(edge) != 2 or not all(isinstance(end, str) for end in edge):
+            raise FaultError(f'edge {edge!r} is not ["value id", "node id"]')
+        value, node = edge
+        inputs.setdefault(node, {})[value] = None
+    return inputs
+
+
+def _page(entry: dict[str, Any], where: str) -> PageCost | None:
+    costs = {key: _cost(entry, key, where) for key in _PAGE_KEYS if key in entry}
+    if len(costs) < len(_PAGE_KEYS) or not _flag(entry, "pageable", where, True):
+        return None
+    return PageCost(*(costs[key] for key in _PAGE_KEYS))
+
+
+def _value(entry: dict[str, Any], where: str) -> Value:
+    return Value(_id(entry, where), _count(entry, "bytes", where), _page(entry, where))
+
+
+def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
+    entry = _mapping(entry, "an entry of nodes")
+    id = _id(entry, "an entry of nodes")
+    where = f"node {id}"
+    if "outputs" in entry:
+        if "bytes" in entry:
+            raise FaultError(f'{where} has both "bytes" and "outputs"; keep one')
+        outputs = [_mapping(output, f"{where}: an output") for output in _list(entry, "outputs", where)]
+        values = tuple(_value(output, f"{where}: output {output.get('id')}") for output in outputs)
+    else:
+        values = (_value(entry, where),)
+    return Node(
+        id=id,
+        time_s=_cost(entry, "time_s", where),
+        energy_j=_cost(entry, "energy_j", where),
+        values=values,
+        inputs=tuple(inputs.get(id, ())),
+        workspace_bytes=_count(entry, "workspace_bytes", where, 0),
+        recomputable=_flag(entry, "recomputable", where, True),
+        backward=_flag(entry, "backward", where, False),
+        operation=_operation(entry, where),
+        refused=_refusal(entry, where),
+    )
+
+
+def _operation(entry: dict[str, Any], where: str) -> Operation | None:
+    if entry.get("op") is None:
+        return None
+    op, params = entry["op"], entry.get("params", "")
+    if not isinstance(op, str) or not isinstance(params, str):
+        raise FaultError(f'{where}: "op" and "params" must be strings')
+    return Operation(op, params, _strings(entry, "inputs", where), _strings(entry, "results", where))
+
+
+def _resident(entry: Any) -> Resident:
+    entry = _mapping(entry, "an entry of residents")
+    id = _id(entry, "an entry of residents")
+    where = f"resident {id}"
+    kind = entry.get("kind")
+    if kind not in RESIDENT_KINDS:
+        raise FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(RESIDENT_KINDS)}')
+    shape = _list(entry, "shape", where, [])
+    if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
+        raise FaultError(f'{where}: "shape" must be a list of extents')
+    return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), tuple(shape))
+
+
+def _node_document(node: Node) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": node.id, "time_s": node.time_s, "energy_j": node.energy_j}
+    if len(node.values) == 1 and node.values[0].id == node.id:
+        document |= _value_document(node.values[0])
+    else:
+        document["outputs"] = [_value_document(value) for value in node.values]
+    document["workspace_bytes"] = node.workspace_bytes
+    document["recomputable"] = node.recomputable
+    document["backward"] = node.backward
+    if node.operation:
+        document["op"] = node.operation.op
+        document["params"] = node.operation.params
+        document["inputs"] = list(node.operation.operands)
+        document["results"] = list(node.operation.results)
+    if node.refused:
+        document["refused"] = asdict(node.refused)
+    return document
+
+
+def _value_document(value: Value) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": value.id, "bytes": value.bytes}
+    if value.page:
+        costs = (value.page.out_time_s, value.page.out_energy_j, value.page.in_time_s, value.page.in_energy_j)
+        document |= dict(zip(_PAGE_KEYS, costs, strict=True))
+    return document

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much RAM a graph takes at least."""
+
+from __future__ import annotations
+
+from poet_profiles.graph.model import Graph
+
+
+def aligned(size: int) -> int:
+    """Bytes that a tensor occupies in the arena: its own, rounded up to whole 4-byte words."""
+    return -(-size // 4) * 4
+
+
+def smallest_ram_bytes(graph: Graph) -> int:
+    """RAM without which no schedule exists: residents, and the largest node's operands, results and workspace."""
+    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+    needs = (
+        aligned(node.workspace_bytes)
+        + sum(sizes[id] for id in node.inputs)
+        + sum(sizes[value.id] for value in node.values)
+        for node in graph.nodes
+    )
+    return graph.resident_bytes + max(needs, default=0)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a costed graph obeys beyond its form (docs/SPEC.md, section 3)."""
+
+from __future__ import annotations
+
+import math
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Operation
+from poet_profiles.operators import OPERATORS, parse_params
+
+MOST_BYTES = 2**40
+
+
+class FaultError(Exception):
+    """What is wrong inside a file, without the file's name."""
+
+
+def refuse_unsound(graph: Graph) -> None:
+    """The same checks for a graph that came from no file.
+
+    Raises
+    ------
+    UserError
+        With the graph's name before what is wrong.
+    """
+    try:
+        check_graph(graph)
+    except FaultError as fault:
+        raise UserError(f"{graph.name}: {fault}") from None
+
+
+def check_graph(graph: Graph) -> None:
+    """Whether ids are unique, nodes in order, residents and operands in their places, and changes behind all else.
+
+    Raises
+    ------
+    FaultError
+        In one line: what is wrong, and where.
+    """
+    if not graph.nodes:
+        raise FaultError('"nodes" is empty: there is nothing to plan')
+    _check_numbers(graph)
+    _check_ids(graph)
+    _check_order(graph)
+    _check_residents(graph)
+    _check_operands(graph)
+    _check_changes(graph)
+
+
+def _check_numbers(graph: Graph) -> None:
+    """Costs that can be added up, and sizes that 64 bits hold with room for their sums."""
+    sizes = [("the graph", graph.resident_bytes), *((f"resident {r.id}", r.bytes) for r in graph.residents)]
+    for node in graph.nodes:
+        where = f"node {node.id}"
+        pages = [value.page for value in node.values if value.page]
+        costs = [node.time_s, node.energy_j, *(cost for page in pages for cost in vars(page).values())]
+        for cost in costs:
+            if not (math.isfinite(cost) and cost >= 0):
+                raise FaultError(f"{where}: {cost} is no cost; a cost is finite and not negative")
+        sizes += [(where, node.workspace_bytes), *((f"value {value.id}", value.bytes) for value in node.values)]
+    for where, size in sizes:
+        if not 0 <= size <= MOST_BYTES:
+            raise FaultError(f"{where}: {size} bytes; give a whole number from 0 to 2^40")
+
+
+def _check_ids(graph: Graph) -> None:
+    for what, ids in (
+        ("node", [node.id for node in graph.nodes]),
+        ("value", [value.id for node in graph.nodes for value in node.values]),
+        ("resident", [resident.id for resident in graph.residents]),
+    ):
+        seen: set[str] = set()
+        for id in ids:
+            if id in seen:
+                raise FaultError(f"{what} id {id} is there twice; ids must be unique")
+            seen.add(id)
+    made = {value.id for node in graph.nodes for value in node.values}
+    for resident in graph.residents:
+        if resident.id in made:
+            raise FaultError(f"id {resident.id} is a value's and a resident's; rename one of them")
+
+
+def _check_order(graph: Graph) -> None:
+    producer = _producers(graph)
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value not in producer:
+                raise FaultError(f"edge {value} -> {node.id}: no node yields a value {value}; correct the id")
+    place = {node.id: index for index, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        for value in node.inputs:
+            if place[producer[value]] >= place[node.id]:
+                cycle = _cycle(graph, producer)
+                if cycle:
+                    raise FaultError(f"the edges form a cycle: {' -> '.join(cycle)}; remove one of them")
+                raise FaultError(
+                    f"node {node.id} stands before its input {value}; put the nodes in a topological order"
+                )
+
+
+def _cycle(graph: Graph, producer: dict[str, str]) -> list[str]:
+    """Some cycle of node ids, in the direction of the edges, or nothing."""
+    predecessors = {node.id: {producer[value] for value in node.inputs} for node in graph.nodes}
+    remaining = dict(predecessors)
+    while ready := [id for id, before in remaining.items() if not before & remaining.keys()]:
+        for id in ready:
+            del remaining[id]
+    if not remaining:
+        return []
+    walk = [next(iter(remaining))]
+    while walk[-1] not in walk[:-1]:
+        walk.append(min(predecessors[walk[-1]] & remaining.keys()))
+    return walk[walk.index(walk[-1]) :][::-1]
+
+
+def _check_residents(graph: Graph) -> None:
+    end = 0
+    for resident in sorted(graph.residents, key=lambda r: r.offset):
+        if resident.offset % 4:
+            raise FaultError(f"resident {resident.id}: offset {resident.offset} is not a multiple of 4")
+        if resident.offset < end:
+            raise FaultError(f"resident {resident.id}: offset {resident.offset} overlaps the one before it")
+        end = resident.offset + resident.bytes
+    if end > graph.resident_bytes:
+        raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
+
+
+def _check_operands(graph: Graph) -> None:
+    residents = {resident.id for resident in graph.residents}
+    empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
+    for node in graph.nodes:
+        if node.operation is None or not graph.residents:
+            continue
+        own = {value.id for value in node.values}
+        for operand in node.operation.operands:
+            if operand not in residents and operand not in node.inputs:
+                raise FaultError(f"node {node.id}: operand {operand} is no resident and has no edge to the node")
+        for result in node.operation.results:
+            if result not in residents and result not in own:
+                raise FaultError(f"node {node.id}: result {result} is no resident and no value of the node")
+        if node.operation.op in OPERATORS:
+            _check_firmware_operation(node, node.operation, empty - residents)
+
+
+def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str]) -> None:
+    """What the firmware's tables are made from."""
+    expected = OPERATORS[operation.op].params
+    try:
+        given = tuple(parse_params(operation.params))
+    except ValueError:
+        given = ()
+    if given != expected:
+        key = " ".join(f"{name}=…" for name in expected)
+        raise FaultError(f'node {node.id}: "params" is {operation.params!r}; those of {operation.op} are {key!r}')
+    for tensor in (*operation.operands, *operation.results):
+        if tensor in nowhere:
+            raise FaultError(f"node {node.id}: {tensor} has no bytes and is no resident, so it lies nowhere")
+
+
+def _check_changes(graph: Graph) -> None:
+    """What changes a parameter or a state stands behind everything else, with all in RAM that it reads.
+
+    Otherwise a plan might recompute from what has changed, or page behind it.
+    """
+    lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
+    changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
+    if not changing:
+        return
+    before = _ancestors(graph)
+    common = set.intersection(*(before[node.id] for node in changing))
+    bare = [node for node in graph.nodes if node.id in common and _is_bare(node)]
+    if not bare:
+        raise FaultError(
+            f"node {changing[0].id} changes a parameter or a state;"
+            " all that do must stand behind one node without op, bytes and cost"
+        )
+    ordering = bare[-1]
+    behind = {ordering.id, *(node.id for node in changing)}
+    for node in graph.nodes:
+        if node.id not in behind | before[ordering.id]:
+            raise FaultError(
+                f"node {node.id} must stand before {ordering.id}, behind which parameters or states change; add an edge"
+            )
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    for node in changing:
+        _check_change(node, ordering, {value for value in node.inputs if sizes[value]})
+
+
+def _check_change(node: Node, ordering: Node, needed: set[str]) -> None:
+    """``needed`` are its inputs that have bytes."""
+    if node.recomputable:
+        raise FaultError(f'node {node.id} changes a parameter or a state; say "recomputable": false')
+    if node.workspace_bytes or any(value.bytes for value in node.values):
+        raise FaultError(f"node {node.id} changes a parameter or a state; such a node takes no RAM of its own")
+    for value in sorted(needed.difference(ordering.inputs)):
+        raise FaultError(f"node {node.id} reads {value} behind {ordering.id}; add an edge {value} -> {ordering.id}")
+
+
+def _is_bare(node: Node) -> bool:
+    ram = node.workspace_bytes + sum(value.bytes for value in node.values)
+    return node.operation is None and ram == 0 and node.time_s == node.energy_j == 0
+
+
+def _ancestors(graph: Graph) -> dict[str, set[str]]:
+    """Of each node, those that it cannot do without: ids."""
+    producer = _producers(graph)
+    before: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        parents = {producer[value] for value in node.inputs}
+        before[node.id] = parents.union(*(before[parent] for parent in parents))
+    return before
+
+
+def _producers(graph: Graph) -> dict[str, str]:
+    """Each value's node: ids."""
+    return {value.id: node.id for node in graph.nodes for value in node.values}
