@@ -11,7 +11,7 @@ export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup demo test lint unit profiles notebooks clean
+.PHONY: help setup demo test lint lint-ruff lint-format lint-types unit profiles notebooks clean
 
 help:
 	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
@@ -39,9 +39,16 @@ demo: $(STAMP)
 
 test: lint unit
 
-lint: $(STAMP)
+# .pre-commit-config.yaml calls the same targets; tests/test_pre_commit.py compares the two.
+lint: lint-ruff lint-format lint-types
+
+lint-ruff: $(STAMP)
 	$(BIN)/ruff check .
+
+lint-format: $(STAMP)
 	$(BIN)/ruff format --check .
+
+lint-types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
