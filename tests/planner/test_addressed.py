@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import addressed
 from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.placement import assign as addressed
 from poet_planner.solve.placement.assign import Addressed, Addresses
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import Incumbent

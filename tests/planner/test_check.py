@@ -12,8 +12,9 @@ import torch
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
+from poet_planner.reference import check
 from poet_planner.reference.check import CheckReport, check_plan
-from poet_planner.tracing import check, trace
+from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_runtime.executor import StepResult
 from poet_runtime.traced_graph import TracedGraph

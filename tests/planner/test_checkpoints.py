@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 from chains import chain
-from poet_planner.solve import checkpoints as module
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.statespace import bottleneck_heuristic as module
 from poet_planner.solve.statespace.aggregation import made_apart, taken_together
 from poet_planner.solve.statespace.astar import Contents, search_between_checkpoints, search_contents
 from poet_planner.solve.statespace.bottleneck_heuristic import Checkpoints, checkpoints, least_to_pay, table_full

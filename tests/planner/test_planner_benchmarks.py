@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, addressed, optimise
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve.placement import assign as addressed
 from poet_planner.solve.placement.first_fit import Placement
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.file import graph_hash, read_graph, write_graph

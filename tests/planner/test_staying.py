@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from chains import chain
 from paper_graphs import paper_graph
-from poet_planner.solve import checkpoints, staying
 from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
 from poet_planner.solve.statespace.abstraction import whole_view
 from poet_planner.solve.statespace.astar import search_contents
 from poet_planner.solve.statespace.retained_sets import search_what_stays
@@ -29,7 +29,7 @@ from solved_problems import plain_j, solved_problem
 @pytest.fixture(params=[0.9, 0.5, 0.0])
 def hungry_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint or two, some, and the whole path."""
-    monkeypatch.setattr(checkpoints, "HUNGRY_SHARE", request.param)
+    monkeypatch.setattr(bottleneck_heuristic, "HUNGRY_SHARE", request.param)
 
 
 def without_storage(graph: Graph) -> Graph:
@@ -87,7 +87,7 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
             assert found.bound_j <= least.bound_j * (1 + 1e-9), seed
             raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
             exact += math.isclose(found.bound_j, least.bound_j, rel_tol=1e-9)
-        steps = staying.steps_between(whole_view(problem, apart), ancestors(problem))
+        steps = retained_sets.steps_between(whole_view(problem, apart), ancestors(problem))
         lost += sum(bool((step.there != step.there_first).any()) for step in steps or ())
     assert raised > 0
     assert exact > 0
@@ -100,8 +100,8 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
 def test_never_more_than_the_least_energy(
     hundreds: int, cheap_share: float, little: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staying, "CHEAP_SHARE", cheap_share)
-    monkeypatch.setattr(staying, "LITTLE", little)
+    monkeypatch.setattr(retained_sets, "CHEAP_SHARE", cheap_share)
+    monkeypatch.setattr(retained_sets, "LITTLE", little)
     raised = exact = 0
     for seed in range(100 * hundreds, 100 * hundreds + 100):
         problem, least_j = solved_problem(seed, without_storage(either_graph(seed)))
@@ -134,7 +134,7 @@ def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
 
 @pytest.mark.parametrize("most", [1, 10, 100])
 def test_work_that_is_cut_short_leaves_a_bound(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staying, "STATES", (most,))
+    monkeypatch.setattr(retained_sets, "STATES", (most,))
     problem = build_problem(chain(12), 4 * 5, None)
     apart = np.arange(len(problem.size))
     whole = search_contents(problem, apart, plain_j(problem), 1e9, 200_000, lambda: True)
@@ -146,7 +146,7 @@ def test_work_that_is_cut_short_leaves_a_bound(most: int, monkeypatch: pytest.Mo
 def test_a_board_with_storage_and_too_many_sets_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = either_graph(0)
     assert search_what_stays(build_problem(graph, 1000, None), 1e9, lambda: True) is None
-    monkeypatch.setattr(staying, "MOST_SETS", 1)
+    monkeypatch.setattr(retained_sets, "MOST_SETS", 1)
     assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, lambda: True) is None
 
 

@@ -54,7 +54,7 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGTERM comes while the third point is planned, at which one call of the optimiser would answer early."""
-    from poet_planner import sweep
+    from poet_planner.planning import sweep
 
     out, planned, optimise = tmp_path / "sweep", [], sweep.optimise
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chains import chain
-from poet_planner import training_graph as training
+from poet_planner.planning import training_graph as training
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.instance import build_problem
 from poet_profiles.boards import load_board
