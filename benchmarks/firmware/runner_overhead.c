@@ -36,6 +36,7 @@ static uint32_t check(uint32_t crc, const void *data, uint32_t bytes)
 #define poet_operator_find find
 #define poet_crc32 check
 #include "../../firmware/src/runtime/runner.c"
+
 #include "../../firmware/src/runtime/pager.c"
 #undef poet_operator_find
 #undef poet_crc32
@@ -91,8 +92,9 @@ int run_schedule(uint32_t nothing)
     poet_runner runner;
     without_work = 0;
     int status = poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
     poet_run run = {.pager = &pager, .learning_rate = 0.01f};
     without_work = nothing;
     return poet_runner_step(&runner, &run);

@@ -3,18 +3,18 @@
  * kept in memory. One call filters one sample. */
 #include <stdint.h>
 
-#define FIR(name, type)                                                                                               \
-    void name(const type *taps, type *ring, int32_t count, int32_t newest, type *sum)                                 \
-    {                                                                                                                 \
-        int32_t place = newest;                                                                                       \
-        *sum = 0;                                                                                                     \
-        for (int32_t i = 0; i < count; i++) {                                                                         \
-            *sum = (type)(*sum + taps[i] * ring[place]);                                                              \
-            place--;                                                                                                  \
-            if (place < 0) {                                                                                          \
-                place = count - 1;                                                                                    \
-            }                                                                                                         \
-        }                                                                                                             \
+#define FIR(name, type)                                                               \
+    void name(const type *taps, type *ring, int32_t count, int32_t newest, type *sum) \
+    {                                                                                 \
+        int32_t place = newest;                                                       \
+        *sum = 0;                                                                     \
+        for (int32_t i = 0; i < count; i++) {                                         \
+            *sum = (type)(*sum + taps[i] * ring[place]);                              \
+            place--;                                                                  \
+            if (place < 0) {                                                          \
+                place = count - 1;                                                    \
+            }                                                                         \
+        }                                                                             \
     }
 
 FIR(fir_int16, int16_t)

@@ -39,8 +39,9 @@ int poet_board_getchar(void)
 
 void poet_board_putchar(char byte)
 {
-    if (byte != '\n' && (byte < ' ' || byte > '~'))
+    if (byte != '\n' && (byte < ' ' || byte > '~')) {
         __builtin_trap(); /* the line carries printable characters alone */
+    }
 }
 
 void poet_board_flush(void)
@@ -89,8 +90,9 @@ static bool fails(void)
 static uint8_t *place(uint32_t block, uint32_t bytes)
 {
     uint32_t blocks = (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
-    if (bytes == 0 || blocks > FUZZ_CARD_BLOCKS || block > FUZZ_CARD_BLOCKS - blocks)
+    if (bytes == 0 || blocks > FUZZ_CARD_BLOCKS || block > FUZZ_CARD_BLOCKS - blocks) {
         __builtin_trap();
+    }
     return fuzz_card + block * POET_BLOCK_BYTES;
 }
 

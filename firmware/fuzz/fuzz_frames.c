@@ -22,17 +22,20 @@ static size_t limit_repeats(char *line, size_t length)
     } repeating[] = {{"bench ", 3}, {"page in ", 4}, {"page out ", 4}};
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++) {
         size_t verb = strlen(repeating[i].verb);
-        if (length < 6 + verb || memcmp(line + 6, repeating[i].verb, verb) != 0)
+        if (length < 6 + verb || memcmp(line + 6, repeating[i].verb, verb) != 0) {
             continue;
+        }
         int spaces = 0;
         for (size_t at = 0; at < length; at++) {
             spaces += line[at] == ' ';
             if (spaces == repeating[i].spaces) {
                 size_t end = at + 2;
-                while (end < length && line[end] >= '0' && line[end] <= '9')
+                while (end < length && line[end] >= '0' && line[end] <= '9') {
                     end++;
-                if (end <= at + 2)
+                }
+                if (end <= at + 2) {
                     return length;
+                }
                 memmove(line + at + 2, line + end, length - end);
                 return length - (end - at - 2);
             }

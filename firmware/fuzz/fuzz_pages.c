@@ -16,8 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static uint32_t take(const uint8_t **data, size_t *size)
 {
     uint32_t number = 0;
-    for (uint32_t i = 0; i < 4 && *size > 0; i++, (*size)--)
-        number |= (uint32_t) * (*data)++ << (8u * i);
+    for (uint32_t i = 0; i < 4 && *size > 0; i++, (*size)--) {
+        number |= (uint32_t)*(*data)++ << (8u * i);
+    }
     return number;
 }
 
@@ -25,14 +26,17 @@ static void check_pages(poet_pager *pager, uint32_t block, uint32_t bytes, uint3
 {
     uint8_t *ram = (uint8_t *)fuzz_ram;
     bytes %= FUZZ_RAM_BYTES + 1u;
-    if (poet_pager_in(pager, block, ram, bytes, crc) == POET_OK && poet_crc32(0, ram, bytes) != crc)
+    if (poet_pager_in(pager, block, ram, bytes, crc) == POET_OK && poet_crc32(0, ram, bytes) != crc) {
         __builtin_trap();
+    }
     memset(ram, (int)(crc & 0xffu), sizeof fuzz_ram);
-    if (poet_pager_out(pager, block, ram, bytes, &crc) != POET_OK)
+    if (poet_pager_out(pager, block, ram, bytes, &crc) != POET_OK) {
         return;
+    }
     memset(ram, 0, sizeof fuzz_ram);
-    if (poet_pager_in(pager, block, ram, bytes, crc) == POET_OK && poet_crc32(0, ram, bytes) != crc)
+    if (poet_pager_in(pager, block, ram, bytes, crc) == POET_OK && poet_crc32(0, ram, bytes) != crc) {
         __builtin_trap();
+    }
 }
 
 static void check_commits(const poet_block_device *card, uint32_t step)
@@ -44,13 +48,16 @@ static void check_commits(const poet_block_device *card, uint32_t step)
     (void)poet_checkpoint_restore(card, &fuzz_model, ram, &restored, &bytes);
     memset(ram + 128, (int)(step & 0xffu), sizeof committed); /* the only parameter */
     memcpy(committed, ram + 128, sizeof committed);
-    if (poet_checkpoint_commit(card, &fuzz_model, ram, step, &bytes) != POET_OK)
+    if (poet_checkpoint_commit(card, &fuzz_model, ram, step, &bytes) != POET_OK) {
         return;
+    }
     memset(ram, 0, sizeof fuzz_ram);
-    if (poet_checkpoint_restore(card, &fuzz_model, ram, &restored, &bytes) != POET_OK)
+    if (poet_checkpoint_restore(card, &fuzz_model, ram, &restored, &bytes) != POET_OK) {
         return;
-    if (restored != step || bytes != sizeof committed || memcmp(ram + 128, committed, sizeof committed) != 0)
+    }
+    if (restored != step || bytes != sizeof committed || memcmp(ram + 128, committed, sizeof committed) != 0) {
         __builtin_trap();
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -66,16 +73,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     /* What is left lies on the card: in the label, the two slot headers and the first page, 64 bytes each in turn. */
     static const uint32_t blocks[] = {0, 16, 17, 1032, 1033, POET_PAGE_AREA_BLOCK};
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++) {
         fuzz_card[blocks[i / 64u % 6u] * POET_BLOCK_BYTES + i / 384u % 8u * 64u + i % 64u] ^= data[i];
+    }
 
     poet_block_device card;
     poet_pager pager;
-    if (poet_board_storage(&card) != POET_OK)
+    if (poet_board_storage(&card) != POET_OK) {
         __builtin_trap();
+    }
     fuzz_card_faults = faults;
-    if (poet_pager_open(&pager, &card) == POET_OK)
+    if (poet_pager_open(&pager, &card) == POET_OK) {
         check_pages(&pager, block % (FUZZ_CARD_BLOCKS + 2u), bytes, crc);
+    }
     check_commits(&card, step);
     return 0;
 }

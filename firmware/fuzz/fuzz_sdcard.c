@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer target: the SD card driver against a card that answers byte by byte as the specification has it, or in one of
- * the ways in which real cards differ, on a bus that turns bits over where the input says so. Whatever happened there, and
- * whatever transfer a reset of the board left behind: no access leaves its buffer, every call returns, and once the bus is
- * quiet the card can be used again. */
+/* libFuzzer target: the SD card driver against a card that answers byte by byte as the specification has it, or in one
+ * of the ways in which real cards differ, on a bus that turns bits over where the input says so. Whatever happened
+ * there, and whatever transfer a reset of the board left behind: no access leaves its buffer, every call returns, and
+ * once the bus is quiet the card can be used again. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,9 @@ static size_t input_left;
 
 static uint32_t take(void)
 {
-    if (input_left == 0)
+    if (input_left == 0) {
         return 0;
+    }
     input_left--;
     return *input++;
 }
@@ -90,8 +91,9 @@ static void put_response(uint8_t first, uint64_t rest, uint32_t rest_bytes)
         bits = bits << (8u - card.shift) | (0xFFu >> card.shift);
         rest_bytes++;
     }
-    for (uint32_t left = rest_bytes + 1u; left > 0; left--)
+    for (uint32_t left = rest_bytes + 1u; left > 0; left--) {
         put((uint8_t)(bits >> 8u * (left - 1u)));
+    }
 }
 
 static uint8_t r1(uint8_t errors)
@@ -117,13 +119,15 @@ static void begin_transfer(uint32_t argument, bool writing, bool several)
 static void obey(void)
 {
     const uint32_t index = card.frame[0] & 0x3Fu;
-    const uint32_t argument = (uint32_t)card.frame[1] << 24 | (uint32_t)card.frame[2] << 16 |
-                              (uint32_t)card.frame[3] << 8 | card.frame[4];
+    const uint32_t argument =
+        (uint32_t)card.frame[1] << 24 | (uint32_t)card.frame[2] << 16 | (uint32_t)card.frame[3] << 8 | card.frame[4];
     const bool application = card.application;
-    if (!card.in_spi_mode && index != 0)
+    if (!card.in_spi_mode && index != 0) {
         return;
-    if (card.reading && (index != 12 || !card.several))
+    }
+    if (card.reading && (index != 12 || !card.several)) {
         return; /* goes on with the block that it sends */
+    }
     card.application = false;
     card.answered = card.answers = 0;
     card.reading = card.writing = false;
@@ -140,10 +144,11 @@ static void obey(void)
         put_status(0);
         break;
     case 8:
-        if (card.version_2)
+        if (card.version_2) {
             put_response(r1(0), argument & 0xFFFu, 4u);
-        else
+        } else {
             put_status(0x04u);
+        }
         break;
     case 9:
         put_status(0);
@@ -168,8 +173,9 @@ static void obey(void)
         put_response(r1(0), card.high_capacity ? 0xC0FF8000u : 0x80FF8000u, 4u);
         break;
     case 59:
-        if (card.knows_crc)
+        if (card.knows_crc) {
             card.crc_on = (argument & 1u) != 0;
+        }
         put_status(card.knows_crc ? 0 : 0x04u);
         break;
     case 16:
@@ -197,12 +203,15 @@ static void programme(void)
     const uint32_t shifted = 0xFF0000u | response << 8;
     card.answered = card.answers = 0;
     put((uint8_t)(shifted >> (8u + card.shift)));
-    if (card.shift > 0)
+    if (card.shift > 0) {
         put((uint8_t)(shifted >> card.shift));
-    if ((sound || !card.crc_on) && there)
+    }
+    if ((sound || !card.crc_on) && there) {
         memcpy(fuzz_card + card.block++ * POET_BLOCK_BYTES, card.data, POET_BLOCK_BYTES);
-    for (uint32_t i = 0; i < BUSY_BYTES; i++)
+    }
+    for (uint32_t i = 0; i < BUSY_BYTES; i++) {
         put(0);
+    }
     card.writing = card.several;
 }
 
@@ -218,19 +227,22 @@ static void hear(uint8_t byte)
         card.missing = sizeof card.data;
     } else if (card.writing && card.several && byte == 0xFDu) {
         forget_transfer();
-        for (uint32_t i = 0; i < BUSY_BYTES; i++)
+        for (uint32_t i = 0; i < BUSY_BYTES; i++) {
             put(0);
+        }
     }
 }
 
 static uint8_t exchange(uint8_t sent)
 {
-    if (!card.selected || card.absent)
+    if (!card.selected || card.absent) {
         return card.undriven;
+    }
     if (card.missing > 0) {
         card.data[sizeof card.data - card.missing--] = sent;
-        if (card.missing == 0)
+        if (card.missing == 0) {
             programme();
+        }
         return 0xFFu;
     }
     if (card.answered == card.answers && card.reading) {
@@ -273,20 +285,23 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
         const uint8_t turned = now ? (uint8_t)take() : 0;
         const uint8_t sent = send ? send[i] : 0xFFu;
         const uint8_t answer = exchange(hits_answer ? sent : sent ^ turned);
-        if (receive)
+        if (receive) {
             receive[i] = hits_answer ? answer ^ turned : answer;
-        if (now)
+        }
+        if (now) {
             next_fault();
-        else if (noisy)
+        } else if (noisy) {
             until_fault--;
+        }
     }
 }
 
 static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     (void)context;
-    if (moving.under_way)
+    if (moving.under_way) {
         __builtin_trap();
+    }
     moving.under_way = true;
     moving.send = send;
     moving.receive = receive;
@@ -295,8 +310,9 @@ static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t
 
 static void sleep_until_over(void *context, const volatile uint8_t *busy)
 {
-    if (*busy == 0 || !moving.under_way)
+    if (*busy == 0 || !moving.under_way) {
         __builtin_trap(); /* nothing would ever wake it */
+    }
     moving.under_way = false;
     transfer(context, moving.send, moving.receive, moving.bytes);
     poet_sdcard_interrupt(&driver);
@@ -311,8 +327,9 @@ static void set_speed(void *context, uint32_t hz)
 static void select_card(void *context, bool selected)
 {
     (void)context;
-    if (card.selected && !selected && !card.keeps_waiting)
+    if (card.selected && !selected && !card.keeps_waiting) {
         forget_transfer();
+    }
     card.selected = selected;
 }
 
@@ -321,17 +338,21 @@ static void select_card(void *context, bool selected)
 static bool write_and_read(const poet_spi *spi, uint32_t block, uint32_t bytes)
 {
     poet_block_device device;
-    if (poet_sdcard_init(&driver, spi, &device) != POET_OK)
+    if (poet_sdcard_init(&driver, spi, &device) != POET_OK) {
         return false;
+    }
     uint8_t *sent = malloc(bytes); /* so that the sanitizer knows where they end */
     uint8_t *back = malloc(bytes);
-    if (!sent || !back)
+    if (!sent || !back) {
         abort();
-    for (uint32_t i = 0; i < bytes; i++)
+    }
+    for (uint32_t i = 0; i < bytes; i++) {
         sent[i] = (uint8_t)(7u * i + block);
+    }
     if (abandoned > 0 && spi->start && device.start_read(device.context, block, back, bytes) == POET_OK) {
-        for (; abandoned > 0 && moving.under_way; abandoned--)
+        for (; abandoned > 0 && moving.under_way; abandoned--) {
             sleep_until_over(NULL, &driver.stage);
+        }
         moving.under_way = false; /* the board is reset; the card knows nothing of it */
         select_card(NULL, false);
         free(sent);
@@ -374,8 +395,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const uint8_t version_2[16] = {0x40, [9] = 1};
     static const uint8_t version_1[16] = {[5] = 9, [7] = 0x7F, [8] = 0xC0};
     memcpy(card.csd, card.high_capacity ? version_2 : version_1, sizeof card.csd);
-    for (uint32_t i = 0; any_csd && i < sizeof card.csd; i++)
+    for (uint32_t i = 0; any_csd && i < sizeof card.csd; i++) {
         card.csd[i] = (uint8_t)take();
+    }
     card.csd[15] = (uint8_t)((uint32_t)sdcard_crc7(card.csd, 15u) << 1 | 1u);
 
     const poet_spi spi = {
@@ -389,12 +411,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     next_fault();
     const bool with_reset = abandoned > 0 && has_dma;
     (void)write_and_read(&spi, block, bytes);
-    if (with_reset)
+    if (with_reset) {
         (void)write_and_read(&spi, block, bytes);
+    }
     noisy = false;
     abandoned = 0;
     const bool works = write_and_read(&spi, block, bytes);
-    if (!works && !any_csd && !card.absent)
+    if (!works && !any_csd && !card.absent) {
         __builtin_trap();
+    }
     return 0;
 }

@@ -8,7 +8,15 @@
 #include "poet/built.h"
 #include "poet/operator.h"
 
-enum { FUZZ_NODES = 4, FUZZ_VALUES = 2, FUZZ_RESIDENTS = 5, FUZZ_PARAMS = 8, FUZZ_OPERANDS = 12, FUZZ_STEPS = 12, FUZZ_OFFSETS = 3 };
+enum {
+    FUZZ_NODES = 4,
+    FUZZ_VALUES = 2,
+    FUZZ_RESIDENTS = 5,
+    FUZZ_PARAMS = 8,
+    FUZZ_OPERANDS = 12,
+    FUZZ_STEPS = 12,
+    FUZZ_OFFSETS = 3
+};
 
 /* No padding and no pointer: any bytes are a model, most of them a damaged one. */
 typedef struct fuzz_tables {

@@ -11,7 +11,8 @@ int main(void)
     poet_server_init(&server, &poet_built_in);
     for (;;) {
         int byte = poet_board_getchar();
-        if (byte >= 0)
+        if (byte >= 0) {
             poet_server_receive(&server, (char)byte);
+        }
     }
 }

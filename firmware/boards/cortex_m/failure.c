@@ -55,7 +55,11 @@ void failure_take(void)
 
 void failure_report(poet_start *start)
 {
-    static const char *const causes[] = {[FAILURE_FAULT] = "fault", [FAILURE_STACK] = "stack", [FAILURE_STALL] = "stall"};
+    static const char *const causes[] = {
+        [FAILURE_FAULT] = "fault",
+        [FAILURE_STACK] = "stack",
+        [FAILURE_STALL] = "stall",
+    };
 
     start->failures = taken.count;
     if (taken.kind != FAILURE_NONE) {

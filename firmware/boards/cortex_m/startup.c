@@ -26,9 +26,9 @@ void poet_reset(void);
 typedef void (*vector)(void);
 extern const vector poet_vectors[16];
 __attribute__((section(".vectors"), used)) const vector poet_vectors[16] = {
-    (vector)poet_stack_top, poet_reset,      failure_handler, failure_handler, failure_handler, failure_handler,
+    (vector)poet_stack_top, poet_reset,       failure_handler, failure_handler, failure_handler, failure_handler,
     failure_handler,        POET_VECTOR_MARK, failure_handler, failure_handler, failure_handler, failure_handler,
-    failure_handler,        failure_handler, failure_handler, failure_handler,
+    failure_handler,        failure_handler,  failure_handler, failure_handler,
 };
 
 /* Words between two of the linker's marks. */

@@ -19,14 +19,14 @@ enum wait_for {
  * and 2 ms; the longest transfer that is waited for, 16 ms. */
 #define WAIT_POLLS (1u << 19)
 
-#define WAIT_UNTIL(condition, what)                     \
-    do {                                                \
-        uint32_t polls_ = WAIT_POLLS;                   \
-        while (!(condition)) {                          \
-            if (polls_-- == 0u) {                       \
-                wait_failed(what);                      \
-            }                                           \
-        }                                               \
+#define WAIT_UNTIL(condition, what)   \
+    do {                              \
+        uint32_t polls_ = WAIT_POLLS; \
+        while (!(condition)) {        \
+            if (polls_-- == 0u) {     \
+                wait_failed(what);    \
+            }                         \
+        }                             \
     } while (0)
 
 /* Blinks the number on the window line, three times over, and restarts: `hello` tells it if the board comes up. */

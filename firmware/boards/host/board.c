@@ -51,16 +51,18 @@ static uint32_t parse_bytes(const char *text)
     char *end;
     errno = 0;
     unsigned long long bytes = strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || bytes < 1024u || bytes > UINT32_MAX - 8u)
+    if (errno != 0 || end == text || *end != '\0' || bytes < 1024u || bytes > UINT32_MAX - 8u) {
         stop("--ram takes a number of bytes from 1024, not", text);
+    }
     return (uint32_t)bytes;
 }
 
 static void open_window(const char *path)
 {
     window_line = open(path, O_WRONLY);
-    if (window_line < 0 || write(window_line, "0", 1) != 1)
+    if (window_line < 0 || write(window_line, "0", 1) != 1) {
         stop("cannot write to", path);
+    }
 }
 
 /* The core's main has no arguments (a microcontroller has none to give), so they come from the kernel. */
@@ -68,23 +70,26 @@ static void read_arguments(void)
 {
     int file = open("/proc/self/cmdline", O_RDONLY);
     ssize_t length = file < 0 ? 0 : read(file, arguments, sizeof arguments - 1u);
-    if (file >= 0)
+    if (file >= 0) {
         close(file);
+    }
     const char *end = arguments + (length > 0 ? length : 0);
     for (const char *word = arguments + strlen(arguments) + 1u; word < end;) {
         const char *value = word + strlen(word) + 1u;
-        if (value >= end)
+        if (value >= end) {
             stop(usage, word);
-        if (strcmp(word, "--card") == 0)
+        }
+        if (strcmp(word, "--card") == 0) {
             card_path = value;
-        else if (strcmp(word, "--ram") == 0)
+        } else if (strcmp(word, "--ram") == 0) {
             ram_size = parse_bytes(value);
-        else if (strcmp(word, "--window") == 0)
+        } else if (strcmp(word, "--window") == 0) {
             open_window(value);
-        else if (strcmp(word, "--sysfs") == 0)
+        } else if (strcmp(word, "--sysfs") == 0) {
             sysfs = value;
-        else
+        } else {
             stop(usage, word);
+        }
         word = value + strlen(value) + 1u;
     }
 }
@@ -93,8 +98,9 @@ void poet_board_init(void)
 {
     read_arguments();
     ram = calloc(1, ram_size); /* aligned for any type */
-    if (ram == NULL)
+    if (ram == NULL) {
         stop("this computer has no memory for", "--ram");
+    }
 }
 
 /* ---- time ---- */
@@ -115,15 +121,17 @@ void poet_board_idle(uint32_t ticks)
 
 void poet_board_window(bool inside)
 {
-    if (window_line >= 0 && write(window_line, inside ? "1" : "0", 1) != 1)
+    if (window_line >= 0 && write(window_line, inside ? "1" : "0", 1) != 1) {
         stop("cannot write to", "--window");
+    }
 }
 
 uint32_t poet_board_boot_id(void)
 {
     static uint32_t id;
-    if (id == 0)
+    if (id == 0) {
         id = (poet_board_ticks() ^ (uint32_t)getpid() * 2654435761u) | 1u;
+    }
     return id;
 }
 
@@ -136,8 +144,9 @@ void poet_board_flush(void)
 {
     for (size_t done = 0; done < output_length;) {
         ssize_t written = write(STDOUT_FILENO, output + done, output_length - done);
-        if (written < 0 && errno != EINTR)
+        if (written < 0 && errno != EINTR) {
             exit(0); /* nobody listens any more */
+        }
         done += written > 0 ? (size_t)written : 0u;
     }
     output_length = 0;
@@ -145,8 +154,9 @@ void poet_board_flush(void)
 
 void poet_board_putchar(char byte)
 {
-    if (output_length == sizeof output)
+    if (output_length == sizeof output) {
         poet_board_flush();
+    }
     output[output_length++] = byte;
 }
 
@@ -158,11 +168,12 @@ int poet_board_getchar(void)
     static ssize_t next;
     if (next == length) {
         next = 0;
-        do
+        do {
             length = read(STDIN_FILENO, input, sizeof input);
-        while (length < 0 && errno == EINTR);
-        if (length <= 0)
+        } while (length < 0 && errno == EINTR);
+        if (length <= 0) {
             exit(0);
+        }
     }
     return input[next++];
 }
@@ -199,12 +210,14 @@ static bool read_number(const char *folder, int index, const char *name, long *n
 {
     char path[4096];
     char text[32];
-    if (snprintf(path, sizeof path, "%s/%s%d/%s", sysfs, folder, index, name) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s%d/%s", sysfs, folder, index, name) >= (int)sizeof path) {
         return false;
+    }
     int file = open(path, O_RDONLY);
     ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1u);
-    if (file >= 0)
+    if (file >= 0) {
         close(file);
+    }
     text[length > 0 ? length : 0] = '\0';
     char *end;
     *number = strtol(text, &end, 10);
@@ -219,11 +232,12 @@ void poet_board_sensors(poet_sensors *sensors)
         sensors->has_clock = true;
         sensors->cpu_khz = (uint32_t)number;
     }
-    for (int zone = 0; read_number("class/thermal/thermal_zone", zone, "temp", &number); zone++)
+    for (int zone = 0; read_number("class/thermal/thermal_zone", zone, "temp", &number); zone++) {
         if (zone == 0 || number > sensors->temperature_mc) {
             sensors->has_temperature = true;
             sensors->temperature_mc = (int32_t)number;
         }
+    }
 }
 
 /* ---- card ---- */
@@ -255,10 +269,12 @@ static int write_card(void *context, uint32_t block, const void *data, uint32_t 
     static const uint8_t zeros[POET_BLOCK_BYTES];
     uint32_t padding = (POET_BLOCK_BYTES - bytes % POET_BLOCK_BYTES) % POET_BLOCK_BYTES;
     (void)context;
-    if (pwrite(card, data, bytes, position(block)) != (ssize_t)bytes)
+    if (pwrite(card, data, bytes, position(block)) != (ssize_t)bytes) {
         return POET_E_IO;
-    if (pwrite(card, zeros, padding, position(block) + (off_t)bytes) != (ssize_t)padding)
+    }
+    if (pwrite(card, zeros, padding, position(block) + (off_t)bytes) != (ssize_t)padding) {
         return POET_E_IO;
+    }
     const unsigned out = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     return sync_file_range(card, position(block), (off_t)(bytes + padding), out) == 0 ? POET_OK : POET_E_IO;
 }
@@ -271,17 +287,21 @@ static int sync_card(void *context)
 
 int poet_board_storage(poet_block_device *device)
 {
-    if (card_path == NULL)
+    if (card_path == NULL) {
         return POET_E_ABSENT;
-    if (card >= 0)
+    }
+    if (card >= 0) {
         close(card);
+    }
     card = open(card_path, O_RDWR | O_CREAT, 0666);
     struct stat status;
-    if (card < 0 || fstat(card, &status) != 0)
+    if (card < 0 || fstat(card, &status) != 0) {
         return POET_E_ABSENT;
+    }
     if (status.st_size == 0) {
-        if (ftruncate(card, NEW_CARD_BYTES) != 0)
+        if (ftruncate(card, NEW_CARD_BYTES) != 0) {
             return POET_E_IO;
+        }
         status.st_size = NEW_CARD_BYTES;
     }
     (void)posix_fadvise(card, 0, 0, POSIX_FADV_RANDOM); /* nothing is read ahead */

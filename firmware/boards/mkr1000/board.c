@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MKR1000: the window line, why it started, the way to the bootloader, the boot number, the card. */
+#include "poet/board.h"
+
 #include "card_spi.h"
 #include "clocks.h"
 #include "core.h"
 #include "failure.h"
 #include "pins.h"
-#include "poet/board.h"
 #include "poet/sdcard.h"
 #include "poet/status.h"
 #include "registers.h"

@@ -166,7 +166,7 @@ void card_spi_init(void)
 {
     PORT_OUTSET1 = 1u << PIN_CARD_CS;
     PORT_DIRSET1 = 1u << PIN_CARD_CS;
-    PORT_DIRSET0 = 1u << PIN_CARD_MOSI | 1u << PIN_CARD_SCK; /* while they are no peripheral's */
+    PORT_DIRSET0 = 1u << PIN_CARD_MOSI | 1u << PIN_CARD_SCK;                  /* while they are no peripheral's */
     PORT_PMUX0_(PIN_CARD_MOSI / 2u) = PORT_FUNCTION_C | PORT_FUNCTION_C << 4; /* PA16 and PA17 share it */
     PORT_PMUX0_(PIN_CARD_MISO / 2u) = PORT_FUNCTION_C << 4;
     give_pins_to_sercom();
@@ -174,8 +174,8 @@ void card_spi_init(void)
     clocks_feed(GCLK_ID_SERCOM1_CORE);
     SERCOM1_SPI_CTRLA = SERCOM1_SPI_CTRLA_SWRST;
     settle();
-    SERCOM1_SPI_CTRLA = SERCOM1_SPI_CTRLA_MODE(SERCOM_MODE_SPI_MASTER) | SERCOM1_SPI_CTRLA_DOPO(0u) |
-                        SERCOM1_SPI_CTRLA_DIPO(3u);
+    SERCOM1_SPI_CTRLA =
+        SERCOM1_SPI_CTRLA_MODE(SERCOM_MODE_SPI_MASTER) | SERCOM1_SPI_CTRLA_DOPO(0u) | SERCOM1_SPI_CTRLA_DIPO(3u);
     SERCOM1_SPI_CTRLB = SERCOM1_SPI_CTRLB_RXEN;
     settle();
     set_speed(NULL, 250000u);

@@ -25,8 +25,9 @@ void serial_init(void)
 {
     PORT_PMUX1_(PIN_SERIAL_TX / 2u) = PORT_FUNCTION_D | PORT_FUNCTION_D << 4; /* PB22 and PB23 share it */
     PORT_PINCFG1_(PIN_SERIAL_TX) = PORT_PINCFG0_PMUXEN;
-    /* No pull-up: it would do nothing behind the multiplexer. One of 10 to 50 kOhm belongs on the wire (docs/boards.md);
-     * without it, noise may arrive where no adapter is, and lines without a valid checksum are dropped. */
+    /* No pull-up: it would do nothing behind the multiplexer. One of 10 to 50 kOhm belongs on the wire
+     * (docs/boards.md); without it, noise may arrive where no adapter is, and lines without a valid checksum are
+     * dropped. */
     PORT_PINCFG1_(PIN_SERIAL_RX) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN;
     PM_APBCMASK |= PM_APBCMASK_SERCOM5;
     clocks_feed(GCLK_ID_SERCOM5_CORE);

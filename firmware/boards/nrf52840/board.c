@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nRF52840: debug port, supply, clocks, the window line, why it started, the boot number, the card. */
+#include "poet/board.h"
+
 #include "card_spi.h"
 #include "failure.h"
 #include "pins.h"
-#include "poet/board.h"
 #include "poet/sdcard.h"
 #include "registers.h"
 #include "serial.h"

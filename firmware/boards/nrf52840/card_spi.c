@@ -13,7 +13,7 @@
 
 #define RAM_BASE 0x20000000u
 #define LONGEST_SLEEP_TICKS 4000000u /* 0.25 s: no single transfer takes a tenth of it */
-#define LONGEST_TRANSFER 512u /* 16 ms at 250 kHz: WAIT_POLLS is longer */
+#define LONGEST_TRANSFER 512u        /* 16 ms at 250 kHz: WAIT_POLLS is longer */
 
 void card_spi_init(void)
 {
@@ -110,7 +110,6 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
         move(send != NULL ? send + done : NULL, receive != NULL ? receive + done : NULL, part);
     }
 }
-
 
 /* At most 65,535 bytes (RXD.MAXCNT), from RAM: the driver starts no more than a block at once. */
 static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)

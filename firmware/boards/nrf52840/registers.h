@@ -14,7 +14,8 @@
 #define CLOCK_TASKS_HFCLKSTART REGISTER(0x40000000u)
 #define CLOCK_EVENTS_HFCLKSTARTED REGISTER(0x40000100u)
 
-/* 5.3 POWER: reset causes, and the converter in front of the core (REG1). Not DCDCEN0: REG0 feeds only what hangs on VDDH. */
+/* 5.3 POWER: reset causes, and the converter in front of the core (REG1). Not DCDCEN0: REG0 feeds only what hangs on
+ * VDDH. */
 #define POWER_RESETREAS REGISTER(0x40000400u)
 #define POWER_RESETREAS_RESETPIN (1u << 0)
 #define POWER_RESETREAS_DOG (1u << 1)

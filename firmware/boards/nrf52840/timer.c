@@ -6,8 +6,8 @@
 #include "poet/board.h"
 #include "registers.h"
 
-#define NOW 0u  /* capture channel that reads the counter */
-#define WAKE 1u /* compare channel that ends poet_board_idle */
+#define NOW 0u   /* capture channel that reads the counter */
+#define WAKE 1u  /* compare channel that ends poet_board_idle */
 #define ALARM 2u /* compare channel that ends a sleep which nothing else has ended */
 
 /* Shorter than this, the counter could pass the compare value before it is set. */

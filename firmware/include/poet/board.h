@@ -45,10 +45,10 @@ uint32_t poet_board_boot_id(void);
 
 /* Why the board last started, and what it is fed by. Words are NULL, and numbers 0, for what a board cannot tell. */
 typedef struct poet_start {
-    const char *cause; /* power, brownout, pin, watchdog, lockup, request; fault, stack or stall where it gave up itself */
-    uint32_t flags;    /* the chip's register of reset causes, where it has one */
-    const char *regulator; /* dcdc or ldo */
-    uint32_t failures;     /* faults, stacks and stalls since the power came */
+    const char *cause;       /* power, brownout, pin, watchdog, lockup, request; or of its own: fault, stack, stall */
+    uint32_t flags;          /* the chip's register of reset causes, where it has one */
+    const char *regulator;   /* dcdc or ldo */
+    uint32_t failures;       /* faults, stacks and stalls since the power came */
     uint32_t pc, lr, status; /* of the last fault; status is the CFSR of an Armv7-M core */
     uint32_t waited_for;     /* in a stall: a number of docs/boards.md */
 } poet_start;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was built into this firmware: a model and its schedule from the generated headers, or (POET_NO_MODEL) neither. */
+/* What this firmware was built with: a model and its schedule from generated headers, or (POET_NO_MODEL) neither. */
 #ifndef POET_BUILT_H
 #define POET_BUILT_H
 

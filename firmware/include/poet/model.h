@@ -11,18 +11,18 @@
 #include <stdint.h>
 
 typedef struct poet_node {
-    uint8_t op;           /* POET_OP_* */
+    uint8_t op; /* POET_OP_* */
     uint8_t input_count;
     uint8_t output_count;
     uint8_t reserved;
-    uint16_t params;      /* index of its first parameter in poet_model.params */
-    uint16_t operands;    /* index of its first operand in poet_model.operands: inputs, then outputs */
+    uint16_t params;   /* index of its first parameter in poet_model.params */
+    uint16_t operands; /* index of its first operand in poet_model.operands: inputs, then outputs */
     uint32_t workspace_bytes;
 } poet_node;
 
 typedef struct poet_value {
-    uint32_t bytes;       /* a multiple of 4 */
-    uint32_t page_block;  /* first block of its page, counted from the page area's start; POET_NO_PAGE: never paged */
+    uint32_t bytes;      /* a multiple of 4 */
+    uint32_t page_block; /* first block of its page, counted from the page area's start; POET_NO_PAGE: never paged */
 } poet_value;
 
 #define POET_NO_PAGE UINT32_MAX
@@ -38,9 +38,9 @@ typedef enum poet_resident_kind {
 } poet_resident_kind;
 
 typedef struct poet_resident {
-    uint32_t offset;      /* from the start of the resident region, a multiple of 4 */
+    uint32_t offset; /* from the start of the resident region, a multiple of 4 */
     uint32_t bytes;
-    uint8_t kind;         /* poet_resident_kind */
+    uint8_t kind; /* poet_resident_kind */
 } poet_resident;
 
 typedef struct poet_model {
@@ -49,7 +49,7 @@ typedef struct poet_model {
     uint16_t node_count;
     uint16_t value_count;
     uint16_t resident_count;
-    uint16_t param_count;   /* entries of `params` and `operands`, so that a damaged table is refused, not followed */
+    uint16_t param_count; /* entries of `params` and `operands`, so that a damaged table is refused, not followed */
     uint16_t operand_count;
     const poet_node *nodes;
     const poet_value *values;

@@ -53,7 +53,7 @@ typedef struct poet_runner {
 typedef struct poet_run {
     poet_pager *pager; /* NULL where the schedule pages nothing */
     float learning_rate;
-    bool trace;        /* a window around each compute and page step, instead of one around all; no step overlaps another */
+    bool trace; /* a window around each compute and page step, instead of one around all; no step overlaps another */
     uint64_t ticks;
     uint32_t peak_bytes; /* resident tensors included */
     uint32_t arena_bytes;
@@ -63,13 +63,13 @@ typedef struct poet_run {
 } poet_run;
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
- * POET_E_CORRUPT (a table), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the first
- * change of a parameter or state), POET_E_MEMORY (RAM too small). */
+ * POET_E_CORRUPT (a table), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the
+ * first change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
-/* Runs the schedule once. On an error the step it happened in is the last; the window line is low again, and if it was the
- * card's, no parameter or state has changed. */
+/* Runs the schedule once. On an error the step it happened in is the last; the window line is low again, and if it was
+ * the card's, no parameter or state has changed. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
 bool poet_schedule_pages(const poet_schedule *schedule);

@@ -22,10 +22,10 @@ typedef struct poet_step {
 } poet_step;
 
 typedef struct poet_schedule {
-    uint64_t graph_hash;   /* must equal the model's */
-    uint64_t hash;         /* its own: the host knows by it which schedule this is */
-    uint32_t peak_bytes;   /* predicted, resident tensors included */
-    uint32_t arena_bytes;  /* what the static offsets need, without the resident tensors */
+    uint64_t graph_hash;  /* must equal the model's */
+    uint64_t hash;        /* its own: the host knows by it which schedule this is */
+    uint32_t peak_bytes;  /* predicted, resident tensors included */
+    uint32_t arena_bytes; /* what the static offsets need, without the resident tensors */
     uint32_t step_count;
     uint32_t offset_count; /* entries of `offsets`, so that a damaged table is refused, not followed */
     const poet_step *steps;

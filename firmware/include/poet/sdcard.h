@@ -6,8 +6,8 @@
  *     int status = poet_sdcard_init(&card, &board_spi, &device);
  *
  * Follows the SD Association's "Physical Layer Simplified Specification" 6.00, chapter 7 "SPI Mode". SDSC (version 1
- * and 2), SDHC and SDXC. CRC checking is switched on where the card knows it. A block that fails its CRC is moved again,
- * twice at each of three rates of the bus.
+ * and 2), SDHC and SDXC. CRC checking is switched on where the card knows it. A block that fails its CRC is moved
+ * again, twice at each of three rates of the bus.
  */
 #ifndef POET_SDCARD_H
 #define POET_SDCARD_H
@@ -39,7 +39,7 @@ typedef struct poet_spi {
 typedef struct poet_sdcard {
     const poet_spi *spi;
     uint32_t block_count;
-    uint32_t hz;         /* of the bus */
+    uint32_t hz; /* of the bus */
     bool version_2;
     bool byte_addressed; /* SDSC: commands take byte addresses */
     bool checks_crc;

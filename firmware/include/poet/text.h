@@ -25,11 +25,12 @@ void poet_text_string(poet_text *text, const char *string);
 void poet_text_decimal(poet_text *text, uint64_t number);
 void poet_text_hex(poet_text *text, uint64_t number, uint32_t digits);
 
-/* Each reads one thing at *cursor and moves the cursor behind it; false, with the cursor unmoved, if it is not there. */
+/* Each reads one thing at *cursor and moves the cursor behind it. It returns false and leaves the cursor where it is if
+ * that thing is not there. */
 bool poet_read_char(const char **cursor, char expected);
-bool poet_read_word(const char **cursor, const char *word);          /* and then a space or the end */
-bool poet_read_decimal(const char **cursor, int64_t *number);        /* within +-2^62 */
-bool poet_read_unsigned(const char **cursor, uint32_t *number);      /* within 32 bits */
+bool poet_read_word(const char **cursor, const char *word);                 /* and then a space or the end */
+bool poet_read_decimal(const char **cursor, int64_t *number);               /* within +-2^62 */
+bool poet_read_unsigned(const char **cursor, uint32_t *number);             /* within 32 bits */
 bool poet_read_hex(const char **cursor, uint32_t digits, uint32_t *number); /* exactly so many, lower case */
 
 #endif

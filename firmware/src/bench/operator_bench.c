@@ -16,8 +16,9 @@ static uint32_t next_random(uint32_t *state)
 /* Multiples of 2^-23 in [-1, 1): exact, so that every board sees the same input. */
 static void fill_floats(float *data, uint32_t count, uint32_t *state)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         data[i] = (float)(int32_t)(next_random(state) >> 8) * 0x1p-23f - 1.0f;
+    }
 }
 
 static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
@@ -25,10 +26,11 @@ static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
     uint32_t count = sizes->input_bytes[sizes->index_input] / sizes->index_bytes;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = next_random(state) % sizes->index_bound;
-        if (sizes->index_bytes == 1u)
+        if (sizes->index_bytes == 1u) {
             ((uint8_t *)data)[i] = (uint8_t)index;
-        else
+        } else {
             ((uint32_t *)data)[i] = index;
+        }
     }
 }
 
@@ -39,11 +41,13 @@ typedef struct region {
 
 static void *reserve(region *region, uint32_t bytes)
 {
-    if (bytes > UINT32_MAX - 7u)
+    if (bytes > UINT32_MAX - 7u) {
         return NULL;
+    }
     bytes = (bytes + 7u) / 8u * 8u;
-    if (bytes > region->left)
+    if (bytes > region->left) {
         return NULL;
+    }
     void *place = region->next;
     region->next += bytes;
     region->left -= bytes;
@@ -56,18 +60,21 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
     uint32_t random = 0x2545f491u;
     for (uint32_t i = 0; i < sizes->inputs; i++) {
         inputs[i] = reserve(free_ram, sizes->input_bytes[i]);
-        if (inputs[i] == NULL)
+        if (inputs[i] == NULL) {
             return POET_E_MEMORY;
-        if (sizes->index_bound != 0 && sizes->index_input == i)
+        }
+        if (sizes->index_bound != 0 && sizes->index_input == i) {
             fill_indices(inputs[i], sizes, &random);
-        else
+        } else {
             fill_floats(inputs[i], sizes->input_bytes[i] / 4u, &random);
+        }
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {
-        outputs[i] = sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i]
-                                     : reserve(free_ram, sizes->output_bytes[i]);
-        if (outputs[i] == NULL)
+        outputs[i] =
+            sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i] : reserve(free_ram, sizes->output_bytes[i]);
+        if (outputs[i] == NULL) {
             return POET_E_MEMORY;
+        }
     }
     *workspace = reserve(free_ram, sizes->workspace_bytes);
     return *workspace != NULL ? POET_OK : POET_E_MEMORY;
@@ -78,20 +85,23 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
 {
     poet_sizes sizes;
     int status = operator->sizes(params, &sizes);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
 
     region free_ram = {ram, ram_bytes};
     void *inputs[POET_MAX_INPUTS];
     void *outputs[POET_MAX_OUTPUTS];
     void *workspace;
     status = prepare(&sizes, &free_ram, inputs, outputs, &workspace);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
 
     const void *operands[POET_MAX_INPUTS];
-    for (uint32_t i = 0; i < sizes.inputs; i++)
+    for (uint32_t i = 0; i < sizes.inputs; i++) {
         operands[i] = inputs[i];
+    }
     const poet_op_args args = {params, operands, outputs, workspace, 0x1p-10f};
 
     result->ticks = 0;

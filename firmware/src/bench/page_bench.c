@@ -13,20 +13,26 @@ static uint32_t place(const poet_pager *pager, const poet_page_bench *bench, uin
 
 int poet_bench_page(poet_pager *pager, uint8_t *ram, uint32_t ram_bytes, poet_page_bench *bench)
 {
-    if (bench->bytes == 0 || bench->repeats == 0)
+    if (bench->bytes == 0 || bench->repeats == 0) {
         return POET_E_ARGUMENT;
-    if (bench->bytes > ram_bytes)
+    }
+    if (bench->bytes > ram_bytes) {
         return POET_E_MEMORY;
-    if ((bench->bytes - 1u) / POET_BLOCK_BYTES + 1u > poet_pager_blocks(pager))
+    }
+    if ((bench->bytes - 1u) / POET_BLOCK_BYTES + 1u > poet_pager_blocks(pager)) {
         return POET_E_FULL;
+    }
 
     uint32_t crc = 0;
     int status = POET_OK;
-    if (bench->in) /* what will be read must be there first */
-        for (uint32_t i = 0; status == POET_OK && i < bench->repeats; i++)
+    if (bench->in) { /* what will be read must be there first */
+        for (uint32_t i = 0; status == POET_OK && i < bench->repeats; i++) {
             status = poet_pager_out(pager, place(pager, bench, i), ram, bench->bytes, &crc);
-    if (status != POET_OK)
+        }
+    }
+    if (status != POET_OK) {
         return status;
+    }
 
     bench->ticks = 0;
     poet_board_window(true);

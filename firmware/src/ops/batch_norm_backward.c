@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel, with z = (x - mean) * invstd: gbeta = sum of gy, ggamma = sum of gy * z, and
- * gx = gamma * invstd * (gy - gbeta / count - z * ggamma / count). The three share their sums, so they are one operator. */
+ * gx = gamma * invstd * (gy - gbeta / count - z * ggamma / count). The three share their sums, so they are one
+ * operator. */
 #include "shape.h"
 
 int poet_batch_norm_backward_sizes(const int32_t *params, poet_sizes *sizes)

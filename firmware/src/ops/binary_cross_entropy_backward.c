@@ -15,7 +15,8 @@ int poet_binary_cross_entropy_backward_sizes(const int32_t *params, poet_sizes *
 
 int poet_binary_cross_entropy_backward_run(const poet_op_args *args)
 {
-    const poet_binary_cross_entropy_backward_params *p = (const poet_binary_cross_entropy_backward_params *)args->params;
+    const poet_binary_cross_entropy_backward_params *p =
+        (const poet_binary_cross_entropy_backward_params *)args->params;
     const float *loss_gradient = args->inputs[0];
     const float *x = args->inputs[1];
     const float *target = args->inputs[2];

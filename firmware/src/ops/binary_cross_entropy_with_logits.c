@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loss = mean of max(x, 0) - x target + log(1 + exp(-|x|)): the cross entropy of 1 / (1 + exp(-x)), without overflow. */
+/* loss = mean of max(x, 0) - x target + log(1 + exp(-|x|)): the cross entropy of the sigmoid of x, without
+ * overflow. */
 #include "mathematics.h"
 #include "shape.h"
 

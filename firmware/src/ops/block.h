@@ -20,7 +20,7 @@ typedef struct poet_block {
     int32_t a_row, a_channel, a_line, a_tap;
     int32_t b_column, b_channel, b_line, b_tap;
     int32_t out_row, out_column;
-    int32_t strips;             /* so many times the columns, B and the results being so far apart */
+    int32_t strips; /* so many times the columns, B and the results being so far apart */
     int32_t b_strip, out_strip;
 } poet_block;
 

@@ -8,15 +8,16 @@
 
 #include "block_walk.h"
 
-#define FP_REGISTERS                                                                                      \
-    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", \
-        "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
-        "s30", "s31"
+#define FP_REGISTERS                                                                                             \
+    "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s16", \
+        "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31"
 
 #include "plan_m4f.h"
 #include "vector_m4f.h"
 #include "window_m4f.h"
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 #define ROW(a, b0, b1, b2, b3, c0, c1, c2, c3)                    \
     "vmul.f32 s8, " a ", " b0 "\n vmul.f32 s9, " a ", " b1 "\n"   \
     "vmul.f32 s10, " a ", " b2 "\n vmul.f32 s11, " a ", " b3 "\n" \
@@ -253,35 +254,6 @@
                        AT(start), AT(a)                                                                       \
                      : FP_REGISTERS, "cc", "memory")
 
-static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
-{
-    const float *a0, *a1, *a2, *a3, *b = walk->b;
-    float *out = walk->out;
-    int32_t blocks = walk->blocks, n;
-    if (kind == WALK_GRADIENT_1X2 || kind == WALK_GRADIENT_1X1) {
-        enum { one_line = 1 };
-        const int32_t a_channel = walk->a_line, b_channel = walk->b_line;
-        if (kind == WALK_GRADIENT_1X2) {
-            GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8"));
-        } else {
-            GRADIENT(STORE_SPREAD, REVERSED_ONE("0"));
-        }
-        return;
-    }
-    enum { one_line = 0 };
-    const int32_t a_channel = walk->a_channel + walk->lines * walk->a_line;
-    const int32_t b_channel = walk->b_channel + walk->b_line;
-    if (kind == WALK_GRADIENT_3X3) {
-        GRADIENT(STORE, REVERSED_3X3(REVERSED_THREE));
-    } else if (kind == WALK_GRADIENT_THREE) {
-        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
-    } else if (kind == WALK_GRADIENT_2X2) {
-        GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_LINE REVERSED_TWO("24", "32"));
-    } else {
-        GRADIENT(STORE_SPREAD, REVERSED_ONE("0") NEXT_LINE REVERSED_ONE("24"));
-    }
-}
-
 #define GENERAL(LOAD)                                                                                               \
     __asm__ volatile(                                                                                               \
         "7:\n" START(FROM_ROWS, "")                                                                                 \
@@ -310,6 +282,36 @@ static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
           [b_block] "i"(offsetof(poet_walk, b_block_bytes)), AT(start), AT(a), AT(out_row),                         \
           AT(channels), AT(lines), AT(line), AT(taps), AT(a_line), AT(b_line), AT(a_channel), AT(b_channel)         \
         : FP_REGISTERS, "cc", "memory")
+/* clang-format on */
+
+static inline void multiply_gradient(const poet_walk *walk, walk_kind kind)
+{
+    const float *a0, *a1, *a2, *a3, *b = walk->b;
+    float *out = walk->out;
+    int32_t blocks = walk->blocks, n;
+    if (kind == WALK_GRADIENT_1X2 || kind == WALK_GRADIENT_1X1) {
+        enum { one_line = 1 };
+        const int32_t a_channel = walk->a_line, b_channel = walk->b_line;
+        if (kind == WALK_GRADIENT_1X2) {
+            GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8"));
+        } else {
+            GRADIENT(STORE_SPREAD, REVERSED_ONE("0"));
+        }
+        return;
+    }
+    enum { one_line = 0 };
+    const int32_t a_channel = walk->a_channel + walk->lines * walk->a_line;
+    const int32_t b_channel = walk->b_channel + walk->b_line;
+    if (kind == WALK_GRADIENT_3X3) {
+        GRADIENT(STORE, REVERSED_3X3(REVERSED_THREE));
+    } else if (kind == WALK_GRADIENT_THREE) {
+        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
+    } else if (kind == WALK_GRADIENT_2X2) {
+        GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_LINE REVERSED_TWO("24", "32"));
+    } else {
+        GRADIENT(STORE_SPREAD, REVERSED_ONE("0") NEXT_LINE REVERSED_ONE("24"));
+    }
+}
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between lines stays in memory,
  * %[n] counts taps and %[t] is scratch. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a 4 x 4 block for cores without a floating-point unit: the same IEEE 754 results as the compiler's library, at less
- * than half its cost, because an element is taken apart once for the four products it enters, and the general case
- * alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become one, go to the library. */
+/* One step of a 4 x 4 block for cores without a floating-point unit: the same IEEE 754 results as the compiler's
+ * library, at less than half its cost, because an element is taken apart once for the four products it enters, and the
+ * general case alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become one, go to the
+ * library. */
 #ifndef POET_OPS_BLOCK_SOFT_H
 #define POET_OPS_BLOCK_SOFT_H
 
@@ -48,14 +49,15 @@ __attribute__((noinline)) static uint32_t by_library(uint32_t sum, uint32_t a, u
 {
     const uint32_t infinity = 0xff000000u;
     const int zero = a << 1 == 0 || b << 1 == 0;
-    if (zero && a << 1 < infinity && b << 1 < infinity) { /* a ReLU makes many of them */
-        return sum << 1 != 0 ? sum : sum & (a ^ b) & SIGN; /* only minus zeros add up to one */
+    /* A ReLU makes many zeros; only minus zeros add up to one. */
+    if (zero && a << 1 < infinity && b << 1 < infinity) {
+        return sum << 1 != 0 ? sum : sum & (a ^ b) & SIGN;
     }
     return bits_of(float_of(sum) + float_of(a) * float_of(b));
 }
 
 /* A mantissa has its leading one at bit 30 and 7 bits behind the ones that are kept. */
-#define HALF 0x40u  /* of a unit in the last place */
+#define HALF 0x40u /* of a unit in the last place */
 #define LEADING 0x40000000u
 
 /* Rounds to nearest, but a tie up; a carry out of the mantissa moves into the exponent. */
@@ -78,8 +80,8 @@ __attribute__((noinline)) static uint32_t settle_tie(uint32_t product, uint32_t 
     return below << 24 == 0 && ((high >> 31) & high) == 0 ? TO_EVEN(product) : product;
 }
 
-/* The bits of sum + a * b, with both operations rounded. Inlined into the three below, once each: a call a product costs a
- * fifth of the speed. */
+/* The bits of sum + a * b, with both operations rounded. Inlined into the three below, once each: a call a product
+ * costs a fifth of the speed. */
 __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum, const factor *a, const factor *b)
 {
     int32_t product_exponent = a->exponent + b->exponent;
@@ -167,7 +169,8 @@ __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum,
     return pack(mantissa, exponent, sign);
 }
 
-__attribute__((noinline)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b, ptrdiff_t b_at)
+__attribute__((noinline)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
+                                                       const float *const *b, ptrdiff_t b_at)
 {
     factor columns[POET_BLOCK];
     for (int32_t j = 0; j < POET_BLOCK; j++) {

@@ -24,7 +24,8 @@ typedef struct poet_walk {
     int32_t a_line, b_line;       /* from a line's begin to the next one's */
     int32_t a_tap, b_tap;
     int32_t b_column;
-    int32_t started;              /* whether `start` holds anything but SUM_OF_NOTHING */
+    int32_t started; /* whether `start` holds anything but SUM_OF_NOTHING */
+
     int32_t b_block_bytes, passes, entry, resume, a_step_bytes; /* the target's own */
     int32_t line, all_channels;                                 /* scratch */
 } poet_walk;

@@ -40,8 +40,8 @@ int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
         .output_bytes = {conv.y_bytes},
     };
     if (!conv.in_place) {
-        sizes->workspace_bytes = poet_lines_bytes(
-            conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)), line_width(&conv.windows));
+        sizes->workspace_bytes = poet_lines_bytes(conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)),
+                                                  line_width(&conv.windows));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;

@@ -4,7 +4,8 @@
  * With a stride, the rows of gx fall into phases: a row at distance y + ph from the padded top meets only the taps r
  * that leave the same remainder by the stride. Columns likewise. Within a phase this is a convolution without stride
  * over gy, with the taps in descending order. For one row of every phase, the rows of gy that they meet are laid out in
- * the workspace with zeros around them. A pointwise convolution has one phase with a tap, and reads gy where it lies. */
+ * the workspace with zeros around them. A pointwise convolution has one phase with a tap, and it reads gy where it
+ * lies. */
 #include "block.h"
 #include "conv.h"
 #include "lines.h"

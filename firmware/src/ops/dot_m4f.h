@@ -5,6 +5,8 @@
 
 #include "block_walk.h"
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 #define DOT_STEP(a_at, b_at)                                      \
     LOAD_A(a_at)                                                  \
     "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n" \
@@ -55,6 +57,7 @@
         : FP_REGISTERS, "cc", "memory")
 
 #define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
+/* clang-format on */
 
 /* Whether add_dot_blocks takes so many columns. */
 static inline int suits_dot_blocks(const poet_dot *dot, int32_t columns)
@@ -105,6 +108,8 @@ static inline void add_dot_blocks(const poet_dot_walk *walk)
     }
 }
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 /* One row with columns whose taps lie behind one another, eight taps at a time and then one by one: eight taps of A in
  * s0-s7, of two columns of B in s8-s15 and s16-s23, where the products take their places, and up to eight sums. The
  * additions to two sums take turns, so that none waits for the one before. */
@@ -144,6 +149,7 @@ static inline void add_dot_blocks(const poet_dot_walk *walk)
                      : [a] "+&r"(a), [n] "+&r"(n), [b0] "+&r"(b0), [b1] "+&r"(b1) __VA_ARGS__ \
                      : [sums] "r"(sums)                                                       \
                      : FP_REGISTERS, "cc", "memory")
+/* clang-format on */
 
 static inline void add_taps_1x8(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
 {

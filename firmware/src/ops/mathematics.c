@@ -133,8 +133,8 @@ float poet_sqrt(float x)
     return float_of(((uint32_t)(exponent / 2 + 127) << 23) + (root - 0x00800000u));
 }
 
-/* With z = |x| / sqrt 2: up to 1 the Taylor series of erf z; beyond, the tail exp(-z^2) erfcx(z) / 2, where erfcx(z) / t
- * is a Chebyshev fit in t = 1 / (1 + z / 2), within 2e-8 relative. */
+/* With z = |x| / sqrt 2: up to 1 the Taylor series of erf z; beyond, the tail exp(-z^2) erfcx(z) / 2, where erfcx(z) /
+ * t is a Chebyshev fit in t = 1 / (1 + z / 2), within 2e-8 relative. */
 float poet_normal_distribution(float x)
 {
     const float signed_z = x * 0.707106781186547524f;

@@ -37,10 +37,10 @@ int poet_max_pool2d_backward_run(const poet_op_args *args)
     for (int32_t plane = 0; plane < pool.planes; plane++, gx += win->h * win->w) {
         for (int32_t oy = 0; oy < win->oh; oy++) {
             for (int32_t ox = 0; ox < win->ow; ox++) {
-                const int32_t place = *indices++;
+                const int32_t place = *indices++; /* outside of gx if max_pool2d did not write it */
                 const int32_t row = oy * win->sh - win->ph + place / win->s;
                 const int32_t column = ox * win->sw - win->pw + place % win->s;
-                if (row >= 0 && row < win->h && column >= 0 && column < win->w) { /* else nothing that max_pool2d wrote */
+                if (row >= 0 && row < win->h && column >= 0 && column < win->w) {
                     gx[row * win->w + column] += *gy;
                 }
                 gy++;

@@ -7,17 +7,17 @@
 
 typedef enum walk_kind {
     WALK_GENERAL,
-    WALK_SINGLES,          /* one tap a line, A contiguous, columns of B contiguous */
-    WALK_SINGLES_APART,    /* the same, but every second element of B */
-    WALK_TRIPLES,          /* three taps a line, lines by threes, A contiguous: a 3x3 kernel */
-    WALK_TRIPLES_APART,    /* the same, but every second element of B */
-    WALK_APART,            /* the same as WALK_SINGLES, but A at any distances */
-    WALK_PANELS,           /* one tap a line, rows of A and columns of B contiguous: a transposed matrix */
-    WALK_PANELS_FIVE,      /* the same, five rows at a time */
-    WALK_PANELS_SPREAD,    /* the same as WALK_PANELS, with a gap behind every result */
-    WALK_GRADIENT_3X3,     /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
-    WALK_GRADIENT_THREE,   /* the same, three rows at a time */
-    WALK_GRADIENT_2X2,     /* the phases of a stride of 2, with a gap behind every result */
+    WALK_SINGLES,        /* one tap a line, A contiguous, columns of B contiguous */
+    WALK_SINGLES_APART,  /* the same, but every second element of B */
+    WALK_TRIPLES,        /* three taps a line, lines by threes, A contiguous: a 3x3 kernel */
+    WALK_TRIPLES_APART,  /* the same, but every second element of B */
+    WALK_APART,          /* the same as WALK_SINGLES, but A at any distances */
+    WALK_PANELS,         /* one tap a line, rows of A and columns of B contiguous: a transposed matrix */
+    WALK_PANELS_FIVE,    /* the same, five rows at a time */
+    WALK_PANELS_SPREAD,  /* the same as WALK_PANELS, with a gap behind every result */
+    WALK_GRADIENT_3X3,   /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
+    WALK_GRADIENT_THREE, /* the same, three rows at a time */
+    WALK_GRADIENT_2X2,   /* the phases of a stride of 2, with a gap behind every result */
     WALK_GRADIENT_2X1,
     WALK_GRADIENT_1X2,
     WALK_GRADIENT_1X1
@@ -77,8 +77,8 @@ static inline walk_kind kind_of(const poet_walk *walk, const poet_block *block)
     if (singles && walk->b_column == 1) {
         return block->rows >= POET_BLOCK && block->a_row == 1 ? panels_of(walk, block) : WALK_APART;
     }
-    const int triples = walk->channels == 1 && walk->taps == 3 && walk->lines % 3 == 0 &&
-                        walk->a_tap == 1 && walk->a_line == 3;
+    const int triples =
+        walk->channels == 1 && walk->taps == 3 && walk->lines % 3 == 0 && walk->a_tap == 1 && walk->a_line == 3;
     if (triples && walk->b_tap == 1 && (walk->b_column == 1 || walk->b_column == 2)) {
         return walk->b_column == 1 ? WALK_TRIPLES : WALK_TRIPLES_APART;
     }

@@ -9,7 +9,8 @@ int poet_pool_read(const int32_t *params, poet_pool *pool)
         .planes = (int32_t)planes,
         .windows = {.h = p->h, .w = p->w, .r = p->r, .s = p->s, .sh = p->sh, .sw = p->sw, .ph = p->ph, .pw = p->pw},
     };
-    if (p->ph >= p->r || p->pw >= p->s || poet_count(p->r, p->s, 1, 1) == 0 || poet_windows_place(&pool->windows) != POET_OK) {
+    if (p->ph >= p->r || p->pw >= p->s || poet_count(p->r, p->s, 1, 1) == 0 ||
+        poet_windows_place(&pool->windows) != POET_OK) {
         return POET_E_ARGUMENT;
     }
     pool->x_count = poet_count(p->n, p->c, p->h, p->w);

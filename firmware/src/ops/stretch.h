@@ -8,6 +8,8 @@
 
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 #define STRETCH_REGISTERS \
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15"
 
@@ -20,6 +22,13 @@
     "4: adds %[n], %[n], #4\n beq 6f\n"                                 \
     "5:\n" ONE "subs %[n], %[n], #1\n bne 5b\n"                         \
     "6:\n"
+
+/* Sixteen registers from s0, which holds the zero. */
+#define ZEROS \
+    "vmov.f32 s1, s0\n vmov.f32 s2, s0\n vmov.f32 s3, s0\n vmov.f32 s4, s0\n vmov.f32 s5, s0\n" \
+    "vmov.f32 s6, s0\n vmov.f32 s7, s0\n vmov.f32 s8, s0\n vmov.f32 s9, s0\n vmov.f32 s10, s0\n" \
+    "vmov.f32 s11, s0\n vmov.f32 s12, s0\n vmov.f32 s13, s0\n vmov.f32 s14, s0\n vmov.f32 s15, s0\n"
+/* clang-format on */
 
 /* Both return where the stretch ends. */
 static inline float *poet_copy(float *to, const float *from, int32_t n)
@@ -36,10 +45,7 @@ static inline float *poet_copy(float *to, const float *from, int32_t n)
 static inline float *poet_clear(float *to, int32_t n)
 {
     register float zero __asm__("s0") = 0.0f;
-    __asm__ volatile("vmov.f32 s1, s0\n vmov.f32 s2, s0\n vmov.f32 s3, s0\n vmov.f32 s4, s0\n vmov.f32 s5, s0\n"
-                     "vmov.f32 s6, s0\n vmov.f32 s7, s0\n vmov.f32 s8, s0\n vmov.f32 s9, s0\n vmov.f32 s10, s0\n"
-                     "vmov.f32 s11, s0\n vmov.f32 s12, s0\n vmov.f32 s13, s0\n vmov.f32 s14, s0\n vmov.f32 s15, s0\n"
-                     STRETCH("vstmia %[to]!, {s0-s15}\n", "vstmia %[to]!, {s0-s3}\n", "vstmia %[to]!, {s0}\n")
+    __asm__ volatile(ZEROS STRETCH("vstmia %[to]!, {s0-s15}\n", "vstmia %[to]!, {s0-s3}\n", "vstmia %[to]!, {s0}\n")
                      : [to] "+&r"(to), [n] "+&r"(n), "+t"(zero)
                      :
                      : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15",

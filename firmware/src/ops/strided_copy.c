@@ -29,8 +29,8 @@ int poet_strided_copy_sizes(const int32_t *params, poet_sizes *sizes)
     if (count == 0) {
         return POET_E_ARGUMENT;
     }
-    *sizes = (poet_sizes){
-        .inputs = 1, .outputs = 1, .input_bytes = {4 * (uint32_t)p->size}, .output_bytes = {4 * count}};
+    *sizes =
+        (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {4 * (uint32_t)p->size}, .output_bytes = {4 * count}};
     return POET_OK;
 }
 

@@ -32,17 +32,17 @@ __attribute__((noinline)) static void multiply_vector(const poet_block *block, c
         const float *a_at = a, *b_at = b + first;
         int32_t n = block->lines;
         register float sum __asm__("s16") = start;
-        __asm__ volatile("vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n vmov.f32 s20, s16\n"
-                         "vmov.f32 s21, s16\n vmov.f32 s22, s16\n vmov.f32 s23, s16\n vmov.f32 s24, s16\n"
-                         "vmov.f32 s25, s16\n vmov.f32 s26, s16\n vmov.f32 s27, s16\n vmov.f32 s28, s16\n"
-                         "vmov.f32 s29, s16\n vmov.f32 s30, s16\n vmov.f32 s31, s16\n"
-                         "1:\n" VECTOR_LINE "subs %[n], %[n], #1\n bne 1b\n"
-                         "vstm %[out], {s16-s31}\n"
-                         : [a] "+&r"(a_at), [b] "+&r"(b_at), [n] "+&r"(n), "+t"(sum)
-                         : [out] "r"(out + first), [a_line] "r"(block->a_line * bytes),
-                           [gap] "r"((block->b_line - 8) * bytes)
-                         : "s0", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s17", "s18", "s19", "s20",
-                           "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31", "cc", "memory");
+        __asm__ volatile(
+            "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n vmov.f32 s20, s16\n"
+            "vmov.f32 s21, s16\n vmov.f32 s22, s16\n vmov.f32 s23, s16\n vmov.f32 s24, s16\n"
+            "vmov.f32 s25, s16\n vmov.f32 s26, s16\n vmov.f32 s27, s16\n vmov.f32 s28, s16\n"
+            "vmov.f32 s29, s16\n vmov.f32 s30, s16\n vmov.f32 s31, s16\n"
+            "1:\n" VECTOR_LINE "subs %[n], %[n], #1\n bne 1b\n"
+            "vstm %[out], {s16-s31}\n"
+            : [a] "+&r"(a_at), [b] "+&r"(b_at), [n] "+&r"(n), "+t"(sum)
+            : [out] "r"(out + first), [a_line] "r"(block->a_line * bytes), [gap] "r"((block->b_line - 8) * bytes)
+            : "s0", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s17", "s18", "s19", "s20", "s21", "s22",
+              "s23", "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31", "cc", "memory");
     }
 }
 

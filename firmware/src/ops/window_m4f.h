@@ -11,6 +11,8 @@
 
 #define WINDOW 3
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 /* Up to nine weights in s0-s8, what sums begin with in s9, a line of B from s10 on, four sums, four products; or five
  * or six of both, where columns come by fives or sixes. */
 #define WINDOW_TAP(weight, b0, b1, b2, b3)                                  \
@@ -95,6 +97,7 @@
                      : FP_REGISTERS, "cc", "memory")
 
 #define WINDOW_STRIPS(LINES, STORED, B_BLOCK) WINDOW_STRIPS_FROM(WINDOW_START, LINES, STORED, B_BLOCK)
+/* clang-format on */
 
 /* Windows as a convolution of stride 1 or 2 has them, and its input gradient; that of stride 2 has smaller ones. */
 typedef enum window_kind {
@@ -224,6 +227,8 @@ static int multiply_window(const poet_block *block, const float *a, float start,
     return 1;
 }
 
+/* Assembler, laid out by hand. */
+/* clang-format off */
 /* Nine sums in s0-s8; of each line four taps of A in s9-s12, and what the window sees of a line of B from s13 on. */
 #define NINE_ADD(a, x0, x1, x2, c0, c1, c2)                                                     \
     "vmul.f32 s22, " a ", " x0 "\n vmul.f32 s23, " a ", " x1 "\n vmul.f32 s24, " a ", " x2 "\n" \
@@ -296,6 +301,13 @@ static int multiply_window(const poet_block *block, const float *a, float start,
     WINDOWS_PLACE(a_at, WINDOWS_LOAD("s19", "s22", "s25", at) WINDOWS_LOAD("s18", "s21", "s24", next_at), \
                   "s20", "s19", "s18", "s23", "s22", "s21", "s26", "s25", "s24")
 
+#define WINDOWS_FOUR_APART \
+    WINDOWS_EVEN("0", "4", "8") WINDOWS_ODD("4", "12", "16") \
+    WINDOWS_EVEN("8", "20", "24") WINDOWS_ODD("12", "28", "32")
+#define WINDOWS_LEFT_APART \
+    WINDOWS_EVEN("0", "4", "8") "cmp %[n], #2\n blt 5f\n" \
+    WINDOWS_ODD("4", "12", "16") "beq 5f\n" WINDOWS_EVEN("8", "20", "24")
+
 #define WINDOWS_ADVANCE(a_by, b_by)                             \
     "add %[a0], %[a0], " a_by "\n add %[a1], %[a1], " a_by "\n" \
     "add %[b0], %[b0], " b_by "\n add %[b1], %[b1], " b_by "\n add %[b2], %[b2], " b_by "\n"
@@ -332,6 +344,7 @@ typedef struct windows_walk {
                      : FP_REGISTERS, "cc", "memory")
 
 #define WINDOWS_AT(name, field) [name] "i"(offsetof(windows_walk, field))
+/* clang-format on */
 
 /* Adds the products of all pairs of rows with one window. */
 static inline void add_window_pairs(const poet_dot *dot, const float *a, const float *const *b, float *out)
@@ -347,11 +360,7 @@ static inline void add_window_pairs(const poet_dot *dot, const float *a, const f
                      WINDOWS_FIRST("0", "8") WINDOWS_SECOND("4", "12") WINDOWS_THIRD("8", "16"), "#12", "#12",
                      WINDOWS_FIRST("0", "8") "cmp %[n], #2\n blt 5f\n" WINDOWS_SECOND("4", "12"));
     } else {
-        WINDOWS_SUMS(WINDOWS_LOAD("s18", "s21", "s24", "0"), "4",
-                     WINDOWS_EVEN("0", "4", "8") WINDOWS_ODD("4", "12", "16")
-                     WINDOWS_EVEN("8", "20", "24") WINDOWS_ODD("12", "28", "32"), "#16", "#32",
-                     WINDOWS_EVEN("0", "4", "8") "cmp %[n], #2\n blt 5f\n" WINDOWS_ODD("4", "12", "16")
-                     "beq 5f\n" WINDOWS_EVEN("8", "20", "24"));
+        WINDOWS_SUMS(WINDOWS_LOAD("s18", "s21", "s24", "0"), "4", WINDOWS_FOUR_APART, "#16", "#32", WINDOWS_LEFT_APART);
     }
 }
 

@@ -44,8 +44,9 @@ static void put_string(poet_text *answer, const char *key, const char *string)
 static void put_signed(poet_text *answer, const char *key, int32_t number)
 {
     put_key(answer, key);
-    if (number < 0)
+    if (number < 0) {
         poet_text_char(answer, '-');
+    }
     poet_text_decimal(answer, number < 0 ? 0u - (uint32_t)number : (uint32_t)number);
 }
 
@@ -54,10 +55,12 @@ static void put_sensors(poet_text *answer)
 {
     poet_sensors sensors = {0};
     poet_board_sensors(&sensors);
-    if (sensors.has_clock)
+    if (sensors.has_clock) {
         put_number(answer, "cpu_khz", sensors.cpu_khz);
-    if (sensors.has_temperature)
+    }
+    if (sensors.has_temperature) {
         put_signed(answer, "temperature_mc", sensors.temperature_mc);
+    }
 }
 
 static const char *explain(int status)
@@ -126,8 +129,9 @@ static bool read_unsigned(const char **cursor, uint32_t *number)
 static bool read_signed(const char **cursor, int32_t *number)
 {
     int64_t wide;
-    if (!poet_read_char(cursor, ' ') || !poet_read_decimal(cursor, &wide) || wide < INT32_MIN || wide > INT32_MAX)
+    if (!poet_read_char(cursor, ' ') || !poet_read_decimal(cursor, &wide) || wide < INT32_MIN || wide > INT32_MAX) {
         return false;
+    }
     *number = (int32_t)wide;
     return true;
 }
@@ -146,26 +150,31 @@ static void put_start(poet_text *answer)
         put_string(answer, "start", start.cause);
         put_hex(answer, "reset", start.flags, 8);
     }
-    if (start.failures != 0u)
+    if (start.failures != 0u) {
         put_number(answer, "failures", start.failures);
+    }
     if (start.pc != 0u) {
         put_hex(answer, "pc", start.pc, 8);
         put_hex(answer, "lr", start.lr, 8);
     }
-    if (start.status != 0u)
+    if (start.status != 0u) {
         put_hex(answer, "status", start.status, 8);
-    if (start.waited_for != 0u)
+    }
+    if (start.waited_for != 0u) {
         put_number(answer, "waited_for", start.waited_for);
-    if (start.regulator != NULL)
+    }
+    if (start.regulator != NULL) {
         put_string(answer, "regulator", start.regulator);
+    }
 }
 
 /* ---- verbs ---- */
 
 static int hello(poet_server *server, const char *arguments, poet_text *answer)
 {
-    if (!at_end(arguments))
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "hello takes no arguments");
+    }
     const poet_built *built = server->built;
     put_number(answer, "protocol", 1);
     put_string(answer, "board", poet_board_name);
@@ -183,23 +192,29 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t code;
     uint32_t repeats;
-    if (!read_unsigned(&arguments, &code) || !read_unsigned(&arguments, &repeats) || repeats == 0)
+    if (!read_unsigned(&arguments, &code) || !read_unsigned(&arguments, &repeats) || repeats == 0) {
         return fail(answer, POET_E_ARGUMENT, "expected: bench CODE repeats p0 p1 ...");
+    }
     const poet_operator *operator = code <= UINT8_MAX ? poet_operator_find((uint8_t)code) : NULL;
-    if (operator == NULL)
+    if (operator == NULL) {
         return fail(answer, POET_E_UNSUPPORTED, "no such operator in this build");
+    }
 
     int32_t params[POET_MAX_PARAMS];
-    for (uint32_t i = 0; i < operator->param_count; i++)
-        if (!read_signed(&arguments, &params[i]))
+    for (uint32_t i = 0; i < operator->param_count; i++) {
+        if (!read_signed(&arguments, &params[i])) {
             return fail(answer, POET_E_ARGUMENT, "too few parameters for the operator");
-    if (!at_end(arguments))
+        }
+    }
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "too many parameters for the operator");
+    }
 
     poet_operator_bench result;
     int status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, &result);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_number(answer, "ticks", result.ticks);
     put_number(answer, "repeats", repeats);
     put_number(answer, "bytes", result.output_bytes);
@@ -212,8 +227,9 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
 /* After an error the card is brought up afresh, so that one which was pulled out, or exchanged, can be put back. */
 static void note_card(poet_server *server, int status)
 {
-    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED)
+    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED) {
         server->card_up = false;
+    }
 }
 
 static int bring_card_up(poet_server *server)
@@ -226,8 +242,9 @@ static int bring_card_up(poet_server *server)
 static int open_pager(poet_server *server)
 {
     int status = bring_card_up(server);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = poet_pager_open(&server->pager, &server->card);
+    }
     note_card(server, status);
     return status;
 }
@@ -236,22 +253,27 @@ static int page(poet_server *server, const char *arguments, poet_text *answer)
 {
     static const char usage[] = "expected: page in|out bytes repeats sequential|scattered";
     poet_page_bench work = {0};
-    if (!poet_read_char(&arguments, ' '))
+    if (!poet_read_char(&arguments, ' ')) {
         return fail(answer, POET_E_ARGUMENT, usage);
+    }
     work.in = poet_read_word(&arguments, "in");
     if ((!work.in && !poet_read_word(&arguments, "out")) || !read_unsigned(&arguments, &work.bytes) ||
-        !read_unsigned(&arguments, &work.repeats) || !poet_read_char(&arguments, ' '))
+        !read_unsigned(&arguments, &work.repeats) || !poet_read_char(&arguments, ' ')) {
         return fail(answer, POET_E_ARGUMENT, usage);
+    }
     work.scattered = poet_read_word(&arguments, "scattered");
-    if ((!work.scattered && !poet_read_word(&arguments, "sequential")) || !at_end(arguments))
+    if ((!work.scattered && !poet_read_word(&arguments, "sequential")) || !at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, usage);
+    }
 
     int status = open_pager(server);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = poet_bench_page(&server->pager, server->ram, server->ram_bytes, &work);
+    }
     note_card(server, status);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_number(answer, "ticks", work.ticks);
     put_number(answer, "repeats", work.repeats);
     put_number(answer, "bytes", work.bytes);
@@ -263,8 +285,9 @@ static int idle(poet_server *server, const char *arguments, poet_text *answer)
 {
     (void)server;
     uint32_t ticks;
-    if (!read_unsigned(&arguments, &ticks) || !at_end(arguments))
+    if (!read_unsigned(&arguments, &ticks) || !at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "expected: idle ticks");
+    }
     poet_board_window(true);
     uint32_t before = poet_board_ticks();
     poet_board_idle(ticks);
@@ -278,11 +301,13 @@ static int idle(poet_server *server, const char *arguments, poet_text *answer)
 static int locate(poet_server *server, uint32_t index, uint32_t offset, uint32_t count, uint8_t **bytes)
 {
     const poet_model *model = server->built->model;
-    if (index >= model->resident_count)
+    if (index >= model->resident_count) {
         return POET_E_ARGUMENT;
+    }
     const poet_resident *resident = &model->residents[index];
-    if (count > resident->bytes || offset > resident->bytes - count)
+    if (count > resident->bytes || offset > resident->bytes - count) {
         return POET_E_ARGUMENT;
+    }
     *bytes = server->ram + resident->offset + offset;
     return POET_OK;
 }
@@ -291,18 +316,22 @@ static int put(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t index;
     uint32_t offset;
-    if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) || !poet_read_char(&arguments, ' '))
+    if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) || !poet_read_char(&arguments, ' ')) {
         return fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
+    }
     uint32_t digits = (uint32_t)strlen(arguments);
     uint8_t *bytes;
     int status = digits % 2u == 0 ? locate(server, index, offset, digits / 2u, &bytes) : POET_E_ARGUMENT;
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     const char *check = arguments;
     uint32_t value;
-    for (uint32_t i = 0; i < digits / 2u; i++)
-        if (!poet_read_hex(&check, 2, &value))
+    for (uint32_t i = 0; i < digits / 2u; i++) {
+        if (!poet_read_hex(&check, 2, &value)) {
             return fail(answer, POET_E_ARGUMENT, "data must be lower-case hex");
+        }
+    }
     for (uint32_t i = 0; i < digits / 2u; i++) {
         (void)poet_read_hex(&arguments, 2, &value);
         bytes[i] = (uint8_t)value;
@@ -317,15 +346,18 @@ static int get(poet_server *server, const char *arguments, poet_text *answer)
     uint32_t offset;
     uint32_t count;
     if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) ||
-        !read_unsigned(&arguments, &count) || !at_end(arguments) || count > MOST_GET_BYTES)
+        !read_unsigned(&arguments, &count) || !at_end(arguments) || count > MOST_GET_BYTES) {
         return fail(answer, POET_E_ARGUMENT, "expected: get INDEX offset count, count at most 224");
+    }
     uint8_t *bytes;
     int status = locate(server, index, offset, count, &bytes);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_key(answer, "data");
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         poet_text_hex(answer, bytes[i], 2);
+    }
     return POET_OK;
 }
 
@@ -334,9 +366,11 @@ static uint32_t loss_bits(const poet_server *server)
 {
     const poet_model *model = server->built->model;
     uint32_t bits = 0;
-    for (uint32_t i = 0; i < model->resident_count; i++)
-        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof bits)
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof bits) {
             memcpy(&bits, server->ram + model->residents[i].offset, sizeof bits);
+        }
+    }
     return bits;
 }
 
@@ -355,19 +389,22 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     uint32_t rate_nano;
     uint32_t trace;
     if (!read_unsigned(&arguments, &rate_nano) || !read_unsigned(&arguments, &trace) || trace > 1u ||
-        !at_end(arguments))
+        !at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
+    }
     poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
     if (poet_schedule_pages(server->built->schedule)) {
         int status = open_pager(server);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return finish(answer, status);
+        }
         run.pager = &server->pager;
     }
     int status = poet_runner_step(&server->runner, &run);
     note_card(server, status);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return fail_step(answer, status, &run);
+    }
     put_number(answer, "ticks", run.ticks);
     put_number(answer, "peak", run.peak_bytes);
     put_number(answer, "arena", run.arena_bytes);
@@ -384,15 +421,18 @@ static int put_steps(const poet_server *server, const char *arguments, poet_text
     uint32_t first;
     uint32_t count;
     if (!read_unsigned(&arguments, &first) || !read_unsigned(&arguments, &count) || !at_end(arguments) ||
-        count > MOST_STEPS)
+        count > MOST_STEPS) {
         return fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
+    }
     uint32_t steps = server->built->schedule->step_count;
-    if (first > steps || count > steps - first)
+    if (first > steps || count > steps - first) {
         return fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
+    }
     put_key(answer, key);
     for (uint32_t i = 0; i < count; i++) {
-        if (i > 0)
+        if (i > 0) {
             poet_text_char(answer, ',');
+        }
         poet_text_decimal(answer, table[first + i]);
     }
     return POET_OK;
@@ -411,11 +451,13 @@ static int peaks(poet_server *server, const char *arguments, poet_text *answer)
 static int commit(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t step_number;
-    if (!read_unsigned(&arguments, &step_number) || !at_end(arguments))
+    if (!read_unsigned(&arguments, &step_number) || !at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "expected: commit STEP");
+    }
     int status = open_pager(server);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     uint32_t bytes;
     poet_board_window(true);
     uint32_t before = poet_board_ticks();
@@ -423,8 +465,9 @@ static int commit(poet_server *server, const char *arguments, poet_text *answer)
     uint32_t after = poet_board_ticks();
     poet_board_window(false);
     note_card(server, status);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_number(answer, "ticks", after - before);
     put_number(answer, "bytes", bytes);
     return POET_OK;
@@ -432,19 +475,23 @@ static int commit(poet_server *server, const char *arguments, poet_text *answer)
 
 static int restore(poet_server *server, const char *arguments, poet_text *answer)
 {
-    if (!at_end(arguments))
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "restore takes no arguments");
+    }
     uint32_t step_number;
     uint32_t bytes;
     int status = open_pager(server);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     status = poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
     note_card(server, status);
-    if (status == POET_E_ABSENT)
+    if (status == POET_E_ABSENT) {
         return fail(answer, status, "no commit of this model on the card");
-    if (status != POET_OK)
+    }
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_number(answer, "step", step_number);
     put_number(answer, "bytes", bytes);
     return POET_OK;
@@ -453,22 +500,26 @@ static int restore(poet_server *server, const char *arguments, poet_text *answer
 static int stack(poet_server *server, const char *arguments, poet_text *answer)
 {
     (void)server;
-    if (!at_end(arguments))
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "stack takes no arguments");
+    }
     put_number(answer, "bytes", poet_board_stack_peak());
     return POET_OK;
 }
 
 static int format(poet_server *server, const char *arguments, poet_text *answer)
 {
-    if (!at_end(arguments))
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "format takes no arguments");
+    }
     int status = bring_card_up(server);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = poet_pager_format(&server->card);
+    }
     note_card(server, status);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return finish(answer, status);
+    }
     put_number(answer, "blocks", server->card.block_count);
     return POET_OK;
 }
@@ -476,10 +527,12 @@ static int format(poet_server *server, const char *arguments, poet_text *answer)
 /* The board leaves when the answer has been sent. */
 static int bootloader(poet_server *server, const char *arguments, poet_text *answer)
 {
-    if (!at_end(arguments))
+    if (!at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "bootloader takes no arguments");
-    if (!poet_board_has_bootloader)
+    }
+    if (!poet_board_has_bootloader) {
         return fail(answer, POET_E_UNSUPPORTED, "this board has no bootloader");
+    }
     server->leaving = true;
     return POET_OK;
 }
@@ -491,19 +544,24 @@ static const struct {
     int (*run)(poet_server *server, const char *arguments, poet_text *answer);
     bool needs_plan;
 } verbs[] = {
-    {"hello", hello, false},  {"bench", bench, false},    {"page", page, false},   {"idle", idle, false},
-    {"put", put, true},       {"get", get, true},         {"step", step, true},    {"times", times, true},
-    {"peaks", peaks, true},   {"commit", commit, true},   {"restore", restore, true}, {"stack", stack, false},
-    {"format", format, false}, {"bootloader", bootloader, false},
+    {"hello", hello, false},    {"bench", bench, false},
+    {"page", page, false},      {"idle", idle, false},
+    {"put", put, true},         {"get", get, true},
+    {"step", step, true},       {"times", times, true},
+    {"peaks", peaks, true},     {"commit", commit, true},
+    {"restore", restore, true}, {"stack", stack, false},
+    {"format", format, false},  {"bootloader", bootloader, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)
 {
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        if (!poet_read_word(&body, verbs[i].name))
+        if (!poet_read_word(&body, verbs[i].name)) {
             continue;
-        if (verbs[i].needs_plan && server->runner_status != POET_OK)
+        }
+        if (verbs[i].needs_plan && server->runner_status != POET_OK) {
             return fail(answer, server->runner_status, explain_plan(server->runner_status));
+        }
         return verbs[i].run(server, body, answer);
     }
     return fail(answer, POET_E_UNSUPPORTED, "unknown verb");

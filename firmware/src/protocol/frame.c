@@ -19,41 +19,49 @@ bool poet_line_push(poet_line *line, char byte)
         line->complete = false;
         line->length = 0;
     }
-    if (byte == '\r')
+    if (byte == '\r') {
         return false;
+    }
     if (byte == '\n') {
         line->complete = !line->overflow && line->length > 0;
-        if (line->overflow)
+        if (line->overflow) {
             line->length = 0;
+        }
         line->overflow = false;
         line->text[line->length] = '\0';
         return line->complete;
     }
-    if (line->length == POET_LINE_BYTES)
+    if (line->length == POET_LINE_BYTES) {
         line->overflow = true;
-    else
+    } else {
         line->text[line->length++] = byte;
+    }
     return false;
 }
 
 int poet_frame_open(char *line, uint32_t length, poet_request *request)
 {
     enum { TRAILER = 5 }; /* "*CCCC" */
-    if (length < TRAILER + 1u)
+    if (length < TRAILER + 1u) {
         return POET_E_CORRUPT;
+    }
     uint32_t body_length = length - TRAILER;
     const char *cursor = line + body_length;
     uint32_t crc;
     uint32_t sequence;
-    if (!poet_read_char(&cursor, '*') || !poet_read_hex(&cursor, 4, &crc) || crc != poet_crc16(line, body_length))
+    if (!poet_read_char(&cursor, '*') || !poet_read_hex(&cursor, 4, &crc) || crc != poet_crc16(line, body_length)) {
         return POET_E_CORRUPT;
-    for (uint32_t i = 0; i < body_length; i++)
-        if (line[i] < ' ' || line[i] > '~')
+    }
+    for (uint32_t i = 0; i < body_length; i++) {
+        if (line[i] < ' ' || line[i] > '~') {
             return POET_E_CORRUPT;
+        }
+    }
     line[body_length] = '\0';
     cursor = line;
-    if (!poet_read_char(&cursor, '>') || !poet_read_hex(&cursor, 4, &sequence) || !poet_read_char(&cursor, ' '))
+    if (!poet_read_char(&cursor, '>') || !poet_read_hex(&cursor, 4, &sequence) || !poet_read_char(&cursor, ' ')) {
         return POET_E_CORRUPT;
+    }
     request->sequence = (uint16_t)sequence;
     request->body = cursor;
     return POET_OK;

@@ -10,15 +10,17 @@ void poet_server_init(poet_server *server, const poet_built *built)
     *server = (poet_server){.built = built};
     server->ram = poet_board_ram(&server->ram_bytes);
     server->runner_status = POET_E_ABSENT;
-    if (built->model != NULL)
+    if (built->model != NULL) {
         server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
                                                  server->ram, server->ram_bytes);
+    }
 }
 
 static void send(const char *text, uint32_t length)
 {
-    for (uint32_t i = 0; i < length; i++)
+    for (uint32_t i = 0; i < length; i++) {
         poet_board_putchar(text[i]);
+    }
     poet_board_flush();
 }
 
@@ -68,15 +70,17 @@ void poet_server_receive(poet_server *server, char byte)
 {
     poet_request request;
     if (!poet_line_push(&server->line, byte) ||
-        poet_frame_open(server->line.text, server->line.length, &request) != POET_OK)
+        poet_frame_open(server->line.text, server->line.length, &request) != POET_OK) {
         return;
+    }
     acknowledge(request.sequence);
     /* `hello` is harmless and is never answered from memory: a new host may count from any number. */
     const char *cursor = request.body;
     bool hello = poet_read_word(&cursor, "hello");
     server->greeted = server->greeted || hello;
-    if (hello || server->answer_length == 0 || request.sequence != server->sequence)
+    if (hello || server->answer_length == 0 || request.sequence != server->sequence) {
         answer_request(server, &request);
+    }
     send(server->answer, server->answer_length);
     if (server->leaving) {
         server->leaving = false;

@@ -3,15 +3,17 @@
 
 void poet_text_char(poet_text *text, char character)
 {
-    if (text->length + 1u < text->capacity)
+    if (text->length + 1u < text->capacity) {
         text->buffer[text->length++] = character;
+    }
     text->buffer[text->length] = '\0';
 }
 
 void poet_text_string(poet_text *text, const char *string)
 {
-    while (*string != '\0')
+    while (*string != '\0') {
         poet_text_char(text, *string++);
+    }
 }
 
 void poet_text_decimal(poet_text *text, uint64_t number)
@@ -22,20 +24,23 @@ void poet_text_decimal(poet_text *text, uint64_t number)
         digits[count++] = (char)('0' + (char)(number % 10u));
         number /= 10u;
     } while (number > 0);
-    while (count > 0)
+    while (count > 0) {
         poet_text_char(text, digits[--count]);
+    }
 }
 
 void poet_text_hex(poet_text *text, uint64_t number, uint32_t digits)
 {
-    while (digits > 0)
+    while (digits > 0) {
         poet_text_char(text, "0123456789abcdef"[(number >> (4u * --digits)) & 15u]);
+    }
 }
 
 bool poet_read_char(const char **cursor, char expected)
 {
-    if (**cursor != expected)
+    if (**cursor != expected) {
         return false;
+    }
     (*cursor)++;
     return true;
 }
@@ -43,11 +48,14 @@ bool poet_read_char(const char **cursor, char expected)
 bool poet_read_word(const char **cursor, const char *word)
 {
     const char *at = *cursor;
-    while (*word != '\0')
-        if (*at++ != *word++)
+    while (*word != '\0') {
+        if (*at++ != *word++) {
             return false;
-    if (*at != ' ' && *at != '\0')
+        }
+    }
+    if (*at != ' ' && *at != '\0') {
         return false;
+    }
     *cursor = at;
     return true;
 }
@@ -56,12 +64,14 @@ bool poet_read_decimal(const char **cursor, int64_t *number)
 {
     const char *at = *cursor;
     bool negative = poet_read_char(&at, '-');
-    if (*at < '0' || *at > '9')
+    if (*at < '0' || *at > '9') {
         return false;
+    }
     int64_t value = 0;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (value > (INT64_C(1) << 58))
+        if (value > (INT64_C(1) << 58)) {
             return false;
+        }
         value = value * 10 + (*at - '0');
     }
     *number = negative ? -value : value;
@@ -73,8 +83,9 @@ bool poet_read_unsigned(const char **cursor, uint32_t *number)
 {
     const char *at = *cursor;
     int64_t value;
-    if (!poet_read_decimal(&at, &value) || value < 0 || value > (int64_t)UINT32_MAX)
+    if (!poet_read_decimal(&at, &value) || value < 0 || value > (int64_t)UINT32_MAX) {
         return false;
+    }
     *number = (uint32_t)value;
     *cursor = at;
     return true;
@@ -85,12 +96,13 @@ bool poet_read_hex(const char **cursor, uint32_t digits, uint32_t *number)
     const char *at = *cursor;
     uint32_t value = 0;
     for (; digits > 0; digits--, at++) {
-        if (*at >= '0' && *at <= '9')
+        if (*at >= '0' && *at <= '9') {
             value = value << 4 | (uint32_t)(*at - '0');
-        else if (*at >= 'a' && *at <= 'f')
+        } else if (*at >= 'a' && *at <= 'f') {
             value = value << 4 | (uint32_t)(*at - 'a' + 10);
-        else
+        } else {
             return false;
+        }
     }
     *number = value;
     *cursor = at;

@@ -30,38 +30,46 @@ static uint32_t first_from(const poet_arena *arena, uint32_t offset)
     uint32_t high = arena->live_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2u;
-        if (arena->live[middle].offset < offset)
+        if (arena->live[middle].offset < offset) {
             low = middle + 1u;
-        else
+        } else {
             high = middle;
+        }
     }
     return low;
 }
 
 int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **memory)
 {
-    if (bytes == 0 || bytes > arena->bytes || offset % 4u != 0)
+    if (bytes == 0 || bytes > arena->bytes || offset % 4u != 0) {
         return POET_E_MEMORY;
+    }
     bytes = (bytes + 3u) / 4u * 4u;
-    if (bytes > arena->bytes || offset > arena->bytes - bytes || arena->live_count == arena->capacity)
+    if (bytes > arena->bytes || offset > arena->bytes - bytes || arena->live_count == arena->capacity) {
         return POET_E_MEMORY;
+    }
 
     uint32_t end = offset + bytes;
     uint32_t place = first_from(arena, offset);
-    if (place < arena->live_count && arena->live[place].offset < end)
+    if (place < arena->live_count && arena->live[place].offset < end) {
         return POET_E_MEMORY;
-    if (place > 0 && arena->live[place - 1u].offset + arena->live[place - 1u].bytes > offset)
+    }
+    if (place > 0 && arena->live[place - 1u].offset + arena->live[place - 1u].bytes > offset) {
         return POET_E_MEMORY;
+    }
 
-    for (uint32_t i = arena->live_count; i > place; i--)
+    for (uint32_t i = arena->live_count; i > place; i--) {
         arena->live[i] = arena->live[i - 1u];
+    }
     arena->live[place] = (poet_block){offset, bytes};
     arena->live_count++;
     arena->live_bytes += bytes;
-    if (arena->live_bytes > arena->peak_bytes)
+    if (arena->live_bytes > arena->peak_bytes) {
         arena->peak_bytes = arena->live_bytes;
-    if (end > arena->high_water)
+    }
+    if (end > arena->high_water) {
         arena->high_water = end;
+    }
     *memory = arena->memory + offset;
     return POET_OK;
 }
@@ -69,11 +77,13 @@ int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **m
 int poet_arena_release(poet_arena *arena, uint32_t offset)
 {
     uint32_t place = first_from(arena, offset);
-    if (place == arena->live_count || arena->live[place].offset != offset)
+    if (place == arena->live_count || arena->live[place].offset != offset) {
         return POET_E_MEMORY;
+    }
     arena->live_bytes -= arena->live[place].bytes;
     arena->live_count--;
-    for (uint32_t i = place; i < arena->live_count; i++)
+    for (uint32_t i = place; i < arena->live_count; i++) {
         arena->live[i] = arena->live[i + 1u];
+    }
     return POET_OK;
 }

@@ -22,8 +22,9 @@ typedef struct slot_header {
 
 static void store32(uint8_t *place, uint32_t number)
 {
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 4; i++) {
         place[i] = (uint8_t)(number >> (8u * i));
+    }
 }
 
 static uint32_t load32(const uint8_t *place)
@@ -58,15 +59,16 @@ static uint32_t slot_block(uint32_t slot)
     return POET_SLOT_FIRST_BLOCK + slot * POET_SLOT_BLOCKS;
 }
 
-/* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be read;
- * `status` says what the device said of it at last. */
+/* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be
+ * read; `status` says what the device said of it at last. */
 static bool read_header(const poet_block_device *device, uint32_t slot, slot_header *header, int *status)
 {
     uint8_t bytes[HEADER_BYTES];
     for (uint32_t reads = 0; reads < READS; reads++) {
         *status = device->read(device->context, slot_block(slot), bytes, sizeof bytes);
-        if (*status == POET_OK && decode(bytes, header))
+        if (*status == POET_OK && decode(bytes, header)) {
             return true;
+        }
     }
     return false;
 }
@@ -91,10 +93,12 @@ static int measure(const poet_model *model, const uint8_t *residents, slot_heade
     header->crc = 0;
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
-        if (!is_kept(resident))
+        if (!is_kept(resident)) {
             continue;
-        if (blocks_of(resident->bytes) > POET_SLOT_BLOCKS - blocks)
+        }
+        if (blocks_of(resident->bytes) > POET_SLOT_BLOCKS - blocks) {
             return POET_E_FULL;
+        }
         blocks += blocks_of(resident->bytes);
         header->bytes += resident->bytes;
         header->crc = poet_crc32(header->crc, residents + resident->offset, resident->bytes);
@@ -107,11 +111,13 @@ static int write_tensors(const poet_block_device *device, const poet_model *mode
 {
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
-        if (!is_kept(resident))
+        if (!is_kept(resident)) {
             continue;
+        }
         int status = device->write(device->context, block, residents + resident->offset, resident->bytes);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
         block += blocks_of(resident->bytes);
     }
     return device->sync(device->context);
@@ -127,8 +133,9 @@ static int check_once(const poet_block_device *device, const poet_model *model, 
         while (left > 0) {
             uint32_t bytes = left < sizeof buffer ? left : (uint32_t)sizeof buffer;
             int status = device->read(device->context, block++, buffer, bytes);
-            if (status != POET_OK)
+            if (status != POET_OK) {
                 return status;
+            }
             *crc = poet_crc32(*crc, buffer, bytes);
             left -= bytes;
         }
@@ -141,8 +148,9 @@ static int check_tensors(const poet_block_device *device, const poet_model *mode
     for (uint32_t reads = 0; reads < READS; reads++) {
         uint32_t crc;
         int status = check_once(device, model, block, &crc);
-        if (status != POET_OK || crc == expected)
+        if (status != POET_OK || crc == expected) {
             return status;
+        }
     }
     return POET_E_CORRUPT;
 }
@@ -151,11 +159,13 @@ static int read_tensors(const poet_block_device *device, const poet_model *model
 {
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
-        if (!is_kept(resident))
+        if (!is_kept(resident)) {
             continue;
+        }
         int status = device->read(device->context, block, residents + resident->offset, resident->bytes);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
         block += blocks_of(resident->bytes);
     }
     return POET_OK;
@@ -169,8 +179,9 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
     slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step};
     uint32_t slot = 0;
     int status = measure(model, residents, &next);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         slot_header header;
         int read;
@@ -178,18 +189,22 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
             next.sequence = header.sequence + 1u;
             slot = POET_SLOT_COUNT - 1u - i;
         }
-        if (read != POET_OK)
+        if (read != POET_OK) {
             status = read;
+        }
     }
-    if (next.sequence == 1u && status != POET_OK)
+    if (next.sequence == 1u && status != POET_OK) {
         return status; /* what cannot be read may be the only commit there is */
+    }
 
     uint32_t block = slot_block(slot);
     status = write_tensors(device, model, residents, block + 1u);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = check_tensors(device, model, block + 1u, next.crc);
-    if (status != POET_OK)
+    }
+    if (status != POET_OK) {
         return status;
+    }
     uint8_t header[HEADER_BYTES];
     encode(&next, header);
     *bytes = next.bytes;
@@ -205,10 +220,12 @@ static int restore_slot(const poet_block_device *device, const poet_model *model
     int status = check_tensors(device, model, slot_block(slot) + 1u, header->crc);
     for (uint32_t reads = 0; status == POET_OK && reads < READS; reads++) {
         status = read_tensors(device, model, residents, slot_block(slot) + 1u);
-        if (status == POET_OK)
+        if (status == POET_OK) {
             status = measure(model, residents, &now);
-        if (status == POET_OK && now.crc == header->crc)
+        }
+        if (status == POET_OK && now.crc == header->crc) {
             return POET_OK;
+        }
     }
     return status != POET_OK ? status : POET_E_CORRUPT;
 }
@@ -220,22 +237,25 @@ int poet_checkpoint_restore(const poet_block_device *device, const poet_model *m
     bool usable[POET_SLOT_COUNT];
     slot_header fitting;
     int status = measure(model, residents, &fitting);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
 
     status = POET_E_ABSENT;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         int read;
         usable[i] = read_header(device, i, &headers[i], &read) && headers[i].graph_hash == model->graph_hash &&
                     headers[i].bytes == fitting.bytes;
-        if (read != POET_OK)
+        if (read != POET_OK) {
             status = read;
+        }
     }
     uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         uint32_t slot = i == 0 ? newest : 1u - newest;
-        if (!usable[slot])
+        if (!usable[slot]) {
             continue;
+        }
         status = restore_slot(device, model, residents, slot, &headers[slot]);
         if (status == POET_OK) {
             *step = headers[slot].step;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four bytes at a time ("slicing by 4"): twice as fast as byte by byte for 3 KB more of flash, and every page is checked
- * whenever it moves. Little-endian, as all our cores are. */
+/* Four bytes at a time ("slicing by 4"): twice as fast as byte by byte for 3 KB more of flash, and every page is
+ * checked whenever it moves. Little-endian, as all our cores are. */
 #include "poet/crc32.h"
 
 #include <string.h>
@@ -161,14 +161,16 @@ uint32_t poet_crc32(uint32_t crc, const void *data, uint32_t bytes)
 {
     const uint8_t *byte = data;
     crc = ~crc;
-    for (; bytes > 0 && (uintptr_t)byte % 4u != 0; bytes--)
+    for (; bytes > 0 && (uintptr_t)byte % 4u != 0; bytes--) {
         crc = add_byte(crc, *byte++);
+    }
     for (; bytes >= 4u; bytes -= 4u, byte += 4) {
         uint32_t word;
         memcpy(&word, __builtin_assume_aligned(byte, 4), sizeof word);
         crc = add_word(crc, word);
     }
-    for (; bytes > 0; bytes--)
+    for (; bytes > 0; bytes--) {
         crc = add_byte(crc, *byte++);
+    }
     return ~crc;
 }

@@ -10,8 +10,9 @@ static const char label[] = "POET CARD 1\n";
 
 int poet_pager_format(const poet_block_device *device)
 {
-    if (device->block_count <= POET_PAGE_AREA_BLOCK)
+    if (device->block_count <= POET_PAGE_AREA_BLOCK) {
         return POET_E_FULL;
+    }
     /* The device pads the block with zeros. */
     int status = device->write(device->context, 0, label, sizeof label - 1u);
     return status != POET_OK ? status : device->sync(device->context);
@@ -22,8 +23,9 @@ int poet_pager_open(poet_pager *pager, const poet_block_device *device)
     char found[sizeof label - 1u];
     *pager = (poet_pager){.device = device};
     int status = device->read(device->context, 0, found, sizeof found);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
     return memcmp(found, label, sizeof found) == 0 ? POET_OK : POET_E_ABSENT;
 }
 
@@ -36,8 +38,9 @@ uint32_t poet_pager_blocks(const poet_pager *pager)
 /* Whether a page lies wholly on the card. */
 static int check_room(const poet_pager *pager, uint32_t block, uint32_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0) {
         return POET_E_ARGUMENT;
+    }
     uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;
     uint32_t available = poet_pager_blocks(pager);
     return needed <= available && block <= available - needed ? POET_OK : POET_E_FULL;
@@ -50,23 +53,27 @@ static int read_checked(poet_pager *pager, bool arrived)
     for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
         if (reads > 0 || !arrived) {
             int status = device->read(device->context, POET_PAGE_AREA_BLOCK + pager->block, pager->data, pager->bytes);
-            if (status != POET_OK)
+            if (status != POET_OK) {
                 return status;
+            }
         }
-        if (poet_crc32(0, pager->data, pager->bytes) == pager->crc)
+        if (poet_crc32(0, pager->data, pager->bytes) == pager->crc) {
             return POET_OK;
+        }
     }
     return POET_E_CORRUPT;
 }
 
 int poet_pager_wait(poet_pager *pager)
 {
-    if (!pager->busy)
+    if (!pager->busy) {
         return POET_OK;
+    }
     pager->busy = false;
     int status = pager->device->wait(pager->device->context);
-    if (status != POET_OK || !pager->reading)
+    if (status != POET_OK || !pager->reading) {
         return status;
+    }
     return read_checked(pager, true);
 }
 
@@ -74,13 +81,16 @@ int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, ui
 {
     const poet_block_device *device = pager->device;
     int status = poet_pager_wait(pager);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = check_room(pager, block, bytes);
-    if (status != POET_OK)
+    }
+    if (status != POET_OK) {
         return status;
+    }
     *crc = poet_crc32(0, data, bytes);
-    if (device->start_write == NULL)
+    if (device->start_write == NULL) {
         return device->write(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
+    }
     status = device->start_write(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = false;
@@ -91,16 +101,19 @@ int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t 
 {
     const poet_block_device *device = pager->device;
     int status = poet_pager_wait(pager);
-    if (status == POET_OK)
+    if (status == POET_OK) {
         status = check_room(pager, block, bytes);
-    if (status != POET_OK)
+    }
+    if (status != POET_OK) {
         return status;
+    }
     pager->block = block;
     pager->data = data;
     pager->bytes = bytes;
     pager->crc = crc;
-    if (device->start_read == NULL)
+    if (device->start_read == NULL) {
         return read_checked(pager, false);
+    }
     status = device->start_read(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = true;

@@ -18,40 +18,51 @@ static uint32_t produced_values(const poet_model *model, const poet_node *node)
 {
     const uint16_t *outputs = model->operands + node->operands + node->input_count;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < node->output_count; i++)
+    for (uint32_t i = 0; i < node->output_count; i++) {
         count += outputs[i] < model->value_count;
+    }
     return count;
 }
 
 static int check_node(const poet_model *model, const poet_node *node)
 {
-    if (node->op == 0)
-        return node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0 ? POET_OK : POET_E_CORRUPT;
+    if (node->op == 0) {
+        return node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0 ? POET_OK
+                                                                                               : POET_E_CORRUPT;
+    }
     const poet_operator *operator = poet_operator_find(node->op);
-    if (operator == NULL)
+    if (operator == NULL) {
         return POET_E_UNSUPPORTED;
+    }
     uint32_t operands = (uint32_t)node->input_count + node->output_count;
     if (node->input_count > POET_MAX_INPUTS || node->output_count > POET_MAX_OUTPUTS ||
         node->operands > model->operand_count || operands > (uint32_t)model->operand_count - node->operands ||
-        node->params > model->param_count || operator->param_count > model->param_count - node->params)
+        node->params > model->param_count || operator->param_count > model->param_count - node->params) {
         return POET_E_CORRUPT;
+    }
 
     poet_sizes sizes;
-    if (operator->sizes(model->params + node->params, &sizes) != POET_OK)
+    if (operator->sizes(model->params + node->params, &sizes) != POET_OK) {
         return POET_E_CORRUPT;
+    }
     if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
-        sizes.workspace_bytes > node->workspace_bytes)
+        sizes.workspace_bytes > node->workspace_bytes) {
         return POET_E_CORRUPT;
+    }
     for (uint32_t i = 0; i < operands; i++) {
         uint16_t reference = model->operands[node->operands + i];
         uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
-        if (reference >= (uint32_t)model->value_count + model->resident_count || operand_bytes(model, reference) < needed)
+        if (reference >= (uint32_t)model->value_count + model->resident_count ||
+            operand_bytes(model, reference) < needed) {
             return POET_E_CORRUPT;
+        }
     }
     const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++)
-        if (outputs[i] != *(outputs - sizes.outputs + i) || outputs[i] < model->value_count)
+    for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++) {
+        if (outputs[i] != *(outputs - sizes.outputs + i) || outputs[i] < model->value_count) {
             return POET_E_CORRUPT; /* only residents are changed where they lie, each its own input */
+        }
+    }
     return POET_OK;
 }
 
@@ -60,13 +71,15 @@ static int check_model(const poet_model *model)
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (resident->offset % 4u != 0 || resident->bytes > model->resident_bytes ||
-            resident->offset > model->resident_bytes - resident->bytes)
+            resident->offset > model->resident_bytes - resident->bytes) {
             return POET_E_CORRUPT;
+        }
     }
     for (uint32_t i = 0; i < model->node_count; i++) {
         int status = check_node(model, &model->nodes[i]);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
     }
     return POET_OK;
 }
@@ -74,26 +87,32 @@ static int check_model(const poet_model *model)
 static int check_step(const poet_model *model, const poet_schedule *schedule, const poet_step *step)
 {
     if (step->action == POET_COMPUTE) {
-        if (step->index >= model->node_count)
+        if (step->index >= model->node_count) {
             return POET_E_CORRUPT;
+        }
         const poet_node *node = &model->nodes[step->index];
         uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
         return step->place <= schedule->offset_count && places <= schedule->offset_count - step->place ? POET_OK
                                                                                                        : POET_E_CORRUPT;
     }
-    if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE)
+    if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE) {
         return POET_E_CORRUPT;
-    if (step->action == POET_FREE && step->index == POET_NO_VALUE)
+    }
+    if (step->action == POET_FREE && step->index == POET_NO_VALUE) {
         return POET_OK;
-    if (step->index >= model->value_count)
+    }
+    if (step->index >= model->value_count) {
         return POET_E_CORRUPT;
-    return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
+    }
+    return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK
+                                                                                              : POET_E_CORRUPT;
 }
 
 static bool outlives_the_step(const poet_model *model, uint16_t reference)
 {
-    if (reference < model->value_count)
+    if (reference < model->value_count) {
         return false;
+    }
     uint8_t kind = model->residents[reference - model->value_count].kind;
     return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
 }
@@ -101,9 +120,11 @@ static bool outlives_the_step(const poet_model *model, uint16_t reference)
 static bool changes_weights(const poet_model *model, const poet_node *node)
 {
     const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++)
-        if (outlives_the_step(model, outputs[i]))
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (outlives_the_step(model, outputs[i])) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -113,10 +134,11 @@ static int check_order(const poet_model *model, const poet_schedule *schedule)
     bool changed = false;
     for (uint32_t i = 0; i < schedule->step_count; i++) {
         const poet_step *step = &schedule->steps[i];
-        if (step->action == POET_COMPUTE)
+        if (step->action == POET_COMPUTE) {
             changed = changed || changes_weights(model, &model->nodes[step->index]);
-        else if (changed && step->action != POET_FREE)
+        } else if (changed && step->action != POET_FREE) {
             return POET_E_ORDER;
+        }
     }
     return POET_OK;
 }
@@ -124,18 +146,23 @@ static int check_order(const poet_model *model, const poet_schedule *schedule)
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
-    if (schedule->graph_hash != model->graph_hash)
+    if (schedule->graph_hash != model->graph_hash) {
         return POET_E_HASH;
+    }
     int status = check_model(model);
-    for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++)
+    for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++) {
         status = check_step(model, schedule, &schedule->steps[i]);
-    if (status == POET_OK)
+    }
+    if (status == POET_OK) {
         status = check_order(model, schedule);
-    if (status != POET_OK)
+    }
+    if (status != POET_OK) {
         return status;
+    }
     if (model->resident_bytes % 4u != 0 || model->resident_bytes > ram_bytes ||
-        schedule->arena_bytes > ram_bytes - model->resident_bytes)
+        schedule->arena_bytes > ram_bytes - model->resident_bytes) {
         return POET_E_MEMORY;
+    }
 
     runner->model = model;
     runner->schedule = schedule;
@@ -150,9 +177,11 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
 
 bool poet_schedule_pages(const poet_schedule *schedule)
 {
-    for (uint32_t i = 0; i < schedule->step_count; i++)
-        if (schedule->steps[i].action == POET_PAGE_IN || schedule->steps[i].action == POET_PAGE_OUT)
+    for (uint32_t i = 0; i < schedule->step_count; i++) {
+        if (schedule->steps[i].action == POET_PAGE_IN || schedule->steps[i].action == POET_PAGE_OUT) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -161,8 +190,9 @@ bool poet_schedule_pages(const poet_schedule *schedule)
 /* Completes the transfer under way if it moves this value. */
 static int settle(poet_runner *runner, const poet_run *run, uint32_t value)
 {
-    if (runner->moving != value)
+    if (runner->moving != value) {
         return POET_OK;
+    }
     runner->moving = POET_NO_VALUE;
     return poet_pager_wait(run->pager);
 }
@@ -184,19 +214,22 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
     const poet_node *node = &model->nodes[step->index];
-    if (node->op == 0)
+    if (node->op == 0) {
         return POET_OK;
+    }
     const uint16_t *operands = model->operands + node->operands;
     const uint32_t *places = runner->schedule->offsets + step->place;
     const void *inputs[POET_MAX_INPUTS];
     void *outputs[POET_MAX_OUTPUTS];
 
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram)
+        if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram) {
             return POET_E_ORDER;
+        }
         int status = await_arrival(runner, run, operands[i]);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
         inputs[i] = address(runner, operands[i]);
     }
     operands += node->input_count;
@@ -206,43 +239,50 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
             continue;
         }
         poet_value_state *value = &runner->values[operands[i]];
-        if (value->in_ram)
+        if (value->in_ram) {
             return POET_E_ORDER;
+        }
         int status = poet_arena_take(&runner->arena, *places, model->values[operands[i]].bytes, &outputs[i]);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
         value->offset = *places++;
         value->in_ram = true;
     }
     void *workspace = NULL;
     if (node->workspace_bytes > 0) {
         int status = poet_arena_take(&runner->arena, *places, node->workspace_bytes, &workspace);
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
     }
     if (run->pager != NULL && changes_weights(model, node)) {
         int status = poet_pager_wait(run->pager); /* what can still fail has to fail now */
-        if (status != POET_OK)
+        if (status != POET_OK) {
             return status;
+        }
     }
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
     int status = poet_operator_find(node->op)->run(&args);
-    if (node->workspace_bytes > 0)
+    if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, *places);
+    }
     return status;
 }
 
-/* Starts a transfer. A device without DMA has completed it by now; a traced one is completed here, inside its window. */
+/* Starts a transfer. A device without DMA has completed it by now; a traced one is completed inside its window. */
 static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_value *value = &runner->model->values[step->index];
     poet_value_state *state = &runner->values[step->index];
-    if (state->in_ram || !state->on_card)
+    if (state->in_ram || !state->on_card) {
         return POET_E_ORDER;
+    }
     void *data;
     int status = poet_arena_take(&runner->arena, step->place, value->bytes, &data);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
     state->offset = step->place;
     state->in_ram = true;
     run->page_ins++;
@@ -255,8 +295,9 @@ static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_value *value = &runner->model->values[step->index];
     poet_value_state *state = &runner->values[step->index];
-    if (!state->in_ram)
+    if (!state->in_ram) {
         return POET_E_ORDER;
+    }
     state->on_card = true;
     run->page_outs++;
     runner->moving = step->index;
@@ -267,14 +308,17 @@ static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
 
 static int release(poet_runner *runner, const poet_step *step, const poet_run *run)
 {
-    if (step->index == POET_NO_VALUE)
+    if (step->index == POET_NO_VALUE) {
         return POET_OK;
+    }
     poet_value_state *state = &runner->values[step->index];
-    if (!state->in_ram)
+    if (!state->in_ram) {
         return POET_E_ORDER;
+    }
     int status = settle(runner, run, step->index);
-    if (status != POET_OK)
+    if (status != POET_OK) {
         return status;
+    }
     state->in_ram = false;
     return poet_arena_release(&runner->arena, state->offset);
 }
@@ -295,8 +339,9 @@ static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
 
 static void begin(poet_runner *runner, poet_run *run)
 {
-    for (uint32_t i = 0; i < runner->model->value_count; i++)
+    for (uint32_t i = 0; i < runner->model->value_count; i++) {
         runner->values[i] = (poet_value_state){0};
+    }
     poet_arena_clear(&runner->arena);
     run->ticks = 0;
     run->peak_bytes = runner->model->resident_bytes;
@@ -333,8 +378,9 @@ static void pause_between_windows(void)
 int poet_runner_step(poet_runner *runner, poet_run *run)
 {
     const poet_schedule *schedule = runner->schedule;
-    if (run->pager == NULL && poet_schedule_pages(schedule))
+    if (run->pager == NULL && poet_schedule_pages(schedule)) {
         return POET_E_ABSENT;
+    }
     begin(runner, run);
 
     int status = POET_OK;
@@ -352,16 +398,19 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
         status = execute_whole(runner, step, run, run->steps + 1u == schedule->step_count);
         /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
         uint32_t now = poet_board_ticks();
-        if (traced)
+        if (traced) {
             poet_board_window(false);
+        }
         runner->ticks[run->steps] = now - before;
         runner->peaks[run->steps] = runner->model->resident_bytes + runner->arena.peak_bytes;
-        if (runner->peaks[run->steps] > run->peak_bytes)
+        if (runner->peaks[run->steps] > run->peak_bytes) {
             run->peak_bytes = runner->peaks[run->steps];
+        }
         run->ticks += now - before;
         before = now;
-        if (status != POET_OK)
+        if (status != POET_OK) {
             break;
+        }
     }
     poet_board_window(false);
     run->arena_bytes = runner->arena.high_water;

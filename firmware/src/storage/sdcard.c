@@ -51,8 +51,8 @@ enum {
 #define CSD_BYTES 16u
 #define CSD_WRITE_PROTECTION 0x30u /* byte 14: permanent, temporary */
 
-/* Milliseconds that a card may take for anything: a read, a write, its start. 4.6.2 allows 100 to 500 and 4.2.3 a second,
- * but cards that tidy up have been met busy for two seconds. */
+/* Milliseconds that a card may take for anything: a read, a write, its start. 4.6.2 allows 100 to 500 and 4.2.3 a
+ * second, but cards that tidy up have been met busy for two seconds. */
 #define LIMIT_MS 3000u
 
 #define IDENTIFICATION_HZ 400000u
@@ -62,7 +62,7 @@ enum {
 #define RESPONSE_BYTES 10 /* a response follows within 8 bytes (7.5.1.1) */
 #define ATTEMPTS 3
 #define MOST_BLOCKS_AHEAD 64u /* that a card has looked further than it was asked to; no document says how many */
-#define SLOWEST_DIVISOR 8u /* of the fastest rate of the bus, before a transfer is given up for its CRC errors */
+#define SLOWEST_DIVISOR 8u    /* of the fastest rate of the bus, before a transfer is given up for its CRC errors */
 
 /* --- bytes ----------------------------------------------------------------------------------------------------- */
 
@@ -161,8 +161,8 @@ static uint8_t receive_response(poet_sdcard *card)
 static void send_command(poet_sdcard *card, uint8_t index, uint32_t argument)
 {
     uint8_t frame[COMMAND_BYTES] = {
-        (uint8_t)(0x40u | index),         (uint8_t)(argument >> 24), (uint8_t)(argument >> 16),
-        (uint8_t)(argument >> 8),         (uint8_t)argument,         0u,
+        (uint8_t)(0x40u | index), (uint8_t)(argument >> 24), (uint8_t)(argument >> 16),
+        (uint8_t)(argument >> 8), (uint8_t)argument,         0u,
     };
 
     frame[5] = (uint8_t)((uint32_t)sdcard_crc7(frame, 5u) << 1 | 1u);
@@ -299,8 +299,8 @@ static uint32_t left(const poet_sdcard *card)
     return card->bytes - card->done;
 }
 
-/* A transfer whose bits were lost is begun again from the block where it stopped; where that block does not come through
- * at all, at a slower rate of the bus, which then stays. */
+/* A transfer whose bits were lost is begun again from the block where it stopped; where that block does not come
+ * through at all, at a slower rate of the bus, which then stays. */
 static bool worth_another_try(poet_sdcard *card)
 {
     if (card->status != POET_E_CORRUPT || left(card) == 0u) {
@@ -737,10 +737,10 @@ static uint32_t blocks_from_csd(const uint8_t *csd)
 }
 
 /* A board that was reset in the middle of a transfer finds a card that goes on with it and hears no other command. The
- * end of a read stops one of several blocks. A block of ones clocks the rest of a single block out; a card that waits for
- * the rest of a block takes it for that, and finds its CRC wrong. Then comes the end of a write. A card without a transfer
- * ignores all this, and so does one that is busy: it has to be said again. To wait for the card would be wrong: it drives
- * no line before it is in SPI mode. */
+ * end of a read stops one of several blocks. A block of ones clocks the rest of a single block out; a card that waits
+ * for the rest of a block takes it for that, and finds its CRC wrong. Then comes the end of a write. A card without a
+ * transfer ignores all this, and so does one that is busy: it has to be said again. To wait for the card would be
+ * wrong: it drives no line before it is in SPI mode. */
 static void end_abandoned_transfer(poet_sdcard *card)
 {
     static const uint8_t stop = TOKEN_STOP_WRITE_MULTIPLE;
@@ -847,9 +847,8 @@ static int receive_csd(poet_sdcard *card, uint8_t *csd)
     }
     card->spi->transfer(card->spi->context, NULL, csd, CSD_BYTES);
     card->spi->transfer(card->spi->context, NULL, crc, sizeof crc);
-    const bool whole = card->checks_crc
-                           ? sdcard_crc16(csd, CSD_BYTES) == ((uint32_t)crc[0] << 8 | crc[1])
-                           : csd[CSD_BYTES - 1u] >> 1 == sdcard_crc7(csd, CSD_BYTES - 1u);
+    const bool whole = card->checks_crc ? sdcard_crc16(csd, CSD_BYTES) == ((uint32_t)crc[0] << 8 | crc[1])
+                                        : csd[CSD_BYTES - 1u] >> 1 == sdcard_crc7(csd, CSD_BYTES - 1u);
     return whole ? POET_OK : POET_E_CORRUPT;
 }
 

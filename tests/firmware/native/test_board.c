@@ -45,8 +45,9 @@ int poet_board_getchar(void)
 
 void poet_board_putchar(char byte)
 {
-    if (test_output_length < sizeof test_output)
+    if (test_output_length < sizeof test_output) {
         test_output[test_output_length++] = byte;
+    }
 }
 
 void poet_board_flush(void)
@@ -55,8 +56,9 @@ void poet_board_flush(void)
 
 void poet_board_window(bool inside)
 {
-    if (inside != inside_window && test_window_count < sizeof test_window_edges)
+    if (inside != inside_window && test_window_count < sizeof test_window_edges) {
         test_window_edges[test_window_count++] = inside;
+    }
     inside_window = inside;
 }
 

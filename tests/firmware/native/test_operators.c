@@ -6,8 +6,9 @@
 
 static int relu_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    if (params[0] < 1 || params[0] > 1 << 20)
+    if (params[0] < 1 || params[0] > 1 << 20) {
         return POET_E_ARGUMENT;
+    }
     uint32_t bytes = 4u * (uint32_t)params[0];
     *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {bytes}, .output_bytes = {bytes}};
     return POET_OK;
@@ -17,16 +18,18 @@ static int relu(const poet_op_args *args)
 {
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
-    for (int32_t i = 0; i < args->params[0]; i++)
+    for (int32_t i = 0; i < args->params[0]; i++) {
         y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+    }
     return POET_OK;
 }
 
 /* With a workspace, which it fills: a wrong place of it would show in a neighbour. */
 static int add_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    if (params[0] < 1 || params[0] > 1 << 20)
+    if (params[0] < 1 || params[0] > 1 << 20) {
         return POET_E_ARGUMENT;
+    }
     uint32_t bytes = 4u * (uint32_t)params[0];
     *sizes = (poet_sizes){
         .inputs = 2, .outputs = 1, .input_bytes = {bytes, bytes}, .output_bytes = {bytes}, .workspace_bytes = bytes};
@@ -38,8 +41,9 @@ static int add(const poet_op_args *args)
     const float *a = args->inputs[0];
     const float *b = args->inputs[1];
     float *sum = args->workspace;
-    for (int32_t i = 0; i < args->params[0]; i++)
+    for (int32_t i = 0; i < args->params[0]; i++) {
         sum[i] = a[i] + b[i];
+    }
     memcpy(args->outputs[0], sum, 4u * (size_t)args->params[0]);
     return POET_OK;
 }
@@ -56,16 +60,18 @@ static int sgd(const poet_op_args *args)
 {
     const float *gradient = args->inputs[0];
     float *parameter = args->outputs[0];
-    for (int32_t i = 0; i < args->params[0]; i++)
+    for (int32_t i = 0; i < args->params[0]; i++) {
         parameter[i] -= args->learning_rate * gradient[i];
+    }
     return POET_OK;
 }
 
 static int nll_sizes(const int32_t *params, poet_sizes *sizes)
 {
     *sizes = (poet_sizes){.inputs = 2, .outputs = 1, .output_bytes = {4}};
-    if (params[0] < 1 || params[1] < 1 || params[0] > 1000 || params[1] > 1000)
+    if (params[0] < 1 || params[1] < 1 || params[0] > 1000 || params[1] > 1000) {
         return POET_E_ARGUMENT;
+    }
     sizes->input_bytes[0] = 4u * (uint32_t)(params[0] * params[1]);
     sizes->input_bytes[1] = 4u * (uint32_t)params[0];
     sizes->index_input = 1;
@@ -79,8 +85,9 @@ static int nll(const poet_op_args *args)
 {
     const int32_t *target = args->inputs[1];
     float sum = 0.0f;
-    for (int32_t i = 0; i < args->params[0]; i++)
+    for (int32_t i = 0; i < args->params[0]; i++) {
         sum += target[i] >= 0 && target[i] < args->params[1] ? 1.0f : -1000.0f;
+    }
     memcpy(args->outputs[0], &sum, sizeof sum);
     return POET_OK;
 }
@@ -95,8 +102,10 @@ const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operator
 
 const poet_operator *poet_operator_find(uint8_t code)
 {
-    for (size_t i = 0; i < poet_operator_count; i++)
-        if (poet_operators[i].code == code)
+    for (size_t i = 0; i < poet_operator_count; i++) {
+        if (poet_operators[i].code == code) {
             return &poet_operators[i];
+        }
+    }
     return NULL;
 }
