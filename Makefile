@@ -11,12 +11,12 @@ export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup demo test lint lint-ruff lint-format lint-types unit profiles notebooks clean
+.PHONY: help setup demo test lint lint-ruff lint-format lint-c lint-types unit profiles notebooks clean
 
 help:
 	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
-	@echo "make test    set up, then every check: ruff, mypy, C warnings, tests"
-	@echo "make lint    ruff and mypy alone"
+	@echo "make test    set up, then every check: ruff, clang-format, mypy, C warnings, tests"
+	@echo "make lint    ruff, clang-format and mypy alone"
 	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
 	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
 	@echo "make notebooks  run the notebooks and keep their pictures in them"
@@ -40,13 +40,16 @@ demo: $(STAMP)
 test: lint unit
 
 # .pre-commit-config.yaml calls the same targets; tests/test_pre_commit.py compares the two.
-lint: lint-ruff lint-format lint-types
+lint: lint-ruff lint-format lint-c lint-types
 
 lint-ruff: $(STAMP)
 	$(BIN)/ruff check .
 
 lint-format: $(STAMP)
 	$(BIN)/ruff format --check .
+
+lint-c: $(STAMP)
+	$(BIN)/clang-format --dry-run -Werror $$(find benchmarks firmware harness tests -name '*.[ch]')
 
 lint-types: $(STAMP)
 	$(BIN)/mypy
