@@ -39,7 +39,7 @@ def figures(build: Path, cmsis: Path) -> list[Figure]:
     )
     cycles = {taps: _cycles_a_sample(core, taps) for taps in PUBLISHED}
     found = [
-        Figure(f"arm_fir_f32, {taps} taps, a sample, M4F", PUBLISHED[taps], cycles[taps], LEAST, MOST)
+        Figure(f"arm_fir_f32, {taps} taps, per sample, M4F", PUBLISHED[taps], cycles[taps], LEAST, MOST)
         for taps in PUBLISHED
     ]
     published, emulated = _slope(PUBLISHED), _slope(cycles)

@@ -35,7 +35,7 @@ def figures(build: Path) -> list[Figure]:
         core = EmulatedCore(name, [HERE / "own_fir.c"], [f"fir_{kind}" for kind in TYPES], build, options=OPTIONS[name])
         for kind, cycles in published.items():
             limits = LIMITS[name] if kind == "float" else (None, None)
-            what = f"plain filter, {TAPS} taps, {kind}, a sample, {NAMES[name]}"
+            what = f"plain filter, {TAPS} taps, {kind}, per sample, {NAMES[name]}"
             found.append(Figure(what, cycles, _cycles(core, kind), *limits))
     return found
 

@@ -25,4 +25,4 @@ def test_soft_floats_and_filters_take_what_was_published(tmp_path: Path) -> None
 def test_a_flash_that_never_waits_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(emulated_core.FLASH_WAIT, "cortex-m0plus", 0)
     missed = [figure.what for figure in own_fir.figures(tmp_path) if figure.missed]
-    assert missed == ["plain filter, 256 taps, float, a sample, SAM D21"]
+    assert missed == ["plain filter, 256 taps, float, per sample, SAM D21"]
