@@ -2,7 +2,7 @@
 """Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
 
 Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Where the paper
-is looser than the contract its solution may not be a schedule within the budget: `docs/formulation.md` lists how.
+is looser than the contract its solution may not be a schedule within the budget: docs/optimiser/overview.md lists how.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Paging that little RAM forces: values that cannot come to be in RAM together, unless one is paged in.
 
 Of two values in RAM at once, one came later, while the other was there already. If each of them can be computed only in
-more RAM than that leaves, one of the two was paged in. docs/formulation.md has the proof.
+more RAM than that leaves, one of the two was paged in. docs/optimiser/relaxation.md has the proof.
 """
 
 from __future__ import annotations

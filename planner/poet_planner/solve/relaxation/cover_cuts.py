@@ -2,7 +2,7 @@
 """Cutting planes of the order-free MILP (see `bound`): what its LP relaxation may not do, found in compiled code.
 
 All speak of a *gap*: the stages after instant t up to tau, the last stage in which value v must be in RAM for the first
-compute of some node. docs/formulation.md has the proofs.
+compute of some node. docs/optimiser/relaxation.md has the proofs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 *Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in
 the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only, but for values that
-conflict (`conflicts`); the order inside a stage is free. docs/formulation.md has the proofs.
+conflict (`conflicts`); the order inside a stage is free. docs/optimiser/relaxation.md has the proofs.
 """
 
 from __future__ import annotations

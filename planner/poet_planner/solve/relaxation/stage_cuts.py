@@ -3,8 +3,8 @@
 
 The energy of a stage, and prices for what it finds in RAM, fails to leave there or to compute, and has on the card, are
 together at least the cost of the cheapest way through the stage at those prices (`stage`). The prices are chosen so
-that a point of the LP violates that most: the Lagrangian dual of the stage, by Kelley's method. docs/formulation.md
-has the proof.
+that a point of the LP violates that most: the Lagrangian dual of the stage, by Kelley's method.
+docs/optimiser/relaxation.md has the proof.
 """
 
 from __future__ import annotations

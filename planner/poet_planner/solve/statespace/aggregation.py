@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that are cheap to get from one another, taken together: a smaller problem, whose schedules cost no more.
 
-To hold one of them is then to hold all, in the RAM of the smallest. docs/formulation.md has the proof.
+To hold one of them is then to hold all, in the RAM of the smallest. docs/optimiser/state_space.md has the proof.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 
 Backwards in time over the whole graph: what is yet to be computed for the first time, what has to be in RAM, which
 page-outs are paid. What is to be paid from each state of a coarser view on leads the search of the next finer one.
-Where the RAM is tight few values fit at once, and the views have few states. docs/formulation.md has the proof.
+Where the RAM is tight few values fit at once, and the views have few states.
+docs/optimiser/state_space.md has the proof.
 """
 
 from __future__ import annotations

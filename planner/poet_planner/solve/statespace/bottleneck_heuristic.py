@@ -3,7 +3,7 @@
 
 Between two of these checkpoints anything fits, so order is of no matter: each value that is needed after one either
 stays in RAM from there on, or is made anew. Which values stay at each is settled from the last checkpoint to the first,
-with a table of what has been found. docs/formulation.md has the proof that no schedule costs less.
+with a table of what has been found. docs/optimiser/state_space.md has the proof that no schedule costs less.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """One segment of a schedule, from the first compute of one checkpoint to that of the next, where both leave little RAM.
 
 What stays in RAM beside either of them is given. What the segment takes at least is a sum over what has to be made
-anew; the cheapest way, a shortest path backwards in time over what RAM has to hold. docs/formulation.md has the proofs.
+anew; the cheapest way, a shortest path backwards in time over what RAM has to hold.
+docs/optimiser/state_space.md has the proofs.
 """
 
 from __future__ import annotations
