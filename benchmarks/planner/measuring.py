@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from instances import Instance, Loaded, load
+from poet_planner.baselines import poet_ilp
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -21,6 +22,7 @@ from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Schedule, Status
 
 MOMENTS_S = (2.0, 10.0, 60.0)
+SCHEDULERS = {"best": optimise, "paper": poet_ilp.schedule}
 
 
 @dataclass(frozen=True)
@@ -180,12 +182,11 @@ def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
         time_limit_s=run.seconds,
         seed=run.seed,
         solver=run.solver,
-        formulation=run.formulation,
         paging=instance.paging,
         progress=by_clock.hear,
     )
     with patch("time.monotonic", time.process_time) if run.clock == "cpu" else nullcontext():
-        schedule = optimise(loaded.graph, loaded.ram_bytes, loaded.deadline_s, options)
+        schedule = SCHEDULERS[run.formulation](loaded.graph, loaded.ram_bytes, loaded.deadline_s, options)
     wall_s, cpu_s, spent_s = wall.spent_s(), cpu.spent_s(), by_clock.spent_s()
     report = verify(loaded.graph, schedule)
     energies = [_energy_at(moment_s, by_clock.heard, schedule, spent_s, run.seconds) for moment_s in MOMENTS_S]

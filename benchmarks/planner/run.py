@@ -18,11 +18,12 @@ from best_known import add_to_best
 from figures import INSTANCE, report
 from instances import SUITES, Instance, suite
 from joblib import Parallel, delayed
-from measuring import COLUMNS, Measurement, Run, measure
+from measuring import COLUMNS, SCHEDULERS, Measurement, Run, measure
 from poet_profiles.whole_file import write_whole
 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})
+Formulation = StrEnum("Formulation", {name: name for name in SCHEDULERS})
 app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
 Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
 
@@ -32,7 +33,9 @@ def measure_suites(
     suites: Annotated[list[Suite], typer.Argument(help="What to plan.")],
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one instance.")] = 60.0,
     clock: Annotated[str, typer.Option(help="wall, or cpu for the planner's own processor time.")] = "wall",
-    formulation: Annotated[str, typer.Option(help="best, or paper for Algorithm 1 as printed.")] = "best",
+    formulation: Annotated[
+        Formulation, typer.Option(help="best, or paper for Algorithm 1 as printed.")
+    ] = Formulation.best,
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
     seed: Annotated[int, typer.Option(help="Of the planner.")] = 0,
     subset: Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")] = 0,
@@ -42,7 +45,7 @@ def measure_suites(
     results: Results = HERE / "results.csv",
 ) -> None:
     """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
-    run = Run(seconds, clock, formulation, solver, seed)
+    run = Run(seconds, clock, formulation.value, solver, seed)
     wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
     if subset:
         wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)

@@ -113,15 +113,6 @@ def test_without_paging_nothing_is_paged() -> None:
     assert not {"page_in", "page_out"} & {step.do.value for step in schedule.steps}
 
 
-def test_algorithm_1_as_printed_gives_a_schedule_of_the_contract() -> None:
-    graph, plain = paper_graph("transformer.m4")
-    options = OptimiseOptions(time_limit_s=20, formulation="paper")
-    schedule = optimise(graph, int(0.9 * plain.peak_bytes), 2 * plain.time_s, options)
-    assert verify(graph, schedule).faults == ()
-    best = optimise(graph, int(0.9 * plain.peak_bytes), 2 * plain.time_s, OptimiseOptions(time_limit_s=10))
-    assert best.energy_j <= schedule.energy_j * (1 + 1e-9)
-
-
 def test_equal_seeds_give_equal_plans() -> None:
     graph, plain = paper_graph("linear.m4")
     plans = [optimise(graph, plain.peak_bytes // 2, None, OptimiseOptions(time_limit_s=20, seed=3)) for _ in range(2)]
@@ -160,5 +151,3 @@ def test_unknown_names_are_refused() -> None:
     graph, plain = paper_graph("linear.m4")
     with pytest.raises(UserError, match="no solver"):
         optimise(graph, plain.peak_bytes, None, OptimiseOptions(solver="abacus"))
-    with pytest.raises(UserError, match="no formulation"):
-        optimise(graph, plain.peak_bytes, None, OptimiseOptions(formulation="guess"))

@@ -7,14 +7,23 @@ is looser than the contract its solution may not be a schedule within the budget
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
 
-from poet_planner.solve.instance import WORD, Ints, Problem
-from poet_planner.solve.milp.solvers import Solver
+from poet_planner.baselines.method import Method
+from poet_planner.solve import OptimiseOptions, Progress, clock
+from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, smallest_ram
+from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.optimise import schedule_of
+from poet_planner.solve.placement.assign import Addressed
+from poet_planner.solve.placement.first_fit import alive_bytes, place
+from poet_planner.solve.search.decode import decode
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.topology import producers
 
@@ -23,6 +32,9 @@ if TYPE_CHECKING:
 
 SCALE = 1e4
 RELATIVE_GAP = 1e-6
+# For offsets: of the time limit, and no more seconds than these.
+PLACING_SHARE = 0.25
+MOST_PLACING_S = 8.0
 
 
 def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
@@ -100,33 +112,84 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
     return model
 
 
-def plan_by_algorithm_1(
-    problem: Problem, solver: Solver, seconds_left: Callable[[], float], tell: Callable[[], bool]
-) -> Incumbent:
-    """A schedule of the contract from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
+def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+    """A schedule from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
+
+    Its bound is the energy of the store-all schedule: what the solver proves of Algorithm 1 says nothing about
+    schedules that Algorithm 1 does not know.
+
+    Parameters
+    ----------
+    ram_bytes : int
+        All of the RAM, resident tensors included.
+    deadline_s : float or None
+        None: no deadline.
+    options : OptimiseOptions
+        ``seed`` counts for the offsets alone.
 
     Raises
     ------
+    NoScheduleError
+        If some node does not fit by itself, or the store-all schedule is late.
     UserError
-        If it finds none in the time.
+        If it finds none in the time, or there is no such solver.
     """
+    problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
+    plain_j = float(problem.node_energy.sum())
+    started_s = clock.seconds()
+    placing_s = min(MOST_PLACING_S, PLACING_SHARE * options.time_limit_s)
+
+    def seconds_left() -> float:
+        """Until the schedule must be given offsets."""
+        return started_s + options.time_limit_s - placing_s - clock.seconds()
+
+    def tell(note: str = "") -> bool:
+        if options.progress:
+            options.progress(Progress(clock.seconds() - started_s, None, plain_j, note))
+        return seconds_left() > 0
+
+    if not conceivable(problem):
+        tell("looking for the smallest RAM that would do")
+        bracket = smallest_ram(fits_in_time(problem), 0, options.seed, solver, seconds_left)
+        raise no_schedule(graph, problem, bracket, options.seed)
     budget = problem.budget
     while budget > 0 and tell():
-        model = algorithm_1(problem, budget)
-        outcome = solver.solve(model, max(1.0, seconds_left()), SCALE * RELATIVE_GAP, hear=lambda _: tell())
-        if not outcome.solutions:
-            break
-        found = measured(problem, events_of_paper(problem, outcome.solutions[-1]))
+        outcome = solver.solve(
+            algorithm_1(problem, budget), max(1.0, seconds_left()), SCALE * RELATIVE_GAP, hear=lambda _: tell()
+        )
+        found = measured(problem, events_of_paper(problem, outcome.solutions[-1])) if outcome.solutions else None
         if found is None:
             break
-        if found.peak <= problem.budget and found.time <= problem.deadline:
-            return found
-        budget -= max(WORD, found.peak - problem.budget)
+        needed = found.peak
+        if needed <= problem.budget and found.time <= problem.deadline:
+            placed = _placed(graph, problem, found, placing_s, options.seed)
+            needed = placed.placement.arena_bytes
+            if needed <= problem.budget:
+                return schedule_of(graph, ram_bytes, deadline_s, placed, plain_j, options.gap)
+        budget -= max(WORD, needed - problem.budget)
     raise UserError(
         "Algorithm 1 as printed gives no schedule that keeps the budget and the deadline in the time allowed; "
         "raise --time-limit, or use --formulation best",
         NO_SCHEDULE,
     )
+
+
+METHOD = Method(
+    name="poet_ilp",
+    source="Patil et al. 2022, POET, Algorithm 1",
+    schedule=schedule,
+    recomputes=True,
+    pages=True,
+    chains_only=False,
+    keeps_deadline=True,
+)
+
+
+def _placed(graph: Graph, problem: Problem, found: Incumbent, search_s: float, seed: int) -> Addressed:
+    """Steps with offsets, whether these are within the budget or not."""
+    decoded = decode(graph, problem, found.events)
+    decoded = replace(decoded, peak=int(alive_bytes(graph, decoded.steps).max(initial=0)))
+    return Addressed(found, decoded, place(graph, decoded.steps, problem.budget, search_s, seed=seed))
 
 
 def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:

@@ -7,12 +7,62 @@ energy that it adds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
+
+from poet_planner.baselines.method import Method
+
+if TYPE_CHECKING:
+    from poet_planner.solve import OptimiseOptions
+
+
+def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+    """The store-all schedule, if it keeps the limits.
+
+    Parameters
+    ----------
+    ram_bytes : int
+        All of the RAM, resident tensors included.
+    deadline_s : float or None
+        None: no deadline.
+    options : OptimiseOptions
+        Changes nothing: there is nothing to choose.
+
+    Raises
+    ------
+    UserError
+        If it needs more RAM, or more time.
+    """
+    plain = plain_schedule(graph)
+    if plain.ram_budget_bytes > ram_bytes:
+        raise UserError(
+            f"plain training needs {plain.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
+            "leave --strategy plain out or raise --ram",
+            NO_SCHEDULE,
+        )
+    if deadline_s is not None and plain.time_s > deadline_s:
+        raise UserError(
+            f"plain training takes {plain.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
+            NO_SCHEDULE,
+        )
+    return replace(plain, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
+
+
+METHOD = Method(
+    name="store_all",
+    source="what a framework does that neither recomputes nor pages",
+    schedule=schedule,
+    recomputes=False,
+    pages=False,
+    chains_only=False,
+    keeps_deadline=False,
+)
 
 
 def plain_schedule(graph: Graph) -> Schedule:

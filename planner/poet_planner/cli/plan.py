@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from poet_profiles.errors import INTERRUPTED, NO_SCHEDULE, UserError
+from poet_profiles.errors import INTERRUPTED, UserError
 from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
@@ -50,6 +50,11 @@ class Formulation(StrEnum):
 
     BEST = "best"
     PAPER = "paper"
+
+
+# The method of each: our own, or the name of a baseline.
+OPTIMAL = "optimal"
+METHODS = {Formulation.BEST: OPTIMAL, Formulation.PAPER: "poet_ilp"}
 
 
 class Strategy(StrEnum):
@@ -146,11 +151,9 @@ def plan(
     budget_bytes = settled.budget_bytes
     plain = plain_schedule(problem.graph)
     deadline_s = _deadline_s(deadline, plain)
-    if strategy is Strategy.PLAIN:
-        schedule = _within(plain, budget_bytes, deadline_s)
-    else:
-        time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
-        schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, formulation)
+    method = "store_all" if strategy is Strategy.PLAIN else METHODS[formulation]
+    time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
+    schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, method)
     with undisturbed():
         _check(problem.graph, schedule)
         why_no_headers = _write(problem.graph, schedule, out)
@@ -207,24 +210,6 @@ def _deadline_s(deadline: str | None, plain: Schedule) -> float | None:
     return None if deadline is None else deadline_s(deadline, plain.time_s)
 
 
-def _within(plain: Schedule, budget_bytes: int, deadline_s: float | None) -> Schedule:
-    """The plain schedule, if it keeps the limits."""
-    from dataclasses import replace
-
-    if plain.ram_budget_bytes > budget_bytes:
-        raise UserError(
-            f"plain training needs {plain.ram_budget_bytes} B of RAM, the budget is {budget_bytes} B; "
-            "leave --strategy plain out or raise --ram",
-            NO_SCHEDULE,
-        )
-    if deadline_s is not None and plain.time_s > deadline_s:
-        raise UserError(
-            f"plain training takes {plain.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
-            NO_SCHEDULE,
-        )
-    return replace(plain, ram_budget_bytes=budget_bytes, deadline_s=deadline_s)
-
-
 def _optimised(
     graph: Graph,
     budget_bytes: int,
@@ -232,10 +217,12 @@ def _optimised(
     time_limit_s: float,
     seed: int,
     solver: str,
-    formulation: Formulation,
+    method: str,
 ) -> Schedule:
+    from poet_planner.baselines.methods import method_named
     from poet_planner.solve import OptimiseOptions, Progress, optimise
 
+    schedule_by = optimise if method == OPTIMAL else method_named(method).schedule
     best_j = math.inf
     with progress() as show:
 
@@ -244,12 +231,10 @@ def _optimised(
             best_j = min(best_j, state.incumbent_j or math.inf)
             show(state)
 
-        options = OptimiseOptions(
-            time_limit_s=time_limit_s, seed=seed, solver=solver, formulation=formulation.value, progress=tell
-        )
+        options = OptimiseOptions(time_limit_s=time_limit_s, seed=seed, solver=solver, progress=tell)
         try:
             with interrupting():
-                schedule = optimise(graph, budget_bytes, deadline_s, options)
+                schedule = schedule_by(graph, budget_bytes, deadline_s, options)
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
     _tell_of_lost_best(best_j, schedule.energy_j)

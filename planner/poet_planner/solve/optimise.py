@@ -10,14 +10,13 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
-from poet_planner.baselines.poet_ilp import plan_by_algorithm_1
 from poet_planner.solve import clock
 from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late, in_time
 from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, plain, smallest_ram
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.options import FORMULATIONS, NoScheduleError, OptimiseOptions, Progress
-from poet_planner.solve.placement.assign import Addresses, NoAddressesError
+from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.placement.assign import Addressed, Addresses, NoAddressesError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
@@ -57,8 +56,6 @@ def optimise(
         If it comes before there is any schedule, or any with addresses.
     """
     options = options or OptimiseOptions()
-    if options.formulation not in FORMULATIONS:
-        raise UserError(f"no formulation {options.formulation!r}; there are {', '.join(FORMULATIONS)}")
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
     return _Run(graph, ram_bytes, deadline_s, options).schedule()
@@ -87,8 +84,6 @@ class _Run:
 
     def schedule(self) -> Schedule:
         possible = conceivable(self._problem)
-        if possible and self._options.formulation == "paper":
-            return self._finished([plan_by_algorithm_1(self._problem, self._solver, self._seconds_left, self._tell)])
         if possible:
             self._work()
         if not self._proof.found:
@@ -206,23 +201,32 @@ class _Run:
             addressed = self._addresses.give(found)
         except NoAddressesError as lack:
             raise self._no_addresses(lack.arena_bytes + self._graph.resident_bytes, found[0].time) from lack
-        incumbent, decoded, placement = addressed.incumbent, addressed.decoded, addressed.placement
-        bound_j = min(self._proof.bound_j, incumbent.energy)
-        gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
-        return Schedule(
-            graph=self._graph.name,
-            graph_hash=graph_hash(self._graph),
-            ram_budget_bytes=self._ram_bytes,
-            deadline_s=self._deadline_s,
-            steps=placement.steps,
-            energy_j=incumbent.energy,
-            time_s=decoded.time_s,
-            peak_bytes=decoded.peak + self._graph.resident_bytes,
-            arena_bytes=placement.arena_bytes,
-            status=Status.OPTIMAL if gap <= self._options.gap else Status.FEASIBLE,
-            bound_j=bound_j,
-            gap=gap,
+        return schedule_of(
+            self._graph, self._ram_bytes, self._deadline_s, addressed, self._proof.bound_j, self._options.gap
         )
+
+
+def schedule_of(
+    graph: Graph, ram_bytes: int, deadline_s: float | None, addressed: Addressed, bound_j: float, gap: float
+) -> Schedule:
+    """The answer: optimal if its energy is within ``gap`` (relative) of the lower bound ``bound_j``."""
+    incumbent, decoded, placement = addressed.incumbent, addressed.decoded, addressed.placement
+    bound_j = min(bound_j, incumbent.energy)
+    open_gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
+    return Schedule(
+        graph=graph.name,
+        graph_hash=graph_hash(graph),
+        ram_budget_bytes=ram_bytes,
+        deadline_s=deadline_s,
+        steps=placement.steps,
+        energy_j=incumbent.energy,
+        time_s=decoded.time_s,
+        peak_bytes=decoded.peak + graph.resident_bytes,
+        arena_bytes=placement.arena_bytes,
+        status=Status.OPTIMAL if open_gap <= gap else Status.FEASIBLE,
+        bound_j=bound_j,
+        gap=open_gap,
+    )
 
 
 def first_search_s(problem: Problem) -> float:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
-FORMULATIONS = ("best", "paper")
-
 
 @dataclass(frozen=True)
 class Progress:
@@ -40,8 +38,6 @@ class OptimiseOptions:
         Equal seeds give equal plans where the work and not the clock ends the run.
     solver : str
         A name of `solvers`.
-    formulation : str
-        "best", or "paper" for Algorithm 1 as printed.
     paging : bool
         False plans as on a board without storage.
     gap : float
@@ -53,7 +49,6 @@ class OptimiseOptions:
     time_limit_s: float = 60.0
     seed: int = 0
     solver: str = "highs"
-    formulation: str = "best"
     paging: bool = True
     gap: float = 1e-6
     progress: Callable[[Progress], None] | None = None
