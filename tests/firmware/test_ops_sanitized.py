@@ -14,7 +14,7 @@ from host_operators import FLAGS, SOURCES
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-fno-omit-frame-pointer"]
 
 
-@pytest.mark.parametrize("defines", [[], ["-DPOET_SOFT_BLOCKS"]], ids=["plain", "soft"])
+@pytest.mark.parametrize("defines", [[], ["-DPOET_SOFT_MULTIPLY_ADD"]], ids=["plain", "soft"])
 def test_operators_are_clean(tmp_path: Path, defines: list[str]) -> None:
     library = tmp_path / "operators.so"
     sources = [str(source) for source in SOURCES]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conv.h"
 
-#include "block.h"
+#include "gemm.h"
 
 int poet_conv_read(const int32_t *params, poet_conv *conv)
 {
@@ -36,6 +36,6 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
         win->ow = win->w;
         win->oh = 1;
     }
-    conv->in_place = pointwise && win->ow >= POET_BLOCK;
+    conv->in_place = pointwise && win->ow >= POET_TILE;
     return POET_OK;
 }

@@ -3,9 +3,9 @@
  *
  * For each output row, the input rows that it needs are laid out with their padding in the workspace; then 4 output
  * channels are computed at a time. A pointwise convolution reads its input where it lies. */
-#include "block.h"
 #include "conv.h"
-#include "lines.h"
+#include "gemm.h"
+#include "im2col.h"
 
 /* Of a single channel, all input rows are laid out at once. */
 static int32_t rows_at_a_time(const poet_conv *conv)
@@ -19,10 +19,10 @@ static int64_t rows_behind(const poet_windows *win, int32_t rows)
     return (int64_t)(rows - 1) * win->sh + win->r;
 }
 
-/* Columns of a padded input row: what the positions of one output row read, in whole blocks. */
-static int64_t line_width(const poet_windows *win)
+/* Columns of a padded input row: what the positions of one output row read, in whole tiles. */
+static int64_t im2col_width(const poet_windows *win)
 {
-    const int32_t columns = win->ow < POET_BLOCK ? POET_BLOCK : win->ow;
+    const int32_t columns = win->ow < POET_TILE ? POET_TILE : win->ow;
     return (int64_t)(columns - 1) * win->sw + win->s;
 }
 
@@ -40,8 +40,8 @@ int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
         .output_bytes = {conv.y_bytes},
     };
     if (!conv.in_place) {
-        sizes->workspace_bytes = poet_lines_bytes(conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)),
-                                                  line_width(&conv.windows));
+        sizes->workspace_bytes = poet_im2col_bytes(conv.in_channels, rows_behind(&conv.windows, rows_at_a_time(&conv)),
+                                                   im2col_width(&conv.windows));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
@@ -56,36 +56,36 @@ int poet_conv2d_run(const poet_op_args *args)
     }
     const poet_windows *win = &conv.windows;
     const int32_t rows = rows_at_a_time(&conv);
-    const poet_lines lines = {
+    const poet_im2col im2col = {
         .channels = conv.in_channels,
         .rows = (int32_t)rows_behind(win, rows),
-        .width = (int32_t)line_width(win),
+        .width = (int32_t)im2col_width(win),
         .h = win->h,
         .w = win->w,
         .left = -win->pw,
     };
-    const poet_block block = {
+    const poet_gemm gemm = {
         .rows = conv.out_channels,
         .columns = win->ow,
         .channels = 1,
-        .lines = conv.in_channels * win->r,
+        .k_rows = conv.in_channels * win->r,
         .taps = win->s,
         .a_row = conv.taps,
-        .a_line = win->s,
+        .a_k_row = win->s,
         .a_tap = 1,
-        .b_line = conv.in_place ? win->h * win->w : lines.width,
+        .b_k_row = conv.in_place ? win->h * win->w : im2col.width,
         .b_tap = 1,
         .b_column = win->sw,
         .out_row = win->oh * win->ow,
         .out_column = 1,
-        .strips = rows,
-        .b_strip = win->sh * (conv.in_place ? win->w : lines.width),
-        .out_strip = win->ow,
+        .panels = rows,
+        .b_panel = win->sh * (conv.in_place ? win->w : im2col.width),
+        .out_panel = win->ow,
     };
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
     if (!conv.in_place) {
-        poet_lines_clear(&lines, args->workspace);
+        poet_im2col_clear(&im2col, args->workspace);
     }
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];
@@ -93,9 +93,9 @@ int poet_conv2d_run(const poet_op_args *args)
         for (int32_t group = 0; group < conv.groups; group++) {
             for (int32_t oy = 0; oy < win->oh; oy += rows) {
                 if (!conv.in_place) {
-                    poet_lines_fill(&lines, x, oy * win->sh - win->ph, args->workspace);
+                    poet_im2col_fill(&im2col, x, oy * win->sh - win->ph, args->workspace);
                 }
-                poet_block_multiply(&block, w, bias, conv.in_place ? x : args->workspace, y + oy * win->ow);
+                poet_gemm_multiply(&gemm, w, bias, conv.in_place ? x : args->workspace, y + oy * win->ow);
             }
             x += conv.in_channels * win->h * win->w;
             w += conv.out_channels * conv.taps;

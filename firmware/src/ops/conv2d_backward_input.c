@@ -6,10 +6,10 @@
  * over gy, with the taps in descending order. For one row of every phase, the rows of gy that they meet are laid out in
  * the workspace with zeros around them. A pointwise convolution has one phase with a tap, and it reads gy where it
  * lies. */
-#include "block.h"
 #include "conv.h"
-#include "lines.h"
-#include "stretch.h"
+#include "gemm.h"
+#include "im2col.h"
+#include "span.h"
 
 /* One axis of one phase: taps first, first + stride, ... of the kernel, elements begin, begin + stride, ... of gx. */
 typedef struct phase {
@@ -30,13 +30,13 @@ static phase phase_of(int32_t remainder, int32_t kernel, int32_t stride, int32_t
 }
 
 /* Positions of gy that elements 0 to extent - 1 of gx meet, if no tap is left out. */
-typedef struct stretch {
+typedef struct span {
     int32_t first, count;
-} stretch;
+} span;
 
-static stretch stretch_met(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
+static span span_met(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
 {
-    stretch met;
+    span met;
     const int32_t before = kernel - 1 - padding;
     met.first = before < 0 ? (stride - 1 - before) / stride : -(before / stride);
     met.count = (extent - 1 + padding) / stride - met.first + 1;
@@ -50,17 +50,17 @@ static int32_t strides_at_a_time(const poet_conv *conv)
     return conv->in_place || conv->out_channels == 1 ? (conv->windows.h - 1) / conv->windows.sh + 1 : 1;
 }
 
-static stretch rows_met(const poet_conv *conv)
+static span rows_met(const poet_conv *conv)
 {
     const poet_windows *win = &conv->windows;
-    return stretch_met(strides_at_a_time(conv) * win->sh, win->r, win->sh, win->ph);
+    return span_met(strides_at_a_time(conv) * win->sh, win->r, win->sh, win->ph);
 }
 
-/* Every phase reads at least a whole block. */
-static stretch columns_met(const poet_windows *win)
+/* Every phase reads at least a whole tile. */
+static span columns_met(const poet_windows *win)
 {
-    const int32_t block = POET_BLOCK * win->sw;
-    return stretch_met(win->w < block ? block : win->w, win->s, win->sw, win->pw);
+    const int32_t tile = POET_TILE * win->sw;
+    return span_met(win->w < tile ? tile : win->w, win->s, win->sw, win->pw);
 }
 
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
@@ -78,51 +78,51 @@ int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
     };
     if (!conv.in_place) {
         sizes->workspace_bytes =
-            poet_lines_bytes(conv.out_channels, rows_met(&conv).count, columns_met(&conv.windows).count);
+            poet_im2col_bytes(conv.out_channels, rows_met(&conv).count, columns_met(&conv.windows).count);
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
 }
 
-/* Some rows of one phase: `lines` begins with what the first of their elements meets by its first tap. */
-static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, int32_t strips,
-                          const poet_lines *shape, const float *lines, const float *w, float *gx)
+/* Some rows of one phase: `im2col` begins with what the first of their elements meets by its first tap. */
+static void compute_phase(const poet_conv *conv, const phase *rows, const phase *columns, int32_t panels,
+                          const poet_im2col *shape, const float *im2col, const float *w, float *gx)
 {
     const poet_windows *win = &conv->windows;
-    const poet_block block = {
+    const poet_gemm gemm = {
         .rows = conv->in_channels,
         .columns = columns->count,
         .channels = conv->out_channels,
-        .lines = rows->taps,
+        .k_rows = rows->taps,
         .taps = columns->taps,
         .a_row = win->r * win->s,
         .a_channel = conv->taps,
-        .a_line = win->sh * win->s,
+        .a_k_row = win->sh * win->s,
         .a_tap = win->sw,
         .b_channel = shape->rows * shape->width,
-        .b_line = -shape->width,
+        .b_k_row = -shape->width,
         .b_tap = -1,
         .b_column = 1,
         .out_row = win->h * win->w,
         .out_column = win->sw,
-        .strips = strips,
-        .b_strip = shape->width,
-        .out_strip = win->sh * win->w,
+        .panels = panels,
+        .b_panel = shape->width,
+        .out_panel = win->sh * win->w,
     };
-    poet_block_multiply(&block, w + rows->first * win->s + columns->first, NULL, lines, gx);
+    poet_gemm_multiply(&gemm, w + rows->first * win->s + columns->first, NULL, im2col, gx);
 }
 
 /* All phases of some whole strides of rows, the first of which is stride `top`. */
-static void compute_strides(const poet_conv *conv, const poet_lines *shape, stretch met, const float *lines,
-                            int32_t top, const float *w, float *gx)
+static void compute_strides(const poet_conv *conv, const poet_im2col *shape, span met, const float *im2col, int32_t top,
+                            const float *w, float *gx)
 {
     const poet_windows *win = &conv->windows;
     const int32_t strides = strides_at_a_time(conv);
     for (int32_t i = 0; i < win->sh; i++) {
         const phase rows = phase_of(i, win->r, win->sh, win->ph, win->h);
         const int32_t left = rows.count - top;
-        const float *line = lines + (rows.source - met.first) * shape->width;
-        float *row = gx + (rows.begin + top * win->sh) * win->w;
+        const float *row_of_gy = im2col + (rows.source - met.first) * shape->width;
+        float *row_of_gx = gx + (rows.begin + top * win->sh) * win->w;
         if (rows.taps == 0 || left <= 0) {
             continue;
         }
@@ -130,13 +130,13 @@ static void compute_strides(const poet_conv *conv, const poet_lines *shape, stre
             const phase columns = phase_of(j, win->s, win->sw, win->pw, win->w);
             if (columns.taps > 0 && columns.count > 0) {
                 compute_phase(conv, &rows, &columns, left < strides ? left : strides, shape,
-                              line + columns.source - shape->left, w, row + columns.begin);
+                              row_of_gy + columns.source - shape->left, w, row_of_gx + columns.begin);
             }
         }
     }
 }
 
-static void compute_group(const poet_conv *conv, const poet_lines *shape, stretch met, const float *gy, const float *w,
+static void compute_group(const poet_conv *conv, const poet_im2col *shape, span met, const float *gy, const float *w,
                           float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
@@ -145,7 +145,7 @@ static void compute_group(const poet_conv *conv, const poet_lines *shape, stretc
     }
     for (int32_t top = 0; top * win->sh < win->h; top += strides_at_a_time(conv)) {
         if (!conv->in_place) {
-            poet_lines_fill(shape, gy, met.first + top, workspace);
+            poet_im2col_fill(shape, gy, met.first + top, workspace);
         }
         compute_strides(conv, shape, met, conv->in_place ? gy : workspace, top, w, gx);
     }
@@ -159,9 +159,9 @@ int poet_conv2d_backward_input_run(const poet_op_args *args)
         return status;
     }
     const poet_windows *win = &conv.windows;
-    const stretch rows = conv.in_place ? (stretch){0, win->oh} : rows_met(&conv);
-    const stretch columns = conv.in_place ? (stretch){0, win->ow} : columns_met(win);
-    const poet_lines shape = {
+    const span rows = conv.in_place ? (span){0, win->oh} : rows_met(&conv);
+    const span columns = conv.in_place ? (span){0, win->ow} : columns_met(win);
+    const poet_im2col shape = {
         .channels = conv.out_channels,
         .rows = rows.count,
         .width = columns.count,
@@ -172,7 +172,7 @@ int poet_conv2d_backward_input_run(const poet_op_args *args)
     const float *gy = args->inputs[0];
     float *gx = args->outputs[0];
     if (!conv.in_place) {
-        poet_lines_clear(&shape, args->workspace);
+        poet_im2col_clear(&shape, args->workspace);
     }
     for (int32_t n = 0; n < conv.n; n++) {
         const float *w = args->inputs[1];

@@ -3,12 +3,12 @@
  * bias, gb[k] = sum over n and positions of gy[n,k].
  *
  * For a few output rows at a time, and for all of a single channel, the input rows behind them are laid out with their
- * padding in the workspace, unless there is none. Every tap is then a stretch of each of those rows, and its share of
+ * padding in the workspace, unless there is none. Every tap is then a span of each of those rows, and its share of
  * the gradient a product along them, which is added to what earlier rows gave. */
-#include "block.h"
 #include "conv.h"
-#include "lines.h"
-#include "stretch.h"
+#include "gemm.h"
+#include "im2col.h"
+#include "span.h"
 
 #define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
 
@@ -33,7 +33,7 @@ static int32_t rows_behind(const poet_windows *win, int32_t rows)
     return (rows - 1) * win->sh + win->r;
 }
 
-static int64_t line_width(const poet_windows *win)
+static int64_t im2col_width(const poet_windows *win)
 {
     return (int64_t)(win->ow - 1) * win->sw + win->s;
 }
@@ -54,46 +54,46 @@ int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
     };
     if (is_padded(win)) {
         sizes->workspace_bytes =
-            poet_lines_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(&conv)), line_width(win));
+            poet_im2col_bytes(conv.in_channels, rows_behind(win, rows_at_a_time(&conv)), im2col_width(win));
         return sizes->workspace_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
     }
     return POET_OK;
 }
 
 /* Adds the share of some output rows of one group in one image. */
-static void add_rows(const poet_conv *conv, const poet_dot *dot, const float *gy, const float *lines,
-                     const poet_lines *shape, float *gw)
+static void add_rows(const poet_conv *conv, const poet_gemm_nt *gemm, const float *gy, const float *im2col,
+                     const poet_im2col *shape, float *gw)
 {
     const poet_windows *win = &conv->windows;
-    const float *columns[POET_DOT_COLUMNS];
-    poet_dot part = *dot;
+    const float *columns[POET_GEMM_NT_COLUMNS];
+    poet_gemm_nt part = *gemm;
     part.columns = 0;
     for (int32_t c = 0; c < conv->in_channels; c++) {
         for (int32_t r = 0; r < win->r; r++) {
             for (int32_t s = 0; s < win->s; s++) {
-                columns[part.columns++] = lines + (c * shape->rows + r) * shape->width + s;
-                if (part.columns == POET_DOT_COLUMNS) {
-                    poet_dot_add(&part, gy, columns, gw);
-                    gw += POET_DOT_COLUMNS;
+                columns[part.columns++] = im2col + (c * shape->rows + r) * shape->width + s;
+                if (part.columns == POET_GEMM_NT_COLUMNS) {
+                    poet_gemm_nt_add(&part, gy, columns, gw);
+                    gw += POET_GEMM_NT_COLUMNS;
                     part.columns = 0;
                 }
             }
         }
     }
     if (part.columns > 0) {
-        poet_dot_add(&part, gy, columns, gw);
+        poet_gemm_nt_add(&part, gy, columns, gw);
     }
 }
 
 /* The input rows behind so many output rows, as they are laid out or as they lie. */
-static poet_lines lines_behind(const poet_conv *conv, int32_t rows)
+static poet_im2col im2col_behind(const poet_conv *conv, int32_t rows)
 {
     const poet_windows *win = &conv->windows;
     const int padded = is_padded(win);
-    return (poet_lines){
+    return (poet_im2col){
         .channels = conv->in_channels,
         .rows = padded ? rows_behind(win, rows) : win->h,
-        .width = padded ? (int32_t)line_width(win) : win->w,
+        .width = padded ? (int32_t)im2col_width(win) : win->w,
         .h = win->h,
         .w = win->w,
         .left = -win->pw,
@@ -106,20 +106,20 @@ static void add_group(const poet_conv *conv, const float *gy, const float *x, fl
     const int32_t step = rows_at_a_time(conv);
     for (int32_t oy = 0; oy < win->oh; oy += step) {
         const int32_t rows = win->oh - oy < step ? win->oh - oy : step;
-        const poet_lines lines = lines_behind(conv, rows);
-        const poet_dot dot = {
+        const poet_im2col im2col = im2col_behind(conv, rows);
+        const poet_gemm_nt gemm = {
             .rows = conv->out_channels,
-            .lines = rows,
+            .k_rows = rows,
             .taps = win->ow,
             .a_row = win->oh * win->ow,
-            .b_line = win->sh * lines.width,
+            .b_k_row = win->sh * im2col.width,
             .b_tap = win->sw,
             .out_row = conv->taps,
         };
         if (is_padded(win)) {
-            poet_lines_fill(&lines, x, oy * win->sh - win->ph, workspace);
+            poet_im2col_fill(&im2col, x, oy * win->sh - win->ph, workspace);
         }
-        add_rows(conv, &dot, gy + oy * win->ow, is_padded(win) ? workspace : x, &lines, gw);
+        add_rows(conv, &gemm, gy + oy * win->ow, is_padded(win) ? workspace : x, &im2col, gw);
     }
 }
 
@@ -150,8 +150,8 @@ int poet_conv2d_backward_weight_run(const poet_op_args *args)
     float *gw = args->outputs[0];
     poet_clear(gw, out_channels * conv.taps);
     if (is_padded(win)) {
-        const poet_lines lines = lines_behind(&conv, rows_at_a_time(&conv));
-        poet_lines_clear(&lines, args->workspace);
+        const poet_im2col im2col = im2col_behind(&conv, rows_at_a_time(&conv));
+        poet_im2col_clear(&im2col, args->workspace);
     }
     for (int32_t n = 0; n < conv.n; n++) {
         for (int32_t group = 0; group < conv.groups; group++) {

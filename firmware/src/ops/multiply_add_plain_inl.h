@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a 4 x 4 block with the compiler's own arithmetic. */
-#ifndef POET_OPS_BLOCK_PLAIN_H
-#define POET_OPS_BLOCK_PLAIN_H
+/* Products added to the sums of a tile with the compiler's own arithmetic. */
+#ifndef POET_OPS_MULTIPLY_ADD_PLAIN_INL_H
+#define POET_OPS_MULTIPLY_ADD_PLAIN_INL_H
 
 #include <stddef.h>
 
-#include "block.h"
+#include "gemm.h"
 
 static inline void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b,
                                     ptrdiff_t b_at)
 {
-    for (int32_t i = 0; i < POET_BLOCK; i++) {
-        for (int32_t j = 0; j < POET_BLOCK; j++) {
+    for (int32_t i = 0; i < POET_TILE; i++) {
+        for (int32_t j = 0; j < POET_TILE; j++) {
             *sums++ += a[i][a_at] * b[j][b_at];
         }
     }

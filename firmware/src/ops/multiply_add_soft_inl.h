@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One step of a 4 x 4 block for cores without a floating-point unit: the same IEEE 754 results as the compiler's
- * library, at less than half its cost, because an element is taken apart once for the four products it enters, and the
- * general case alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become one, go to the
- * library. */
-#ifndef POET_OPS_BLOCK_SOFT_H
-#define POET_OPS_BLOCK_SOFT_H
+/* Products added to the sums of a tile, for cores without a floating-point unit: the same IEEE 754 results as the
+ * compiler's library, at less than half its cost, because an element is taken apart once for the four products it
+ * enters, and the general case alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become
+ * one, go to the library. */
+#ifndef POET_OPS_MULTIPLY_ADD_SOFT_INL_H
+#define POET_OPS_MULTIPLY_ADD_SOFT_INL_H
 
 #include <stddef.h>
 #include <string.h>
 
-#include "block.h"
+#include "gemm.h"
 
 #define SIGN 0x80000000u
 #define NEVER_IN_RANGE (-1000) /* exponent of what is not a normal number: no product with it passes for one */
@@ -75,7 +75,7 @@ static inline int is_tie(uint32_t rounded)
 #define TO_EVEN(rounded) ((rounded) & ~0x80u)
 
 /* A product whose kept bits end in a tie, if there is nothing below them. */
-__attribute__((noinline)) static uint32_t settle_tie(uint32_t product, uint32_t high, uint32_t below)
+__attribute__((noinline)) static uint32_t round_tie(uint32_t product, uint32_t high, uint32_t below)
 {
     return below << 24 == 0 && ((high >> 31) & high) == 0 ? TO_EVEN(product) : product;
 }
@@ -99,7 +99,7 @@ __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum,
     }
     product += HALF;
     if (RARE(is_tie(product))) {
-        product = settle_tie(product, high, low | middle);
+        product = round_tie(product, high, low | middle);
     }
     const int32_t sum_exponent = (int32_t)((sum << 1) >> 24);
     if (RARE((uint32_t)product_exponent - 1u >= 252u) || RARE((uint32_t)sum_exponent - 1u >= 253u)) {
@@ -172,15 +172,15 @@ __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum,
 __attribute__((noinline)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
                                                        const float *const *b, ptrdiff_t b_at)
 {
-    factor columns[POET_BLOCK];
-    for (int32_t j = 0; j < POET_BLOCK; j++) {
+    factor columns[POET_TILE];
+    for (int32_t j = 0; j < POET_TILE; j++) {
         take_apart(b[j][b_at], &columns[j]);
     }
-    for (int32_t i = 0; i < POET_BLOCK; i++) {
+    for (int32_t i = 0; i < POET_TILE; i++) {
         factor row;
         take_apart(a[i][a_at], &row);
         row.exponent -= 127;
-        for (int32_t j = 0; j < POET_BLOCK; j++) {
+        for (int32_t j = 0; j < POET_TILE; j++) {
             *sums = float_of(multiply_add(bits_of(*sums), &row, &columns[j]));
             sums++;
         }
@@ -200,11 +200,11 @@ __attribute__((noinline)) static float multiply_add_1x1(float sum, float a, floa
 /* One element of one row with one of each of four columns. */
 __attribute__((noinline)) static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {
-    const float columns[POET_BLOCK] = {b0, b1, b2, b3};
+    const float columns[POET_TILE] = {b0, b1, b2, b3};
     factor row;
     take_apart(a, &row);
     row.exponent -= 127;
-    for (int32_t j = 0; j < POET_BLOCK; j++) {
+    for (int32_t j = 0; j < POET_TILE; j++) {
         factor column;
         take_apart(columns[j], &column);
         sums[j] = float_of(multiply_add(bits_of(sums[j]), &row, &column));

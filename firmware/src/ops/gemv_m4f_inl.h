@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with a vector, for the Cortex-M4F: a row by a matrix, and a column by a row. Every multiply-accumulate loads
  * or stores an element of its own: taking sixteen columns at a time keeps the rest small. */
-#ifndef POET_OPS_VECTOR_M4F_H
-#define POET_OPS_VECTOR_M4F_H
+#ifndef POET_OPS_GEMV_M4F_INL_H
+#define POET_OPS_GEMV_M4F_INL_H
 
-#include "block_walk.h"
+#include "micro_kernel.h"
+#include "registers_m4f.h"
 
 #define VECTOR_COLUMNS 16
 
@@ -13,50 +14,49 @@
     "vmul.f32 s12, s0, s12\n vmul.f32 s13, s0, s13\n vmul.f32 s14, s0, s14\n vmul.f32 s15, s0, s15\n"
 
 /* One element of the row in s0, eight of B in s8-s15, sums in s16-s31. */
-#define VECTOR_LINE                                                                                       \
-    "vldr s0, [%[a]]\n add %[a], %[a], %[a_line]\n vldmia %[b]!, {s8-s15}\n" PRODUCTS_OF_EIGHT            \
+#define GEMV_K_ROW                                                                                        \
+    "vldr s0, [%[a]]\n add %[a], %[a], %[a_k_row]\n vldmia %[b]!, {s8-s15}\n" PRODUCTS_OF_EIGHT           \
     "vadd.f32 s16, s16, s8\n vadd.f32 s17, s17, s9\n vadd.f32 s18, s18, s10\n vadd.f32 s19, s19, s11\n"   \
     "vadd.f32 s20, s20, s12\n vadd.f32 s21, s21, s13\n vadd.f32 s22, s22, s14\n vadd.f32 s23, s23, s15\n" \
     "vldm %[b], {s8-s15}\n add %[b], %[b], %[gap]\n" PRODUCTS_OF_EIGHT                                    \
     "vadd.f32 s24, s24, s8\n vadd.f32 s25, s25, s9\n vadd.f32 s26, s26, s10\n vadd.f32 s27, s27, s11\n"   \
     "vadd.f32 s28, s28, s12\n vadd.f32 s29, s29, s13\n vadd.f32 s30, s30, s14\n vadd.f32 s31, s31, s15\n"
 
-/* Neither this nor multiply_outer is inlined: their registers would have to be saved where they are not used. */
-__attribute__((noinline)) static void multiply_vector(const poet_block *block, const float *a, float start,
-                                                      const float *b, float *out)
+/* Neither this nor ger is inlined: their registers would have to be saved where they are not used. */
+__attribute__((noinline)) static void gemv(const poet_gemm *gemm, const float *a, float start, const float *b,
+                                           float *out)
 {
     const int32_t bytes = (int32_t)sizeof(float);
-    const int32_t last = block->columns - VECTOR_COLUMNS;
-    for (int32_t column = 0; column < block->columns; column += VECTOR_COLUMNS) {
+    const int32_t last = gemm->columns - VECTOR_COLUMNS;
+    for (int32_t column = 0; column < gemm->columns; column += VECTOR_COLUMNS) {
         const int32_t first = column < last ? column : last;
         const float *a_at = a, *b_at = b + first;
-        int32_t n = block->lines;
+        int32_t n = gemm->k_rows;
         register float sum __asm__("s16") = start;
         __asm__ volatile(
             "vmov.f32 s17, s16\n vmov.f32 s18, s16\n vmov.f32 s19, s16\n vmov.f32 s20, s16\n"
             "vmov.f32 s21, s16\n vmov.f32 s22, s16\n vmov.f32 s23, s16\n vmov.f32 s24, s16\n"
             "vmov.f32 s25, s16\n vmov.f32 s26, s16\n vmov.f32 s27, s16\n vmov.f32 s28, s16\n"
             "vmov.f32 s29, s16\n vmov.f32 s30, s16\n vmov.f32 s31, s16\n"
-            "1:\n" VECTOR_LINE "subs %[n], %[n], #1\n bne 1b\n"
+            "1:\n" GEMV_K_ROW "subs %[n], %[n], #1\n bne 1b\n"
             "vstm %[out], {s16-s31}\n"
             : [a] "+&r"(a_at), [b] "+&r"(b_at), [n] "+&r"(n), "+t"(sum)
-            : [out] "r"(out + first), [a_line] "r"(block->a_line * bytes), [gap] "r"((block->b_line - 8) * bytes)
+            : [out] "r"(out + first), [a_k_row] "r"(gemm->a_k_row * bytes), [gap] "r"((gemm->b_k_row - 8) * bytes)
             : "s0", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s17", "s18", "s19", "s20", "s21", "s22",
               "s23", "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31", "cc", "memory");
     }
 }
 
-/* A single line: the sixteen columns of B in s0-s15 serve all rows. */
-__attribute__((noinline)) static void multiply_outer(const poet_block *block, const float *a, const float *b,
-                                                     float *out)
+/* A single k_row (BLAS: ger): the sixteen columns of B in s0-s15 serve all rows. */
+__attribute__((noinline)) static void ger(const poet_gemm *gemm, const float *a, const float *b, float *out)
 {
     const int32_t bytes = (int32_t)sizeof(float);
-    const int32_t last = block->columns - VECTOR_COLUMNS;
-    for (int32_t column = 0; column < block->columns; column += VECTOR_COLUMNS) {
+    const int32_t last = gemm->columns - VECTOR_COLUMNS;
+    for (int32_t column = 0; column < gemm->columns; column += VECTOR_COLUMNS) {
         const int32_t first = column < last ? column : last;
         const float *a_at = a;
         float *out_at = out + first;
-        int32_t n = block->rows;
+        int32_t n = gemm->rows;
         __asm__ volatile("vldm %[b], {s0-s15}\n"
                          "1: vldr s31, [%[a]]\n add %[a], %[a], %[a_row]\n"
                          "vmul.f32 s16, s31, s0\n vmul.f32 s17, s31, s1\n vmul.f32 s18, s31, s2\n"
@@ -67,26 +67,25 @@ __attribute__((noinline)) static void multiply_outer(const poet_block *block, co
                          "vmul.f32 s31, s31, s15\n vstm %[out], {s16-s31}\n"
                          "add %[out], %[out], %[out_row]\n subs %[n], %[n], #1\n bne 1b\n"
                          : [a] "+&r"(a_at), [out] "+&r"(out_at), [n] "+&r"(n)
-                         : [b] "r"(b + first), [a_row] "r"(block->a_row * bytes), [out_row] "r"(block->out_row * bytes)
+                         : [b] "r"(b + first), [a_row] "r"(gemm->a_row * bytes), [out_row] "r"(gemm->out_row * bytes)
                          : FP_REGISTERS, "cc", "memory");
     }
 }
 
-/* Says whether it could: a plain product of few rows, or of one line. */
-static int multiply_vectors(const poet_block *block, const float *a, const float *start, const float *b, float *out)
+/* Says whether it could: a plain product of few rows, or of one k_row. */
+static int multiply_vector(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out)
 {
-    const int one_line = block->lines == 1 && block->channels == 1 && start == NULL;
-    if ((block->rows > 2 && !one_line) || block->channels != 1 || block->taps != 1 || block->b_column != 1 ||
-        block->out_column != 1 || block->strips != 1 || block->columns < VECTOR_COLUMNS) {
+    const int one_k_row = gemm->k_rows == 1 && gemm->channels == 1 && start == NULL;
+    if ((gemm->rows > 2 && !one_k_row) || gemm->channels != 1 || gemm->taps != 1 || gemm->b_column != 1 ||
+        gemm->out_column != 1 || gemm->panels != 1 || gemm->columns < VECTOR_COLUMNS) {
         return 0;
     }
-    if (one_line) {
-        multiply_outer(block, a, b, out);
+    if (one_k_row) {
+        ger(gemm, a, b, out);
         return 1;
     }
-    for (int32_t row = 0; row < block->rows; row++) {
-        multiply_vector(block, a + row * block->a_row, start ? start[row] : SUM_OF_NOTHING, b,
-                        out + row * block->out_row);
+    for (int32_t row = 0; row < gemm->rows; row++) {
+        gemv(gemm, a + row * gemm->a_row, start ? start[row] : SUM_OF_NOTHING, b, out + row * gemm->out_row);
     }
     return 1;
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products along rows for the Cortex-M4F: 4 x 4 blocks, or 4 x 2, in the registers of block_m4f.h, and single rows. */
-#ifndef POET_OPS_DOT_M4F_H
-#define POET_OPS_DOT_M4F_H
+/* Micro-kernels of A times the transpose of B for the Cortex-M4F: tiles of 4 x 4, or 4 x 2, in the registers of
+ * micro_kernel_m4f_inl.h, and single rows. */
+#ifndef POET_OPS_MICRO_KERNEL_NT_M4F_INL_H
+#define POET_OPS_MICRO_KERNEL_NT_M4F_INL_H
 
-#include "block_walk.h"
+#include "micro_kernel.h"
+#include "registers_m4f.h"
 
 /* Assembler, laid out by hand. */
 /* clang-format off */
-#define DOT_STEP(a_at, b_at)                                      \
+#define NT_STEP(a_at, b_at)                                       \
     LOAD_A(a_at)                                                  \
     "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n" \
     "vldr s6, [%[b2], #" b_at "]\n vldr s7, [%[b3], #" b_at "]\n" TAP("s4", "s5", "s6", "s7")
 
-#define DOT_PAIR_STEP(a_at, b_at) \
+#define NT_PAIR_STEP(a_at, b_at) \
     LOAD_A(a_at) "vldr s4, [%[b0], #" b_at "]\n vldr s5, [%[b1], #" b_at "]\n" TAP_PAIR
 
 #define ADVANCE_B(by)                                       \
@@ -21,8 +23,8 @@
 
 #define ADVANCE_B_PAIR(by) "add %[b0], %[b0], " by "\n add %[b1], %[b1], " by "\n"
 
-/* The sums of the block at `out`: MOVE is vldm or vstm. Leaves %[t] as the distance of its rows. */
-#define DOT_SUMS(MOVE, COLUMNS)                                                                            \
+/* The sums of the tile at `out`: MOVE is vldm or vstm. Leaves %[t] as the distance of its rows. */
+#define NT_SUMS(MOVE, COLUMNS)                                                                             \
     "ldr %[t], [%[w], %[out_row]]\n"                                                                       \
     "add %[b0], %[out], %[t], lsl #2\n add %[b1], %[out], %[t], lsl #3\n add %[b2], %[b0], %[t], lsl #3\n" \
     MOVE " %[out], {s16-s" COLUMNS("19", "17") "}\n" MOVE " %[b0], {s20-s" COLUMNS("23", "21") "}\n"       \
@@ -31,80 +33,80 @@
 #define LAST_B(COLUMNS) COLUMNS("ldr %[b2], [%[b3], #8]\n ldr %[b3], [%[b3], #12]\n", )
 
 /* Eight taps at a time, then one by one. `b1_at` to `b8_at`: places of the second to the ninth tap of B. */
-#define DOT_BLOCKS(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)             \
-    __asm__ volatile(                                                                                          \
-        "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                              \
-        "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                         \
-        "7:\n" DOT_SUMS("vldm", COLUMNS)                                                                       \
-        "ldr %[b3], [%[w], %[b]]\n ldr %[b0], [%[b3]]\n ldr %[b1], [%[b3], #4]\n" LAST_B(COLUMNS)              \
-        "ldr %[t], [%[w], %[lines]]\n"                                                                         \
-        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #8\n blt 3f\n"                                        \
-        "2:\n" STEP("0", "0") STEP("4", b1_at) STEP("8", b2_at) STEP("12", b3_at)                              \
-        STEP("16", b4_at) STEP("20", b5_at) STEP("24", b6_at) STEP("28", b7_at)                                \
-        ADVANCE_A("#32") ADVANCE("#" b8_at)                                                                    \
-        "subs %[n], %[n], #8\n bge 2b\n"                                                                       \
-        "3: adds %[n], %[n], #8\n beq 5f\n"                                                                    \
-        "4:\n" STEP("0", "0") ADVANCE_A("#4") ADVANCE("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"              \
-        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE("%[n]")                                                \
-        "subs %[t], %[t], #1\n bne 1b\n"                                                                       \
-        DOT_SUMS("vstm", COLUMNS)                                                                              \
-        "add %[out], %[out], %[t], lsl #4\n ldr %[n], [%[w], %[a_gap_bytes]]\n" ADVANCE_A("%[n]")              \
-        "subs %[blocks], %[blocks], #1\n bne 7b\n"                                                             \
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),      \
-          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [blocks] "+&r"(blocks) \
-        : [w] "r"(walk), DOT_AT(a), DOT_AT(b), DOT_AT(out_row), DOT_AT(lines), DOT_AT(taps),                   \
-          DOT_AT(b_gap_bytes), DOT_AT(a_gap_bytes)                                                             \
+#define NT_TILES(COLUMNS, STEP, ADVANCE, b1_at, b2_at, b3_at, b4_at, b5_at, b6_at, b7_at, b8_at)             \
+    __asm__ volatile(                                                                                        \
+        "ldr %[a0], [%[w], %[a]]\n ldr %[a1], [%[w], %[a] + 4]\n"                                            \
+        "ldr %[a2], [%[w], %[a] + 8]\n ldr %[a3], [%[w], %[a] + 12]\n"                                       \
+        "7:\n" NT_SUMS("vldm", COLUMNS)                                                                      \
+        "ldr %[b3], [%[w], %[b]]\n ldr %[b0], [%[b3]]\n ldr %[b1], [%[b3], #4]\n" LAST_B(COLUMNS)            \
+        "ldr %[t], [%[w], %[k_rows]]\n"                                                                      \
+        "1: ldr %[n], [%[w], %[taps]]\n subs %[n], %[n], #8\n blt 3f\n"                                      \
+        "2:\n" STEP("0", "0") STEP("4", b1_at) STEP("8", b2_at) STEP("12", b3_at)                            \
+        STEP("16", b4_at) STEP("20", b5_at) STEP("24", b6_at) STEP("28", b7_at)                              \
+        ADVANCE_A("#32") ADVANCE("#" b8_at)                                                                  \
+        "subs %[n], %[n], #8\n bge 2b\n"                                                                     \
+        "3: adds %[n], %[n], #8\n beq 5f\n"                                                                  \
+        "4:\n" STEP("0", "0") ADVANCE_A("#4") ADVANCE("#" b1_at) "subs %[n], %[n], #1\n bne 4b\n"            \
+        "5: ldr %[n], [%[w], %[b_gap_bytes]]\n" ADVANCE("%[n]")                                              \
+        "subs %[t], %[t], #1\n bne 1b\n"                                                                     \
+        NT_SUMS("vstm", COLUMNS)                                                                             \
+        "add %[out], %[out], %[t], lsl #4\n ldr %[n], [%[w], %[a_gap_bytes]]\n" ADVANCE_A("%[n]")            \
+        "subs %[tiles], %[tiles], #1\n bne 7b\n"                                                             \
+        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b0] "=&r"(b0), [b1] "=&r"(b1),    \
+          [b2] "=&r"(b2), [b3] "=&r"(b3), [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [tiles] "+&r"(tiles) \
+        : [w] "r"(cursor), NT_AT(a), NT_AT(b), NT_AT(out_row), NT_AT(k_rows), NT_AT(taps),                   \
+          NT_AT(b_gap_bytes), NT_AT(a_gap_bytes)                                                             \
         : FP_REGISTERS, "cc", "memory")
 
-#define DOT_AT(field) [field] "i"(offsetof(poet_dot_walk, field))
+#define NT_AT(field) [field] "i"(offsetof(poet_nt_cursor, field))
 /* clang-format on */
 
-/* Whether add_dot_blocks takes so many columns. */
-static inline int suits_dot_blocks(const poet_dot *dot, int32_t columns)
+/* Whether nt_add_tiles takes so many columns. */
+static inline int suits_nt_tiles(const poet_gemm_nt *gemm, int32_t columns)
 {
-    return columns == POET_BLOCK || (columns == 2 && dot->b_tap == 1);
+    return columns == POET_TILE || (columns == 2 && gemm->b_tap == 1);
 }
 
 /* Any distance between the taps of B. */
-static inline void add_dot_blocks_apart(const poet_dot_walk *walk)
+static inline void nt_add_tiles_strided(const poet_nt_cursor *cursor)
 {
-    const int32_t a_block = walk->a_gap_bytes / (int32_t)sizeof(float) + walk->lines * walk->taps;
-    float *out = walk->out;
-    for (int32_t block = 0; block < walk->blocks; block++) {
-        for (int32_t i = 0; i < POET_BLOCK; i++) {
-            for (int32_t j = 0; j < POET_BLOCK; j++) {
-                const float *a = walk->a[i] + block * a_block;
-                const float *b = walk->b[j];
+    const int32_t a_tile = cursor->a_gap_bytes / (int32_t)sizeof(float) + cursor->k_rows * cursor->taps;
+    float *out = cursor->out;
+    for (int32_t tile = 0; tile < cursor->tiles; tile++) {
+        for (int32_t i = 0; i < POET_TILE; i++) {
+            for (int32_t j = 0; j < POET_TILE; j++) {
+                const float *a = cursor->a[i] + tile * a_tile;
+                const float *b = cursor->b[j];
                 float sum = out[j];
-                for (int32_t line = 0; line < walk->lines; line++) {
-                    for (int32_t tap = 0; tap < walk->taps; tap++) {
-                        sum += *a++ * b[tap * walk->b_tap];
+                for (int32_t k_row = 0; k_row < cursor->k_rows; k_row++) {
+                    for (int32_t tap = 0; tap < cursor->taps; tap++) {
+                        sum += *a++ * b[tap * cursor->b_tap];
                     }
-                    b += walk->b_line;
+                    b += cursor->b_k_row;
                 }
                 out[j] = sum;
             }
-            out += walk->out_row;
+            out += cursor->out_row;
         }
     }
 }
 
-static inline void add_dot_blocks(const poet_dot_walk *walk)
+static inline void nt_add_tiles(const poet_nt_cursor *cursor)
 {
     const float *a0, *a1, *a2, *a3, *b0, *b1, *b2, *b3;
-    float *out = walk->out;
-    int32_t blocks = walk->blocks, n, t;
-    if (blocks == 0) {
+    float *out = cursor->out;
+    int32_t tiles = cursor->tiles, n, t;
+    if (tiles == 0) {
         return;
     }
-    if (walk->b_tap == 1 && walk->columns == 2) {
-        DOT_BLOCKS(TWO, DOT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
-    } else if (walk->b_tap == 1) {
-        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "4", "8", "12", "16", "20", "24", "28", "32");
-    } else if (walk->b_tap == 2) {
-        DOT_BLOCKS(FOUR, DOT_STEP, ADVANCE_B, "8", "16", "24", "32", "40", "48", "56", "64");
+    if (cursor->b_tap == 1 && cursor->columns == 2) {
+        NT_TILES(TWO, NT_PAIR_STEP, ADVANCE_B_PAIR, "4", "8", "12", "16", "20", "24", "28", "32");
+    } else if (cursor->b_tap == 1) {
+        NT_TILES(FOUR, NT_STEP, ADVANCE_B, "4", "8", "12", "16", "20", "24", "28", "32");
+    } else if (cursor->b_tap == 2) {
+        NT_TILES(FOUR, NT_STEP, ADVANCE_B, "8", "16", "24", "32", "40", "48", "56", "64");
     } else {
-        add_dot_blocks_apart(walk);
+        nt_add_tiles_strided(cursor);
     }
 }
 
@@ -166,21 +168,21 @@ static inline void add_taps_1x2(int32_t n, float *sums, const float *a, const fl
 }
 
 /* Adds the products of one row with as many columns as it can, and returns how many. */
-static inline int32_t add_dot_row_quickly(const poet_dot *dot, int32_t columns, const float *a, const float *const *b,
-                                          float *out)
+static inline int32_t nt_add_row_quickly(const poet_gemm_nt *gemm, int32_t columns, const float *a,
+                                         const float *const *b, float *out)
 {
     int32_t done = 0;
-    if (dot->b_tap != 1) {
+    if (gemm->b_tap != 1) {
         return 0;
     }
-    for (int32_t line = 0; line < dot->lines; line++) {
+    for (int32_t k_row = 0; k_row < gemm->k_rows; k_row++) {
         for (done = 0; done + 8 <= columns; done += 8) {
-            add_taps_1x8(dot->taps, out + done, a, b + done, line * dot->b_line);
+            add_taps_1x8(gemm->taps, out + done, a, b + done, k_row * gemm->b_k_row);
         }
         for (; done + 2 <= columns; done += 2) {
-            add_taps_1x2(dot->taps, out + done, a, b + done, line * dot->b_line);
+            add_taps_1x2(gemm->taps, out + done, a, b + done, k_row * gemm->b_k_row);
         }
-        a += dot->taps;
+        a += gemm->taps;
     }
     return done;
 }
