@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support import ROOT
+
 PACKAGES = {
     "poet_profiles": ROOT / "profiles" / "poet_profiles",
     "poet_harness": ROOT / "harness" / "poet_harness",

@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support import ROOT
+
 FOLDERS = ("benchmarks", "demo", "docs", "firmware", "harness", "notebooks", "planner", "profiles")
 PLANNER = ROOT / "planner"
 SOLVE = PLANNER / "poet_planner" / "solve"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support import ROOT
+
 LINE = "SPDX-License-Identifier: Apache-2.0"
 FOLDERS = ("benchmarks", "demo", "firmware", "harness", "planner", "profiles", "tests")
 # JSON, CSV and notebooks have no comments.

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 from pre_commit.clientlib import load_config
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support import ROOT
 
 
 def _hooks() -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ import pytest
 from poet_profiles.boards import board_names
 from poet_profiles.profile import read_profile
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support import ROOT
+
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles", "harness", "planner", "firmware")
 
 
@@ -37,7 +38,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(site: Path, folder: Path, code: str) -> str:
     """What the code prints, run in a folder with the wheel's packages and nothing of the source tree's."""
-    path = [str(site), *(entry for entry in sys.path if not entry.startswith(str(ROOT / "tests")))]
+    own = {str(ROOT / name) for name in ("", "harness", "planner", "profiles")}
+    path = [str(site), *(entry for entry in sys.path if entry not in own)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     for name in ("PLATFORMIO_CORE_DIR", "PLATFORMIO_BUILD_DIR"):
         environment.pop(name, None)

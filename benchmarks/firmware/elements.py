@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycles an element of every operator that is no convolution and no matrix product.
 
-    .venv/bin/python benchmarks/firmware/elements.py [OPERATOR …]
+    .venv/bin/python -m benchmarks.firmware.elements [OPERATOR …]
 
 Runs on both emulated cores, so every figure is `emulated`. An element is one of the largest tensor that an operator
 reads or writes. Of the benchmark grid's shapes, each operator runs the one whose largest tensor is nearest to 4 KB.
@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from emulated_core import FIRMWARE, EmulatedCore
 from poet_harness.benchmark.configurations import Configuration
 from poet_harness.benchmark.grid import grid
 from poet_profiles.operators import OPERATORS, parse_params
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")

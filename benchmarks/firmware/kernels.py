@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycles a multiply-accumulate of convolutions and matrix products, beside a triple loop and CMSIS-DSP.
 
-    .venv/bin/python benchmarks/firmware/kernels.py [--cmsis DIR]
+    .venv/bin/python -m benchmarks.firmware.kernels [--cmsis DIR]
 
 Runs on both emulated cores, so every figure is `emulated`. The triple loop and CMSIS-DSP's arm_mat_mult_f32 compute the
 matrix product that an operator amounts to, on matrices laid out for them in advance: copying an image into a matrix is
@@ -35,10 +35,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from emulated_core import FIRMWARE, HERE, EmulatedCore
 from poet_profiles.operators import OPERATORS, output_extent
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
 
 CMSIS_DSP = "cmsisdsp==1.10.3"
 BLOCKED_CYCLES = 3.0  # a multiply-accumulate on the M4F, at most

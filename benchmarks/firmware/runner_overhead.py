@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What share of a training step's cycles the schedule runner takes, beside kernels and page checks.
 
-    .venv/bin/python benchmarks/firmware/runner_overhead.py [PLAN ...]
+    .venv/bin/python -m benchmarks.firmware.runner_overhead [PLAN ...]
 
 PLAN is a folder written by poet-plan; without one, the demo's network is run with every tensor kept. Each schedule runs
 twice on the emulated core, the second time with operators, checks and transfers that do nothing. Transfers cost nothing
@@ -15,9 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from emulated_core import FIRMWARE, HERE, EmulatedCore
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
 
 LIMIT = 0.01
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flash, RAM and stack of the firmware, by part.
 
-    .venv/bin/python benchmarks/firmware/size_report.py [BOARD] [--plan PLAN]
+    .venv/bin/python -m benchmarks.firmware.size_report [BOARD] [--plan PLAN]
 
 Builds the image (with the model and schedule in PLAN, a folder written by poet-plan), sums the linker's map by source
 folder, and runs the image on the emulated board: every benchmark, paging, and with PLAN training and a commit.

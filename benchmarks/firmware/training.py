@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps under an optimised plan on both emulated boards, against the same kernels with unlimited memory.
 
-    .venv/bin/python benchmarks/firmware/training.py [--seconds 20] [--out DIR]
+    .venv/bin/python -m benchmarks.firmware.training [--seconds 20] [--out DIR]
 
 Plans MLPerf Tiny's DS-CNN for the nRF52840 and a narrow CNN for the MKR1000 from the shipped profiles, trains three
 steps on the emulated board, and compares loss, every gradient, every parameter and all running statistics after each of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles on the emulated nRF52840: how long DS-CNN's operators take, and what a bad line and resets change.
 
-    python benchmarks/harness/emulated.py
+    python -m benchmarks.harness.emulated
 
 The goals: DS-CNN's operators in under two minutes; with 1 % of the protocol's bytes flipped, dropped or doubled in both
 directions and three resets, the same rows as a clean run. Needs arm-none-eabi-gcc and the emulator and planner extras.
@@ -9,7 +9,6 @@ directions and three resets, the same rows as a clean run. Needs arm-none-eabi-g
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -28,8 +27,7 @@ from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
 from poet_profiles.profile import ProfileWriter, read_profile
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "harness"))
-from simulated_device import Noise
+from tests.support.harness.simulated_device import Noise
 
 BOARD = load_board("nrf52840")
 MODEL = "mlperf_ds_cnn"

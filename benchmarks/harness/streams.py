@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much faster than real time the meters' streams are decoded and cut into windows, and in how much memory.
 
-    python benchmarks/harness/streams.py [--minutes 60]
+    python -m benchmarks.harness.streams [--minutes 60]
 
 A PPK2 sends 100,000 samples a second, a Joulescope 2,000,000. Each stream is made once, block by block, and fed
 through the same code that a profile uses; only the decoding and windowing is timed, as processor time of this one
@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from poet_harness.meters.joulescope import Pairing
 from poet_harness.meters.ppk2 import Calibration, Decoder
 from poet_harness.meters.sampled import WindowIntegrator
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "harness"))
-import simulated_ppk2
+from tests.support.harness import simulated_ppk2
 
 GOAL = 20.0
 

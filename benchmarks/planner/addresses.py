@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether schedules fit into their budget by addresses too: `python benchmarks/planner/addresses.py`.
+"""Whether schedules fit into their budget by addresses too: `python -m benchmarks.planner.addresses`.
 
 Each instance is annealed in three runs of as many moves; after each the best schedule so far gets addresses.
 """
@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import time
 
-from instances import Instance, load
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.decode import decode
+
+from benchmarks.planner.instances import Instance, load
 
 INSTANCES = (
     *(Instance("prototypes", "bert.m4", ram, "none", True) for ram in ("60%", "20%", "smallest")),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least energy over all schedules of the contract for graphs of a few nodes, by trying them all.
 
-    python benchmarks/planner/exhaustive.py [--graphs 2000] [--seed 0] [--seconds 10] [--jobs 1]
+    python -m benchmarks.planner.exhaustive [--graphs 2000] [--seed 0] [--seconds 10] [--jobs 1]
 
 Dijkstra's algorithm over the states of the board (docs/SPEC.md, section 4): which nodes have been computed, which
 values are in RAM, which have a copy on the card, and, where there is a deadline and transfers overlap compute, when

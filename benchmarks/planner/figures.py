@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from best_known import KEY, best_energy_j, read_best, told_apart
-from instances import PROTOTYPES
+
+from benchmarks.planner.best_known import KEY, best_energy_j, read_best, told_apart
+from benchmarks.planner.instances import PROTOTYPES
 
 INSTANCE = ["suite", "graph", "ram", "deadline", "paging"]
 RUN = ["formulation", "solver", "seconds", "clock", "seed"]

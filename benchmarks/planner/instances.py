@@ -10,13 +10,14 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from layered import layered_graph
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import Problem as SearchProblem
 from poet_planner.solve.instance import build_problem
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+
+from benchmarks.planner.layered import layered_graph
 
 PAPER_GRAPHS = Path(__file__).parent / "paper-graphs"
 PROTOTYPES = Path(__file__).parent / "prototypes.csv"

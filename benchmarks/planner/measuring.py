@@ -13,13 +13,14 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from instances import Instance, Loaded, load
 from poet_planner.baselines import poet_ilp
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Schedule, Status
+
+from benchmarks.planner.instances import Instance, Loaded, load
 
 MOMENTS_S = (2.0, 10.0, 60.0)
 SCHEDULERS = {"best": optimise, "paper": poet_ilp.schedule}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a move of the search takes beside evaluating the whole schedule once: `python benchmarks/planner/moves.py`.
+"""What a move of the search takes beside evaluating the whole schedule once: `python -m benchmarks.planner.moves`.
 
 Both in one run, on one core, one after the other. Every eighth move or so is accepted and evaluated whole; the others
 are followed as far as they change anything (`trial.py`).
@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from instances import Instance, load_problem
 from numba import njit
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
+
+from benchmarks.planner.instances import Instance, load_problem
 
 INSTANCES = (
     Instance("paper", "linear.m4", "50%", "2x", True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the planner: `python benchmarks/planner/run.py measure paper`, then `... table`. See README.md."""
+"""Measures the planner: `python -m benchmarks.planner.run measure paper`, then `... table`. See README.md."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from best_known import add_to_best
-from figures import INSTANCE, report
-from instances import SUITES, Instance, suite
 from joblib import Parallel, delayed
-from measuring import COLUMNS, SCHEDULERS, Measurement, Run, measure
 from poet_profiles.whole_file import write_whole
+
+from benchmarks.planner.best_known import add_to_best
+from benchmarks.planner.figures import INSTANCE, report
+from benchmarks.planner.instances import SUITES, Instance, suite
+from benchmarks.planner.measuring import COLUMNS, SCHEDULERS, Measurement, Run, measure
 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})

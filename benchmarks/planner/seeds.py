@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What single seeds of the search find before any proof begins: `python benchmarks/planner/seeds.py`.
+"""What single seeds of the search find before any proof begins: `python -m benchmarks.planner.seeds`.
 
 Moves are counted, not seconds: a busy machine gives the same figures. A plan begins with two seeds, an even one and an
 odd one: "better of two" is the mean over all such pairs.
@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 from itertools import product
 
-from instances import Instance, load_problem
 from joblib import Parallel, delayed
 from poet_planner.solve.instance import Problem
 from poet_planner.solve.optimise import first_search_s
 from poet_planner.solve.search.annealer import Search, moves_per_second
+
+from benchmarks.planner.instances import Instance, load_problem
 
 INSTANCES = (
     Instance("paper", "resnet18_cifar.m0", "20%", "2x", False),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the twins' cycles against published ones: `python benchmarks/truth`; exits 1 outside of the limits.
+"""Holds the twins' cycles against published ones: `python -m benchmarks.truth`; exits 1 outside of the limits.
 
-    .venv/bin/python benchmarks/truth [--cmsis DIR]
+    .venv/bin/python -m benchmarks.truth [--cmsis DIR]
 
 CMSIS-DSP's sources are fetched from the package index by pip (the source package `cmsisdsp`), unless --cmsis names a
 folder that holds them. Exits 1, too, where they could not be had.
@@ -15,14 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
-
-import fir
-import own_fir
-import soft_float
-from figure import table_of
-from kernels import CMSIS_DSP, fetch_cmsis
 from rich.console import Console
+
+from benchmarks.firmware.kernels import CMSIS_DSP, fetch_cmsis
+from benchmarks.truth import fir, own_fir, soft_float
+from benchmarks.truth.figure import table_of
 
 
 def main() -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from emulated_core import EmulatedCore
-from figure import Figure
+
+from benchmarks.firmware.emulated_core import EmulatedCore
+from benchmarks.truth.figure import Figure
 
 PUBLISHED = {16: 79.2, 32: 129.6, 64: 237.6, 128: 455.4, 256: 894.6}
 LEAST, MOST = 0.93, 1.05

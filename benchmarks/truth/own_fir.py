@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from emulated_core import EmulatedCore
-from figure import Figure
+
+from benchmarks.firmware.emulated_core import EmulatedCore
+from benchmarks.truth.figure import Figure
 
 HERE = Path(__file__).resolve().parent
 TAPS, NEWEST = 256, 100

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What LLVM thinks of the dense kernels' hottest blocks, beside the cycle table. A report; it judges nothing.
 
-    .venv/bin/python benchmarks/truth/second_opinion.py
+    .venv/bin/python -m benchmarks.truth.second_opinion
 
 `llvm-mca -mcpu=cortex-m4` (Debian's `llvm`) is a timing model of this core that nobody here wrote. It is static and
 knows the core by LLVM's scheduling table, which hides every load behind what follows; the manual hides only a load
@@ -19,13 +19,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "firmware"))
-
-from emulated_core import FIRMWARE, EmulatedCore
-from kernels import Case, Layer, convolutions, linear, matmul
 from poet_profiles.operators import OPERATORS
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
+from benchmarks.firmware.kernels import Case, Layer, convolutions, linear, matmul
 
 CORE = "cortex-m4f"
 LAYER = Layer(16, 16, 16, 16, 3)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from emulated_core import EmulatedCore
-from figure import Figure
+
+from benchmarks.firmware.emulated_core import EmulatedCore
+from benchmarks.truth.figure import Figure
 
 HERE = Path(__file__).resolve().parent
 PUBLISHED = {"add": 102, "sub": 108, "mul": 166, "div": 475}

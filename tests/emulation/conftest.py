@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated_board import Line, Opener, build, shared_folder
-from paged_step import write_paged_model
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
+
+from tests.support.emulation.emulated_board import Line, Opener, build, shared_folder
+from tests.support.emulation.paged_step import write_paged_model
 
 
 @pytest.fixture(scope="session")

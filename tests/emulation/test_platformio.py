@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from emulated_board import BOARDS, REPOSITORY
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
+
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import BOARDS
 
 
 @pytest.fixture
@@ -20,12 +22,12 @@ def project(tmp_path: Path) -> Path:
     """A clone's firmware part, on a path with a space, with a main of three lines: building it takes seconds."""
     folder = tmp_path / "a clone"
     for part in ("firmware/platforms", "firmware/boards", "firmware/include"):
-        shutil.copytree(REPOSITORY / part, folder / part)
-    shutil.copy(REPOSITORY / "platformio.ini", folder)
+        shutil.copytree(ROOT / part, folder / part)
+    shutil.copy(ROOT / "platformio.ini", folder)
     (folder / "firmware/src").mkdir()
     storage = folder / "firmware/src/storage"
     storage.mkdir()
-    for source in (REPOSITORY / "firmware/src/storage").glob("sdcard*"):
+    for source in (ROOT / "firmware/src/storage").glob("sdcard*"):
         shutil.copy(source, storage)
     main = '#include "poet/board.h"\nint main(void);\nint main(void) { poet_board_init(); for (;;) { } }\n'
     (folder / "firmware/src/main.c").write_text(main)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import REPOSITORY, Line
-from paged_step import GRADIENT, W, expected, get, put_all, random_data, step
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
-from qemu_machine import BOARD, QemuMachine, compile_image, need_qemu
+
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import Line
+from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_all, random_data, step
+from tests.support.emulation.qemu_machine import BOARD, QemuMachine, compile_image, need_qemu
 
 BLOCK = 512
 MEGABYTE = 1024 * 1024
@@ -27,11 +29,11 @@ def firmware(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     need_qemu()
     folder = tmp_path_factory.mktemp("qemu")
     sources = [
-        *(REPOSITORY / "firmware/src").rglob("*.c"),
-        *(REPOSITORY / "firmware/boards/cortex_m").glob("*.c"),
+        *(ROOT / "firmware/src").rglob("*.c"),
+        *(ROOT / "firmware/boards/cortex_m").glob("*.c"),
         BOARD / "lm3s6965.c",
     ]
-    flags = ["-I", str(REPOSITORY / "firmware/src"), "-I", str(model), '-DPOET_FIRMWARE_ID="qemu"']
+    flags = ["-I", str(ROOT / "firmware/src"), "-I", str(model), '-DPOET_FIRMWARE_ID="qemu"']
     return {
         cpu: compile_image(folder / f"{cpu}.elf", cpu, sources, "lm3s6965.ld", *flags)
         for cpu in ("cortex-m4", "cortex-m0")
@@ -114,11 +116,11 @@ def test_commits_survive_on_a_card_of_others(open_qemu: Opener) -> None:
 
 def test_nrf_uart_and_timer_drivers_run_on_qemus_microbit(tmp_path: Path) -> None:
     need_qemu()
-    nrf = REPOSITORY / "firmware/boards/nrf52840"
+    nrf = ROOT / "firmware/boards/nrf52840"
     sources = [
         nrf / "serial.c",
         nrf / "timer.c",
-        *(REPOSITORY / "firmware/boards/cortex_m" / f"{part}.c" for part in ("startup", "failure", "wait")),
+        *(ROOT / "firmware/boards/cortex_m" / f"{part}.c" for part in ("startup", "failure", "wait")),
         BOARD / "microbit.c",
     ]
     image = compile_image(tmp_path / "microbit.elf", "cortex-m0", sources, "microbit.ld", "-I", str(nrf))

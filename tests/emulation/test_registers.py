@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from emulated_board import BOARDS, REPOSITORY, Opener
 from poet_harness.emulation import EmulationError
 from poet_harness.emulation.core_registers import SystemControlSpace
-from vendor_svd import Svd, SvdRegister, load_svd
+
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import BOARDS, Opener
+from tests.support.emulation.vendor_svd import Svd, SvdRegister, load_svd
 
 DEFINE = re.compile(r"^#define (\w+)(?:\((\w+)\))? (.+?)(?:\s*/\*.*)?$", re.MULTILINE)
 ADDRESS = re.compile(r"REGISTER(8|16|32)?\((0x[0-9A-F]+)u(?: \+ (?:(\d+)u \* )?\(\w+\))?\)")
@@ -87,7 +89,7 @@ def longest_register(svd: Svd, peripheral: str, rest: str) -> tuple[list[SvdRegi
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_drivers_registers_are_the_vendors(name: str) -> None:
     svd = load_svd(name)
-    header = (REPOSITORY / "firmware/boards" / name / "registers.h").read_text()
+    header = (ROOT / "firmware/boards" / name / "registers.h").read_text()
     checked = {"registers": 0, "fields": 0, "values": 0}
     for macro, parameter, body in DEFINE.findall(header):
         if macro.startswith("REGISTER") or macro.endswith("_REGISTERS_H"):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import BOARDS, Opener
 from poet_harness.emulation import open_twin
 from poet_harness.emulation.counter import compiled_hook
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+
+from tests.support.emulation.emulated_board import BOARDS, Opener
 
 CONV = "bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1"
 

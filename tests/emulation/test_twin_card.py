@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_board import BOARDS, REPOSITORY, Opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_harness.emulation.clock import Clock
@@ -21,6 +20,9 @@ from poet_harness.emulation.sdcard import BLOCK, KIND, CardTiming, SdCard, crc7,
 from poet_harness.emulation.spi_bus import SpiBus
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import BOARDS, Opener
 
 KINDS: tuple[KIND, ...] = ("sdhc", "sdsc", "sdsc1")
 OK, IO, FULL, CORRUPT, UNSUPPORTED, ABSENT, PROTECTED = 0, -5, -6, -7, -8, -9, -10
@@ -131,11 +133,11 @@ class Bench:
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("card") / "driver.so"
     sources = [
-        Path(__file__).parent / "native/card_on_host.c",
-        *(REPOSITORY / "firmware/src/storage").glob("sdcard*.c"),
+        ROOT / "tests/support/emulation/native/card_on_host.c",
+        *(ROOT / "firmware/src/storage").glob("sdcard*.c"),
     ]
     flags = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-shared", "-fPIC"]
-    include = ["-I", str(REPOSITORY / "firmware/include")]
+    include = ["-I", str(ROOT / "firmware/include")]
     subprocess.run(["gcc", *flags, *include, *map(str, sources), "-o", str(library)], check=True)
     return library
 

@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bare_program import link, run_until_it_sleeps
 from poet_harness.emulation.cycles import CORES, prefix_sums
 from poet_harness.emulation.image import load_image
 from poet_profiles.errors import UserError
+
+from tests.support.emulation.bare_program import link, run_until_it_sleeps
 
 # Instructions, and their cycles without a pipeline refill: table 3-1 and table 7-1 of the Cortex-M4 manual.
 CORTEX_M4 = [

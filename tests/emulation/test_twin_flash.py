@@ -7,11 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
-from bare_program import FLASH_BYTES, RAM_BEGIN, RAM_BYTES, link, run_until_it_sleeps
 from poet_harness.emulation.image import load_image
 from poet_harness.emulation.samd21 import MEMORY
 from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc
+
+from tests.support.emulation.bare_program import FLASH_BYTES, RAM_BEGIN, RAM_BYTES, link, run_until_it_sleeps
 
 CORE = "cortex-m0plus"
 EIGHT = "movs r0, #1; lsls r1, r0, #3; lsrs r2, r1, #1; adds r1, r1, r2; muls r1, r0, r1; adds r2, #1; lsrs r2, r1, #2"

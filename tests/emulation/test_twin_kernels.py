@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulated_board import BOARDS, REPOSITORY, Line
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 from poet_profiles.operators import OPERATORS
 
-sys.path.insert(0, str(REPOSITORY / "tests" / "firmware"))
-from operator_shapes import CONFIGURATIONS
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import BOARDS, Line
+from tests.support.firmware.operator_shapes import CONFIGURATIONS
 
 
 class Program:
@@ -45,9 +44,9 @@ class Program:
 def devices(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Line]]:
     """Both boards and the host, all greeted."""
     folder = tmp_path_factory.mktemp("kernels")
-    sources = [*(REPOSITORY / "firmware/src").rglob("*.c"), *(REPOSITORY / "firmware/boards/host").rglob("*.c")]
+    sources = [*(ROOT / "firmware/src").rglob("*.c"), *(ROOT / "firmware/boards/host").rglob("*.c")]
     flags = ["-std=c99", "-O2", "-ffp-contract=off", "-DPOET_NO_MODEL", '-DPOET_FIRMWARE_ID="test"']
-    include = ["-I", str(REPOSITORY / "firmware/include"), "-I", str(REPOSITORY / "firmware/src")]
+    include = ["-I", str(ROOT / "firmware/include"), "-I", str(ROOT / "firmware/src")]
     subprocess.run(["gcc", *flags, *include, *map(str, sources), "-lm", "-o", str(folder / "poet")], check=True)
     open_ones = [Program(folder / "poet")]
     lines = [Line(open_ones[0])]  # type: ignore[arg-type]

@@ -6,10 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from emulated_board import BOARDS
 from poet_harness.emulation import NoisyLine, open_twin
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
+
+from tests.support.emulation.emulated_board import BOARDS
 
 REQUESTS = [f"bench 7 1 {size}" for size in range(1, 25)]
 IMPATIENT = Patience(acknowledge_s=0.02, answer_s=0.05, attempts=50)

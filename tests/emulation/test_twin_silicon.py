@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from emulated_board import BOARDS, Line, Opener
 from poet_harness.emulation import EmulationError, Trace, Twin
 from poet_harness.emulation.specimen import Specimen
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+
+from tests.support.emulation.emulated_board import BOARDS, Line, Opener
 
 TAKEN = Specimen(faults="taken")
 UNDEFINED = bytes.fromhex("00de")  # udf #0

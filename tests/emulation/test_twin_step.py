@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_board import BOARDS, Line
-from paged_step import GRADIENT, RATE_NANO, W, expected, get, put_all, random_data, step
 from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
+
+from tests.support.emulation.emulated_board import BOARDS, Line
+from tests.support.emulation.paged_step import GRADIENT, RATE_NANO, W, expected, get, put_all, random_data, step
 
 Opener = Callable[[str], Line]
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from firmware_core import core, host_firmware, host_program
-from host_operators import Operators, build
+
+from tests.support.firmware.core import core, host_firmware, host_program
+from tests.support.firmware.host_operators import Operators, build
 
 __all__ = ["core", "host_firmware", "host_program", "operators"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import ctypes as c
 
-from firmware_core import E_MEMORY, OK, Arena, Block
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.firmware.core import E_MEMORY, OK, Arena, Block
 
 BYTES = 256
 CAPACITY = 6

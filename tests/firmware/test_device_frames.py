@@ -7,9 +7,10 @@ import binascii
 import ctypes as c
 
 import pytest
-from firmware_core import E_CORRUPT, OK, Line, Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.support.firmware.core import E_CORRUPT, OK, Line, Request
 
 bodies = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=480).map(str.encode)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from device import Device, boot
-from firmware_core import (
+
+from tests.support.firmware.core import (
     ADD,
     COMPUTE,
     FREE,
@@ -31,6 +31,7 @@ from firmware_core import (
     Sensors,
     Start,
 )
+from tests.support.firmware.device import Device, boot
 
 SIZE = 128
 BYTES = 4 * SIZE

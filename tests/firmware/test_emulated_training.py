@@ -9,8 +9,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from crude_schedules import everything_paged
-from firmware_core import HostFirmware
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
@@ -20,8 +18,10 @@ from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
-from test_unlimited_memory import train
-from training_session import TrainingSession
+
+from tests.support.firmware.core import HostFirmware
+from tests.support.firmware.crude_schedules import everything_paged
+from tests.support.firmware.training_session import TrainingSession, train
 
 STEPS = 1
 

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from firmware_core import FIRMWARE
+
+from tests.support.firmware.core import FIRMWARE
 
 
 @pytest.fixture(scope="module")

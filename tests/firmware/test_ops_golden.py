@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import pytest
-from host_operators import Operators
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_references import REFERENCES, Draw, assert_close
-from operator_shapes import CONFIGURATIONS
 from poet_profiles.operators import OPERATORS
+
+from tests.support.firmware.host_operators import Operators
+from tests.support.firmware.operator_references import REFERENCES, Draw, assert_close
+from tests.support.firmware.operator_shapes import CONFIGURATIONS
 
 
 def test_every_operator_has_a_reference() -> None:

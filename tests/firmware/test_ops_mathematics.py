@@ -8,9 +8,10 @@ import ctypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from host_operators import Operators
 from poet_planner.reference.board_random import kept, threefry
 from scipy.special import expit, ndtr
+
+from tests.support.firmware.host_operators import Operators
 
 Floats = npt.NDArray[np.float32]
 

@@ -10,17 +10,18 @@ import sys
 
 import numpy as np
 import pytest
-from host_operators import FIRMWARE, SOURCES, CSizes, Operators
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_references import REFERENCES, Draw
-from operator_shapes import CONFIGURATIONS, Params
 from poet_profiles.operators import OPERATORS
 
-sys.path.insert(0, str(FIRMWARE.parent / "benchmarks" / "firmware"))
+from tests.support import ROOT
+from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
+from tests.support.firmware.operator_references import REFERENCES, Draw
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+
 pytest.importorskip("unicorn", reason="the emulator is not installed")
-from emulated_core import EmulatedCore
-from kernels import DS_CNN, MOBILENET, RESNET8, Case, convolutions, products
+from benchmarks.firmware.emulated_core import EmulatedCore
+from benchmarks.firmware.kernels import DS_CNN, MOBILENET, RESNET8, Case, convolutions, products
 
 BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET), *products()]
 
@@ -90,10 +91,8 @@ def test_columns_that_only_begin_like_windows(
 
 
 def test_cycles_an_element_are_listed() -> None:
-    script = str(FIRMWARE.parent / "benchmarks" / "firmware" / "elements.py")
-    done = subprocess.run(
-        [sys.executable, script, "group_norm", "max_pool2d_backward"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "benchmarks.firmware.elements", "group_norm", "max_pool2d_backward"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     cells = [line.strip("│").split("│") for line in done.stdout.splitlines() if line.startswith("│")]
     cycles = {row[0].strip(): [float(cell) for cell in row[-2:]] for row in cells}

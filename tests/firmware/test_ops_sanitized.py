@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from host_operators import FLAGS, SOURCES
+
+from tests.support import ROOT
+from tests.support.firmware.host_operators import FLAGS, SOURCES
 
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-fno-omit-frame-pointer"]
 
@@ -29,8 +31,6 @@ def test_operators_are_clean(tmp_path: Path, defines: list[str]) -> None:
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONMALLOC": "malloc",
     }
-    script = Path(__file__).with_name("sanitized_operators.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(library)], env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "tests.support.firmware.sanitized_operators", str(library)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from host_operators import FIRMWARE, FLAGS
+
+from tests.support.firmware.host_operators import FIRMWARE, FLAGS
 
 Bits = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from host_operators import FIRMWARE, Operators, StatusError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operator_shapes import CONFIGURATIONS
 from poet_profiles.operators import OPERATORS
+
+from tests.support.firmware.host_operators import FIRMWARE, Operators, StatusError
+from tests.support.firmware.operator_shapes import CONFIGURATIONS
 
 LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTILINE)
 

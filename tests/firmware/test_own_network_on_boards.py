@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-from crude_schedules import everything_recomputed
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
@@ -22,10 +20,11 @@ from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
-from training_session import RATE_NANO, TrainingSession
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "planner"))
-MODEL, BATCH, STEPS = "own_models:many_layers", 4, 3
+from tests.support.firmware.crude_schedules import everything_recomputed
+from tests.support.firmware.training_session import RATE_NANO, TrainingSession
+
+MODEL, BATCH, STEPS = "tests.support.networks.own:many_layers", 4, 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,10 @@ import ctypes as c
 import zlib
 
 import pytest
-from firmware_core import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.firmware.core import (
     BLOCK,
     E_ABSENT,
     E_CORRUPT,
@@ -18,8 +21,6 @@ from firmware_core import (
     Card,
     Pager,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 PAGES = 64
 

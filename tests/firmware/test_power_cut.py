@@ -9,8 +9,8 @@ import zlib
 
 import numpy as np
 import pytest
-from device import Device, boot
-from firmware_core import (
+
+from tests.support.firmware.core import (
     ADD,
     BLOCK,
     COMPUTE,
@@ -28,6 +28,7 @@ from firmware_core import (
     Card,
     Net,
 )
+from tests.support.firmware.device import Device, boot
 
 SIZE = 300
 BYTES = 4 * SIZE

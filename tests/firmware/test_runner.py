@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from firmware_core import (
+
+from tests.support.firmware.core import (
     ADD,
     COMPUTE,
     E_ABSENT,

@@ -7,40 +7,21 @@ soon as it is there, everything recomputed whenever it is needed.
 
 from __future__ import annotations
 
-import binascii
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from crude_schedules import everything_paged, everything_recomputed
-from firmware_core import BLOCK, PAGE_AREA, HostFirmware
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
-from training_session import TrainingSession, values
+
+from tests.support.firmware.core import BLOCK, PAGE_AREA, HostFirmware
+from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
+from tests.support.firmware.training_session import TrainingSession, train
 
 MODEL, BATCH, STEPS = "digits_cnn", 4, 2
-
-
-def frame(number: int, body: str) -> bytes:
-    text = f">{number & 0xFFFF:04x} {body}".encode()
-    return text + b"*%04x\n" % binascii.crc_hqx(text, 0xFFFF)
-
-
-def train(program: Path, card: Path, session: TrainingSession) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-    """Answers of the training steps, and every parameter, gradient and loss after the last."""
-    stream = b"".join(frame(number, body) for number, body in enumerate(session.requests))
-    command = [str(program), "--card", str(card), "--ram", "1000000"]
-    done = subprocess.run(command, input=stream, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    lines = [line.split("*")[0][6:] for line in done.stdout.decode().splitlines() if " ack*" not in line]
-    assert len(lines) == len(session.requests)
-    answers = [values(line) for line in lines]
-    return session.steps(answers), session.tensors(answers)
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from firmware_core import FIRMWARE
 from poet_harness.upload_tools import TOOLS
 
-ROOT = FIRMWARE.parent
+from tests.support import ROOT
+
 SHELL = re.compile(r"\\\n\s*")
 
 

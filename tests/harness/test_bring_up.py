@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import typer.main
@@ -13,7 +12,9 @@ from poet_harness.cli import app as harness
 from poet_harness.protocol.frame import decode
 from poet_planner.cli import app as planner
 
-PAGE = (Path(__file__).parents[2] / "docs" / "bring_up.md").read_text()
+from tests.support import ROOT
+
+PAGE = (ROOT / "docs" / "bring_up.md").read_text()
 COMMANDS = [line.split("#")[0].strip() for line in PAGE.splitlines() if re.match(r"\s{4,}poet-", line)]
 
 

@@ -21,6 +21,8 @@ from poet_harness.meters.meter import Activity, Mark, MeterError, Window
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from tests.support import ROOT
+
 BOARD = load_board("rpi4b")
 
 
@@ -337,7 +339,7 @@ def management_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    source = Path(__file__).with_name("simulated_nvml.c")
+    source = ROOT / "tests/support/harness/simulated_nvml.c"
     command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
     subprocess.run([*command, str(source), "-o", str(library)], check=True)
     return ctypes.CDLL(str(library))

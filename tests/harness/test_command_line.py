@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from poet_harness.cli import main
 from poet_profiles.profile import read_profile
-from simulated_device import SimulatedDevice, serve
-from tiny_plan import write_plan
+
+from tests.support.harness.simulated_device import SimulatedDevice, serve
+from tests.support.harness.tiny_plan import write_plan
 
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import simulated_device
 from poet_harness.connection.ports import find_port
 from poet_harness.connection.process import ProcessStream, ssh_command
 from poet_harness.connection.target import connect
@@ -17,6 +16,8 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
+
+from tests.support.harness import simulated_device
 
 BOARD = load_board("nrf52840")
 

@@ -20,7 +20,8 @@ from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
 from poet_profiles.profile import ProfileWriter, read_profile
-from simulated_device import Noise
+
+from tests.support.harness.simulated_device import Noise
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,

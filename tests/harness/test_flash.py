@@ -17,8 +17,9 @@ from poet_profiles.boards import Board, Upload, load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
-from simulated_device import SimulatedDevice, serve, serve_terminal
-from tiny_plan import HASH, SCHEDULE_HASH, write_plan
+
+from tests.support.harness.simulated_device import SimulatedDevice, serve, serve_terminal
+from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
 
 BOOTLOADER, SKETCH, ADAPTER, JLINK = (0x2341, 0x024E), (0x2341, 0x804E), (0x0403, 0x6001), (0x1366, 0x1061)
 Entry = tuple[str, tuple[int, int]]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from poet_harness.protocol.frame import MAX_LINE, Frame, LineSplitter, crc16, decode, encode
-from simulated_device import crc
+
+from tests.support.harness.simulated_device import crc
 
 printable = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=300)
 

@@ -24,9 +24,10 @@ from poet_harness.training.trainer import ObservedAction, ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.profile import ProfileWriter, read_profile
-from simulated_device import TICKS_HZ, SimulatedDevice, serve
-from tiny_plan import STEPS, TICKS, board, write_plan
 from typer.testing import CliRunner
+
+from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice, serve
+from tests.support.harness.tiny_plan import STEPS, TICKS, board, write_plan
 
 BOARD = load_board("nrf52840")
 RELU = Configuration("relu", "size=128")

@@ -13,7 +13,15 @@ from poet_harness.connection.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience, SilentDeviceError
 from poet_profiles.errors import NO_DEVICE, UserError
-from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve, serve_rfc2217, serve_terminal
+
+from tests.support.harness.simulated_device import (
+    TICKS_HZ,
+    Noise,
+    SimulatedDevice,
+    serve,
+    serve_rfc2217,
+    serve_terminal,
+)
 
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 

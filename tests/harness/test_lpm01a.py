@@ -8,7 +8,8 @@ from poet_harness.meters.lpm01a import Lpm01aMeter, Transcript
 from poet_harness.meters.meter import Activity, Mark, MeterError
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
-from simulated_lpm01a import SimulatedLpm01a, plugged_in, sample
+
+from tests.support.harness.simulated_lpm01a import SimulatedLpm01a, plugged_in, sample
 
 BOARD = load_board("nrf52840")
 FALL_S, LENGTH_S = 0.30, 0.15

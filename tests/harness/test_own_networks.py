@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -19,8 +18,8 @@ from poet_planner.reference.training_data import reference_run
 from typer import Typer
 from typer.testing import CliRunner
 
-ROOT = Path(__file__).resolve().parents[2]
-OWN = ROOT / "tests" / "planner"
+from tests.support import ROOT
+
 BOARD = ["--board", "nrf52840", "--emulate"]
 STEPS = 3
 RATE = 0.05
@@ -34,10 +33,10 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where everything is built, and from where the own models can be imported."""
+    """Where everything is built."""
     root = tmp_path_factory.mktemp("own")
     builds = {"PLATFORMIO_BUILD_DIR": str(root / "build")}
-    with mock.patch.object(sys, "path", [str(OWN), *sys.path]), mock.patch.dict(os.environ, builds):
+    with mock.patch.dict(os.environ, builds):
         yield root
 
 
@@ -48,7 +47,7 @@ def call(program: Typer, *arguments: str) -> None:
 
 @pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
 def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> None:
-    model, plan = f"own_networks:{network}", str(folder / f"{network}-plan")
+    model, plan = f"tests.support.networks.own:{network}", str(folder / f"{network}-plan")
     data, saved = folder / f"{network}.npz", folder / f"{network}-saved.npz"
     profile = str(ROOT / "profiles" / "nrf52840.csv")
     call(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)

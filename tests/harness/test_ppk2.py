@@ -13,7 +13,8 @@ from poet_harness.meters.ppk2 import Calibration, Decoder, Ppk2Meter
 from poet_harness.meters.sampled import WindowIntegrator
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
-from simulated_ppk2 import METADATA, SimulatedPpk2, plugged_in, words
+
+from tests.support.harness.simulated_ppk2 import METADATA, SimulatedPpk2, plugged_in, words
 
 BOARD = load_board("nrf52840")
 PERIOD_S = 1e-5

@@ -28,8 +28,9 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
-from simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
 from typer.testing import CliRunner
+
+from tests.support.harness.simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
 
 BOARD = load_board("nrf52840")
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)

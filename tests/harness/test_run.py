@@ -28,9 +28,21 @@ from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
-from simulated_device import TICKS_HZ, SimulatedDevice, serve
-from tiny_plan import BATCHES, GRAPH, HASH, PEAKS, SCHEDULE, SCHEDULE_HASH, STEPS, TICKS, board, write_plan
 from typer.testing import CliRunner
+
+from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice, serve
+from tests.support.harness.tiny_plan import (
+    BATCHES,
+    GRAPH,
+    HASH,
+    PEAKS,
+    SCHEDULE,
+    SCHEDULE_HASH,
+    STEPS,
+    TICKS,
+    board,
+    write_plan,
+)
 
 EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 

@@ -18,8 +18,9 @@ import pytest
 from poet_harness.cli import main
 from poet_profiles.profile import read_profile
 from poet_profiles.stopping import Stopped, acted_upon, finishing, heed, listening, undisturbed
-from simulated_device import SimulatedDevice, serve
-from tiny_plan import STEPS, board, write_plan
+
+from tests.support.harness.simulated_device import SimulatedDevice, serve
+from tests.support.harness.tiny_plan import STEPS, board, write_plan
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]

@@ -22,9 +22,10 @@ from poet_profiles.graph.file import write_graph
 from poet_profiles.schedule.file import write_schedule
 from safetensors import safe_open
 from safetensors.numpy import load_file
-from simulated_device import SimulatedDevice, serve
-from tiny_plan import BATCHES, STEPS, board, write_plan
 from typer.testing import CliRunner
+
+from tests.support.harness.simulated_device import SimulatedDevice, serve
+from tests.support.harness.tiny_plan import BATCHES, STEPS, board, write_plan
 
 MODEL = "mlperf_ds_cnn"
 RATE, MOMENTUM, TRAINED = 0.05, 0.9, 3

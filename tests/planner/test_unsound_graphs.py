@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chains import chain
 from poet_planner.planning import training_graph as training
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.instance import build_problem
@@ -18,6 +17,8 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
 from poet_profiles.graph.file import document_of_graph, read_graph, write_graph
+
+from tests.support.graphs.chains import chain
 
 
 def changed(graph: Graph, place: int, **fields: object) -> Graph:

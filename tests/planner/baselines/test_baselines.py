@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every scheduler to compare with: its schedules against the verifier and the optimiser, and what it says it can do."""
+
+from __future__ import annotations
+
+import pytest
+from poet_planner.baselines.method import Method
+from poet_planner.baselines.methods import METHODS, method_named
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.schedule import Action, Schedule
+
+from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.paper_graphs import paper_graph
+from tests.support.graphs.random_graphs import training_like_graph
+
+each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+
+
+def do(schedule: Schedule) -> set[Action]:
+    return {step.do for step in schedule.steps}
+
+
+@each_method
+def test_schedules_keep_the_contract_and_are_never_better_than_brute_force(method: Method) -> None:
+    """And do nothing that the method's record denies."""
+    found = 0
+    for seed in range(20):
+        graph = training_like_graph(seed)
+        plain = plain_schedule(graph)
+        ram, deadline_s = int(0.9 * plain.peak_bytes), 2 * plain.time_s
+        try:
+            schedule = method.schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=20))
+        except UserError as lack:
+            assert lack.exit_code == NO_SCHEDULE, seed
+            continue
+        found += 1
+        assert verify(graph, schedule).faults == (), seed
+        assert (schedule.ram_budget_bytes, schedule.deadline_s) == (ram, deadline_s), seed
+        assert schedule.energy_j >= least_energy(graph, ram, deadline_s) * (1 - 1e-9), seed
+        assert schedule.bound_j <= least_energy(graph, ram, deadline_s) * (1 + 1e-9), seed
+        assert method.pages or not do(schedule) & {Action.PAGE_IN, Action.PAGE_OUT}, seed
+        computes = [step.target for step in schedule.steps if step.do is Action.COMPUTE]
+        assert method.recomputes or len(computes) == len(set(computes)), seed
+    assert (found > 0) == (method.recomputes or method.pages)
+
+
+@each_method
+def test_with_ram_and_time_enough_each_gives_plain_training(method: Method) -> None:
+    graph, plain = paper_graph("linear.m4")
+    schedule = method.schedule(graph, 2 * plain.peak_bytes, None, OptimiseOptions(time_limit_s=20))
+    assert verify(graph, schedule).faults == ()
+    assert schedule.energy_j == pytest.approx(plain.energy_j)
+    assert schedule.ram_budget_bytes == 2 * plain.peak_bytes
+
+
+@each_method
+def test_what_cannot_be_is_refused(method: Method) -> None:
+    graph, plain = paper_graph("linear.m4")
+    for ram, deadline_s in ((plain.peak_bytes // 4, None), (plain.peak_bytes, 0.9 * plain.time_s)):
+        with pytest.raises(UserError) as caught:
+            method.schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=2))
+        assert caught.value.exit_code == NO_SCHEDULE
+
+
+def test_algorithm_1_as_printed_is_no_better_than_the_optimiser() -> None:
+    graph, plain = paper_graph("transformer.m4")
+    ram, deadline_s = int(0.9 * plain.peak_bytes), 2 * plain.time_s
+    schedule = method_named("poet_ilp").schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=20))
+    assert verify(graph, schedule).faults == ()
+    best = optimise(graph, ram, deadline_s, OptimiseOptions(time_limit_s=10))
+    assert best.energy_j <= schedule.energy_j * (1 + 1e-9)
+
+
+def test_algorithm_1_says_the_smallest_ram_like_the_optimiser() -> None:
+    graph, plain = paper_graph("linear.m4")
+    with pytest.raises(NoScheduleError) as caught:
+        method_named("poet_ilp").schedule(graph, plain.peak_bytes // 3, None, OptimiseOptions(time_limit_s=2))
+    assert caught.value.smallest_ram_bytes == 3256
+
+
+def test_unknown_methods_are_refused() -> None:
+    with pytest.raises(UserError, match="no method 'guess'; there are store_all, poet_ilp"):
+        method_named("guess")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C headers, compiled and read back by a C compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.c_headers import write_headers
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Node, Operation, Resident, Value
+from poet_profiles.graph.file import graph_hash
+
+from tests.support import ROOT
+
+
+def small_graph() -> Graph:
+    """Two max-poolings behind one another and a gradient, with a workspace and an ordering node."""
+    pool = "n=1 c=1 h=4 w=4 r=2 s=2 sh=2 sw=2 ph=0 pw=0"
+    return Graph(
+        "small */ graph",
+        (
+            Node(
+                "pool",
+                0.1,
+                0.2,
+                (Value("pool", 16), Value("pool.indices", 4)),
+                operation=Operation("max_pool2d", pool, ("input",), ("pool", "pool.indices")),
+                workspace_bytes=6,
+            ),
+            Node(
+                "relu",
+                0.1,
+                0.2,
+                (Value("relu", 15),),
+                ("pool",),
+                operation=Operation("relu", "size=4", ("pool",), ("relu",)),
+            ),
+            Node(
+                "grad",
+                0.1,
+                0.2,
+                (Value("grad", 0),),
+                ("relu", "pool.indices"),
+                operation=Operation("max_pool2d_backward", pool, ("relu", "pool.indices"), ("w.grad",)),
+            ),
+            Node("gradients", 0, 0, (Value("gradients", 0),), ("grad",)),
+            Node(
+                "sgd",
+                0.1,
+                0.2,
+                (Value("sgd", 0),),
+                ("gradients",),
+                recomputable=False,
+                operation=Operation("sgd", "size=16", ("w.grad",), ("input",)),
+            ),
+        ),
+        resident_bytes=128,
+        residents=(
+            Resident("input", "input", 64, 0, (1, 1, 4, 4)),
+            Resident("w.grad", "gradient", 64, 64, (1, 1, 4, 4)),
+        ),
+    )
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
+    graph = small_graph()
+    schedule = plain_schedule(graph)
+    write_headers(graph, schedule, tmp_path)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "poet_model.h"
+        #include "poet_schedule.h"
+        int main(void) {
+            const poet_model *m = &poet_built_model;
+            printf("%016llx\\n", (unsigned long long)m->graph_hash);
+            for (unsigned i = 0; i < m->value_count; i++) printf("value %u\\n", (unsigned)m->values[i].bytes);
+            for (unsigned i = 0; i < m->node_count; i++) {
+                const poet_node *n = &m->nodes[i];
+                printf("node %u ws %u:", n->op, (unsigned)n->workspace_bytes);
+                for (unsigned k = 0; k < (unsigned)n->input_count + n->output_count; k++)
+                    printf(" %u", m->operands[n->operands + k]);
+                printf("; %d\\n", (int)m->params[n->params]);
+            }
+            for (unsigned i = 0; i < poet_built_schedule.step_count; i++)
+                printf("step %u %u\\n", poet_built_schedule.steps[i].action, poet_built_schedule.steps[i].index);
+            return 0;
+        }
+        """
+    )
+    program = tmp_path / "main"
+    flags = [
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wconversion",
+        f"-I{ROOT / 'firmware' / 'include'}",
+        f"-I{tmp_path}",
+    ]
+    subprocess.run(["gcc", *flags, str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0] == graph_hash(graph)
+    assert lines[1:4] == ["value 16", "value 4", "value 16"]
+    assert lines[4] == "node 9 ws 6: 3 0 1; 1"
+    assert lines[5] == "node 7 ws 0: 0 2; 4"
+    assert lines[6] == "node 10 ws 0: 2 1 4; 1"
+    assert lines[7].startswith("node 0 ws 0:;")
+    assert lines[8] == "node 19 ws 0: 4 3; 16"
+    assert lines[9:] == [
+        "step 1 0",
+        "step 1 1",
+        "step 4 0",
+        "step 1 2",
+        "step 4 1",
+        "step 4 2",
+        "step 1 3",
+        "step 1 4",
+    ]
+
+
+def test_plain_schedule_counts_peak_and_places_tensors_apart() -> None:
+    schedule = plain_schedule(small_graph())
+    assert schedule.peak_bytes == 128 + 16 + 4 + 16
+    assert schedule.energy_j == pytest.approx(0.8)
+    first = schedule.steps[0]
+    assert first.workspace_offset is not None
+    places = sorted([(first.offsets["pool"], 16), (first.offsets["pool.indices"], 4), (first.workspace_offset, 8)])
+    assert all(start + size <= after for (start, size), (after, _) in pairwise(places))
+
+
+def test_graph_with_unknown_operator_has_no_headers(tmp_path: Path) -> None:
+    graph = Graph("g", (Node("n", 0, 0, (Value("n", 4),), operation=Operation("aten.erf", "size=1", (), ("n",))),))
+    with pytest.raises(UserError, match=r"aten\.erf"):
+        write_headers(graph, plain_schedule(graph), tmp_path)

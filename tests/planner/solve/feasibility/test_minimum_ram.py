@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bracket of the smallest RAM, against brute force over all schedules of small graphs."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from dataclasses import replace
+
+import pytest
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.feasibility.deadline import in_time
+from poet_planner.solve.feasibility.minimum_ram import Bracket, plain, smallest_ram
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_profiles.graph import Graph
+
+from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.paper_graphs import paper_graph
+from tests.support.graphs.random_graphs import either_graph
+
+SECONDS = 5.0
+
+
+def bracket_of(graph: Graph, deadline_s: float | None, seconds: float = SECONDS) -> Bracket:
+    problem = build_problem(graph, 0, deadline_s)
+    end_s = time.monotonic() + seconds
+    return smallest_ram(problem, 0, 0, solver_named("highs"), lambda: end_s - time.monotonic())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_schedule_fits_what_is_enough_and_none_what_is_too_few(seed: int) -> None:
+    graph = either_graph(seed)
+    times = random.Random(seed).choice((None, 1.0, 1.2, 1.5))
+    deadline_s = None if times is None else times * plain_schedule(graph).time_s
+    # Closed within a second; compiling, after an edit, may take a minute.
+    bracket = bracket_of(graph, deadline_s, seconds=120.0)
+    assert bracket.is_close
+    assert math.isfinite(least_energy(graph, bracket.enough + graph.resident_bytes, deadline_s))
+    assert math.isinf(least_energy(graph, bracket.too_few + graph.resident_bytes, deadline_s))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_found_and_what_is_refuted_is_so_within_any_ram(seed: int) -> None:
+    graph = either_graph(seed)
+    plan = plain_schedule(graph)
+    for share in (0.5, 0.7, 0.9):
+        ram_bytes, deadline_s = int(share * plan.peak_bytes), 1.3 * plan.time_s
+        problem = build_problem(graph, ram_bytes, deadline_s)
+        end_s = time.monotonic() + SECONDS
+        answer = in_time(problem, plain(problem), seed, solver_named("highs"), lambda e=end_s: e - time.monotonic())
+        exists = math.isfinite(least_energy(graph, ram_bytes, deadline_s))
+        assert not (exists and answer.impossible)
+        if answer.found is not None:
+            assert exists
+            assert answer.found.time <= problem.deadline and answer.found.peak <= problem.budget
+
+
+def test_transfers_beside_compute_are_never_refuted_for_their_time() -> None:
+    """Beside compute, they may fit into a deadline that they would exceed one after the other."""
+    for seed in range(12):
+        graph = either_graph(seed)
+        deadline_s = 1.1 * plain_schedule(graph).time_s
+        serial = bracket_of(graph, deadline_s)
+        beside = bracket_of(replace(graph, dma=True), deadline_s)
+        assert beside.too_few < serial.enough
+
+
+def test_the_time_that_is_left_ends_the_work_with_what_is_known() -> None:
+    graph, plan = paper_graph("resnet50.a72")
+    bracket = bracket_of(graph, 1.2 * plan.time_s, seconds=0.0)
+    assert bracket.too_few < bracket.enough <= plan.peak_bytes

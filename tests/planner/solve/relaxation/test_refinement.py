@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a relaxation proves, and what is proven beyond it, against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.relaxation.conflicts import Conflicts
+from poet_planner.solve.relaxation.refinement import Level
+from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.topology import longest_path
+
+from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.random_graphs import training_like_graph
+
+GAP = 1e-6
+
+
+@pytest.mark.parametrize("seed", [10, 26])
+def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> None:
+    graph = training_like_graph(seed)
+    ram_bytes = int(0.7 * plain_schedule(graph).peak_bytes)
+    problem = build_problem(graph, ram_bytes, None)
+    search = Searches(problem, 0)
+    search.run(20_000)
+    known = search.incumbent
+    assert known is not None
+    instants = np.zeros(len(problem.node_time), dtype=np.bool_)
+    path = longest_path(problem)
+    instants[path] = True
+    level = Level(problem, path, instants, known, Conflicts(problem), GAP, 0, float(problem.node_energy.sum()))
+    level.search(known.events, lambda: 60.0, lambda: True)
+    assert level.undercuts
+
+    level.prove(solver_named("highs"), lambda: 60.0, lambda bound_j: True)
+    relaxed_j = level.bound_j
+    level.prove_beyond(solver_named("highs"), lambda: 60.0, lambda bound_j: True)
+
+    best = least_energy(graph, ram_bytes, None)
+    assert relaxed_j < level.bound_j <= best * (1 + 1e-9)
+    assert level.bound_j >= best * (1 - GAP)

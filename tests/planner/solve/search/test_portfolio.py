@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The annealers: equal seeds give equal schedules, and one that works aside is heard only when it is done."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.portfolio import Aside, Searches
+
+from tests.support.graphs.random_graphs import training_like_graph
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    graph = training_like_graph(4)
+    return build_problem(graph, int(0.8 * plain_schedule(graph).peak_bytes), None)
+
+
+@pytest.fixture(scope="module")
+def start(problem: Problem) -> Incumbent:
+    searches = Searches(problem, 0)
+    searches.run(2000)
+    assert searches.incumbent is not None
+    return searches.incumbent
+
+
+def aside(problem: Problem, start: Incumbent, moves: int, go_on: bool) -> Incumbent | None:
+    search = Search(problem, 1)
+    search.adopt(start.events)
+    Aside([search], moves).wait(lambda: go_on)
+    return search.incumbent
+
+
+def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, start: Incumbent) -> None:
+    first, second = (aside(problem, start, 20_000, go_on=True) for _ in range(2))
+    assert first is not None and second is not None
+    assert np.array_equal(first.events, second.events)
+    again = measured(problem, first.events)
+    assert again is not None
+    assert again.energy == first.energy <= start.energy
+    assert again.peak <= problem.budget
+
+
+def test_a_search_aside_that_is_stopped_keeps_what_it_began_with(problem: Problem, start: Incumbent) -> None:
+    stopped = aside(problem, start, 10**12, go_on=False)
+    assert stopped is not None
+    assert stopped.energy <= start.energy
+
+
+def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
+    work = Aside((Search(problem, seed) for seed in count()), 3000)
+    work.wait(lambda: True)
+    alone = Search(problem, 0)
+    alone.run(3000)
+    assert work.first is not None and work.best is not None
+    first, expected = work.first.incumbent, alone.incumbent
+    assert first is not None and expected is not None
+    assert np.array_equal(first.events, expected.events)
+    assert work.best.energy <= first.energy
+
+
+def test_seeds_of_either_manner_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:
+    for seed in (0, 1):
+        search = Search(problem, seed)
+        search.run(40_000)
+        found = search.incumbent
+        assert found is not None
+        assert found.energy <= start.energy * (1 + 1e-12)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof and the searches beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.solve import proof
+from poet_planner.solve.instance import Ints, Problem, build_problem
+from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.proof import Proof
+from poet_planner.solve.search.eviction import by_eviction
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.portfolio import Aside, Searches
+
+from benchmarks.planner.layered import layered_graph
+from tests.support.graphs.solved_problems import plain_j, solved_problem
+
+FEW_MOVES = 200
+ASIDE_S = 0.5
+
+
+def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[Incumbent] = []
+
+    class Interrupted(Aside):
+        def wait(self, go_on: Callable[[], bool]) -> None:
+            super().wait(lambda: True)
+            assert self.best is not None
+            beside.append(self.best)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(proof, "Aside", Interrupted)
+    monkeypatch.setattr(proof, "ASIDE_S", ASIDE_S)
+    graph = layered_graph(60, 10, 0)
+    problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
+    searches = Searches(problem, 0)
+    searches.run(FEW_MOVES)
+    assert searches.incumbent is not None
+    before_j = searches.incumbent.energy
+
+    interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run(lambda: 60.0, lambda: True)
+
+    assert interrupted.best is not None
+    assert interrupted.best.energy == min(found.energy for found in beside) < before_j
+
+
+class Stuck(Searches):
+    """Searches that know one poor schedule and never another: a good one would hide a bound that is too high."""
+
+    def __init__(self, problem: Problem, known: Incumbent) -> None:
+        super().__init__(problem, 0)
+        self._known = known
+
+    @property
+    def incumbent(self) -> Incumbent:
+        return self._known
+
+    @property
+    def found(self) -> list[Incumbent]:
+        return [self._known]
+
+    def adopt(self, events: Ints) -> bool:
+        return False
+
+    def refine(self, moves: int) -> None:
+        pass
+
+    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+        pass
+
+
+def dearest(problem: Problem, least_j: float) -> Incumbent | None:
+    """Of some schedules made by eviction; None if none of them is far above the least energy."""
+    made = by_eviction(problem, np.arange(len(problem.node_time)), np.random.default_rng(0), 32)
+    dear = max((one for one in made if one is not None), key=lambda one: one.energy, default=None)
+    far_j = least_j + 0.5 * (least_j - plain_j(problem))
+    return dear if dear is not None and dear.energy > far_j else None
+
+
+@pytest.mark.parametrize("hundred", range(3))
+@pytest.mark.parametrize(("contents", "lean"), [(True, False), (False, False), (False, True)])
+def test_no_part_of_the_proof_bounds_above_the_least_energy(
+    hundred: int, contents: bool, lean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "ASIDE_FEW_S", 0.0)
+    monkeypatch.setattr(proof, "ASIDE_S", 0.0)
+    if not contents:
+        monkeypatch.setattr(Proof, "_search_contents", lambda *_: None)
+    proven = 0
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        problem, least = solved_problem(seed)
+        if math.isinf(least) or (known := dearest(problem, least)) is None:
+            continue
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean)
+        proving.run(lambda: 60.0, lambda: True)
+        assert plain_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
+        proven += proving.bound_j >= least * (1 - 1e-6)
+    assert proven >= 5

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zoo: every small model is either planned and trained bit for bit, or refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.costs.features import has_features
+from poet_planner.lowering import lower_for_linux
+from poet_planner.models import Model
+from poet_planner.reference.check import check_plan
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.tracing import trace
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+from poet_runtime.executor import train_step
+from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor, nn
+
+from tests.support.graphs.costed import costed
+from tests.support.networks.layers import LAYERS, REFUSED, layer_model
+from tests.support.networks.mistakes import MISTAKES, mistake
+
+STEPS = 3
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def traced(model: Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+
+def refusal(model: Model) -> str:
+    with pytest.raises(UserError) as refused:
+        traced(model)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_refused_in_one_line(name: str) -> None:
+    model, word = mistake(name)
+    assert word in refusal(model)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_layer_that_cannot_be_planned_is_refused_in_one_line(name: str) -> None:
+    assert REFUSED[name] in refusal(layer_model(name))
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in REFUSED])
+def test_a_layer_is_planned_and_trains_bit_for_bit(name: str) -> None:
+    model = layer_model(name)
+    graph = traced(model)
+    planned = costed(lower_for_linux(graph, dma=False))
+    assert [node.id for node in planned.nodes if node.operation and not has_features(node.operation.params)] == []
+    report = check_plan(model, planned, schedule_of(planned))
+    assert (report.different, report.step) == ((), STEPS)
+    trains_like_eager(model, graph, layer_model(name))
+
+
+def schedule_of(planned: Graph) -> Schedule:
+    """In less RAM than plain training takes, where that is possible."""
+    plain = plain_schedule(planned)
+    budget = planned.resident_bytes + int(0.85 * (plain.peak_bytes - planned.resident_bytes))
+    try:
+        return optimise(planned, budget, options=OptimiseOptions(time_limit_s=0.05))
+    except NoScheduleError:
+        return plain
+
+
+def trains_like_eager(ours: Model, graph: TracedGraph, theirs: Model) -> None:
+    """`train_step` and an optimiser against `backward()` and the same, without a word from `check`."""
+    optimisers = [torch.optim.SGD(parameters(model), lr=0.05, momentum=0.9) for model in (ours, theirs)]
+    for step in range(STEPS):
+        for optimiser in optimisers:
+            optimiser.zero_grad()
+        torch.manual_seed(step)
+        loss = train_step(graph, ours.module, ours.inputs, ours.targets)
+        drawn = torch.get_rng_state()
+        torch.manual_seed(step)
+        expected = theirs.loss(theirs.module(*theirs.inputs), *theirs.targets)
+        expected.backward()
+        assert torch.equal(drawn, torch.get_rng_state())
+        assert torch.equal(loss, expected)
+        assert [*map(same, left(ours), left(theirs))].count(False) == 0
+        for optimiser in optimisers:
+            optimiser.step()
+        assert [*map(same, left(ours), left(theirs))].count(False) == 0
+
+
+def parameters(model: Model) -> list[Tensor]:
+    own = [*model.loss.parameters()] if isinstance(model.loss, nn.Module) else []
+    return [*model.module.parameters(), *own]
+
+
+def left(model: Model) -> list[Tensor | None]:
+    gradients = [parameter.grad for parameter in parameters(model)]
+    return [*parameters(model), *gradients, *model.module.buffers(), *model.inputs, *model.targets]
+
+
+def same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other if one is None or other is None else torch.equal(one, other)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs and schedules made by hypothesis come back from their files as they were; hashes see structure alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.schedule.verify import verify
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
+from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule.file import document_of_schedule, schedule_from_document
+
+costs = st.floats(0, 1e6)
+sizes = st.integers(0, 1 << 30)
+pages = st.none() | st.builds(PageCost, costs, costs, costs, costs)
+names = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="."), min_size=1, max_size=4
+)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    ids = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    residents, offset = [], 0
+    for id in draw(st.lists(names, max_size=3, unique=True)):
+        size = draw(st.integers(0, 100))
+        residents.append(Resident(f"r {id}", "parameter", size, offset, (size,)))
+        offset += (size + 3) // 4 * 4
+    nodes: list[Node] = []
+    for id in ids:
+        earlier = [value.id for node in nodes for value in node.values]
+        inputs = tuple(draw(st.lists(st.sampled_from(earlier), unique=True))) if earlier else ()
+        count = draw(st.integers(0, 3))
+        values = tuple(Value(id if k == 0 else f"{id}.{k}", draw(sizes), draw(pages)) for k in range(count))
+        operands = (*inputs, *(resident.id for resident in residents))
+        operation = (
+            Operation("aten.relu", "size=1", operands, tuple(v.id for v in values)) if draw(st.booleans()) else None
+        )
+        nodes.append(
+            Node(
+                id, draw(costs), draw(costs), values, inputs, draw(sizes), draw(st.booleans()), draw(st.booleans()),
+                operation,
+            )
+        )  # fmt: skip
+    return Graph(draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents))
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    steps = draw(
+        st.lists(
+            st.builds(
+                Step, st.sampled_from(Action), names, st.dictionaries(names, sizes, max_size=3), st.none() | sizes
+            ),
+            max_size=8,
+        )
+    )
+    deadline = draw(st.none() | costs)
+    counts = [draw(sizes) for _ in range(3)]
+    figures = [draw(costs) for _ in range(3)]
+    return Schedule(
+        draw(st.text()), "0123456789abcdef", counts[0], deadline, tuple(steps), figures[0], figures[1], counts[1],
+        counts[2], draw(st.sampled_from(Status)), figures[2], draw(costs),
+    )  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs())
+def test_graph_round_trip(graph: Graph) -> None:
+    again = graph_from_document(json.loads(json.dumps(document_of_graph(graph))))
+    assert again == graph
+    assert graph_hash(again) == graph_hash(graph)
+
+
+@settings(max_examples=150, deadline=None)
+@given(schedules())
+def test_schedule_round_trip(schedule: Schedule) -> None:
+    assert schedule_from_document(json.loads(json.dumps(document_of_schedule(schedule)))) == schedule
+
+
+@pytest.mark.parametrize(
+    ("outputs", "place"),
+    [
+        ((Value("a", 4),), {"offset": 0}),
+        ((Value("a", 4), Value("a.mask", 0)), {"offset": 0}),
+        ((Value("a.mask", 4),), {"offsets": {"a.mask": 0}}),
+        ((Value("a", 0), Value("a.mask", 4)), {"offsets": {"a.mask": 0}}),
+        ((Value("a", 0),), {}),
+    ],
+)
+def test_one_offset_is_that_of_the_value_named_like_its_node(
+    outputs: tuple[Value, ...], place: dict[str, object]
+) -> None:
+    """docs/SPEC.md, section 4; the verifier takes what is read back."""
+    graph = Graph("g", (Node("a", 1.0, 1.0, outputs),))
+    document = json.loads(json.dumps(document_of_schedule(plain_schedule(graph))))
+    assert document["steps"][0] == {"do": "compute", "node": "a", **place}
+    assert verify(graph, schedule_from_document(document)).sound
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs())
+def test_hash_sees_structure_and_not_costs(graph: Graph) -> None:
+    first = graph.nodes[0]
+    cheaper = replace(first, time_s=first.time_s + 1, values=tuple(replace(v, page=None) for v in first.values))
+    assert graph_hash(replace(graph, name="other", nodes=(cheaper, *graph.nodes[1:]))) == graph_hash(graph)
+    wider = replace(first, workspace_bytes=first.workspace_bytes + 1)
+    assert graph_hash(replace(graph, nodes=(wider, *graph.nodes[1:]))) != graph_hash(graph)
+
+
+def test_hash_is_the_documented_one(tmp_path: Path) -> None:
+    """Recomputed here from docs/SPEC.md, section 3, alone."""
+    import hashlib
+
+    path = tmp_path / "graph.json"
+    path.write_text(
+        '{"format": "poet-graph/1", "nodes": [{"id": "a", "time_s": 1, "energy_j": 2, "bytes": 3},'
+        ' {"id": "b", "time_s": 1, "energy_j": 2, "bytes": 0, "workspace_bytes": 8, "op": "relu", "params": "size=1",'
+        ' "inputs": ["a"], "results": ["w"]}], "edges": [["a", "b"]], "resident_bytes": 4,'
+        ' "residents": [{"id": "w", "kind": "gradient", "bytes": 4, "offset": 0, "shape": [1]}]}'
+    )
+    text = (
+        '{"edges":[["a","b"]],"nodes":[["a",0,[["a",3]],null,null,[],[]],'
+        '["b",8,[["b",0]],"relu","size=1",["a"],["w"]]],"resident_bytes":4,"residents":[["w","gradient",4,0]]}'
+    )
+    assert graph_hash(read_graph(path)) == hashlib.sha256(text.encode()).digest()[:8].hex()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every bad graph and schedule in tests/invalid ends in one line that names the file, what is wrong, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from poet_planner.cli import main
+from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule.file import read_schedule
+
+from tests.support import ROOT
+
+INVALID = ROOT / "tests" / "invalid"
+
+GRAPHS = {
+    "bytes_and_outputs": "node a has both",
+    "change_beside": "node metric must stand before ready",
+    "change_reads_elsewhere": "add an edge a -> ready",
+    "change_recomputable": 'say "recomputable": false',
+    "change_takes_ram": "node step changes a parameter or a state; such a node takes no RAM",
+    "change_without_ordering": "must stand behind one node without op",
+    "cycle": "cycle: ",
+    "duplicate_node": "node id a is there twice",
+    "duplicate_value": "value id a is there twice",
+    "empty_operand": "node b: a has no bytes and is no resident",
+    "fractional_bytes": 'node a: "bytes" is 4.5',
+    "huge_number": 'node a: "time_s" is inf',
+    "infinite": "Infinity is not a JSON number",
+    "is_a_list": "not a JSON object",
+    "malformed_edge": "edge ['a']",
+    "missing_energy": 'node a lacks "energy_j"',
+    "negative_page_cost": 'node a: "page_in_energy_j" is -1',
+    "negative_time": 'node a: "time_s" is -1.0',
+    "no_nodes": '"nodes" is empty',
+    "not_json": "line 3: not JSON",
+    "not_text": "not JSON",
+    "params_are_words": "node b: \"params\" is 'x'; those of relu are 'size=…'",
+    "resident_kind": "resident w",
+    "residents_overlap": "resident x: offset 4 overlaps",
+    "residents_too_small": "the residents end at 8",
+    "text_cost": "node a: \"time_s\" is 'fast'",
+    "unknown_node": "no node c",
+    "unknown_operand": "node b: operand v",
+    "unknown_params": "node b: \"params\" is 'sze=5'; those of relu are 'size=…'",
+    "unknown_value": "no node yields a value c",
+    "wrong_format": "poet-graph/9",
+    "wrong_order": "node a stands before its input b",
+}
+SCHEDULES = {
+    "missing_energy": '"energy_j" is None',
+    "negative_offset": 'step 0: "offset" is -4',
+    "no_node": 'step 0: "node" is None',
+    "no_steps": '"steps" is missing',
+    "unknown_action": "'swap'",
+    "unknown_status": "'great'",
+    "wrong_format": "not a schedule",
+}
+
+
+def test_every_bad_file_has_its_expectation() -> None:
+    assert {path.stem for path in INVALID.glob("graph_*")} == {f"graph_{name}" for name in GRAPHS}
+    assert {path.stem for path in INVALID.glob("schedule_*")} == {f"schedule_{name}" for name in SCHEDULES}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_bad_graph_is_refused_in_one_line(name: str) -> None:
+    path = INVALID / f"graph_{name}.json"
+    with pytest.raises(UserError) as caught:
+        read_graph(path)
+    _check_line(caught.value, path, GRAPHS[name])
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_bad_schedule_is_refused_in_one_line(name: str) -> None:
+    path = INVALID / f"schedule_{name}.json"
+    with pytest.raises(UserError) as caught:
+        read_schedule(path)
+    _check_line(caught.value, path, SCHEDULES[name])
+
+
+def _check_line(error: UserError, path: Path, expected: str) -> None:
+    line = str(error)
+    assert line.startswith(f"{path}: ")
+    assert expected in line
+    assert "\n" not in line
+    assert error.exit_code == BAD_INPUT
+
+
+def test_the_command_line_prints_the_line_and_exits_with_its_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["poet-plan", "--graph", str(INVALID / "graph_cycle.json"), "--ram", "1KB"])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == BAD_INPUT
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.count("\n") == 1
+    assert "a -> b -> a" in streams.err or "b -> a -> b" in streams.err

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any schedule of the contract gives eager's results; a fault planted in the executor, or in a schedule, is caught."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from poet_planner import models
+from poet_planner.models import Model
+from poet_planner.tracing import trace
+from poet_profiles.errors import UserError
+from poet_profiles.schedule import Action, Step
+from poet_runtime.executor import Execution, execute, plain_steps, residents_of
+from poet_runtime.page_file import PageFile
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
+from torch import Tensor
+
+from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.zoo import ZOO, zoo_model
+
+BUILT_IN = {"digits_cnn": 2, "resnet18_cifar_w4": 2, "mlperf_ds_cnn": 1, "gpt_small": 1, "transformer": 1, "unet": 1}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def load(name: str) -> Model:
+    return zoo_model(name) if name in ZOO else models.load(name, BUILT_IN[name])
+
+
+def traced(model: Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+
+class RandomSchedule:
+    """Operators in a random topological order; values freed, recomputed and paged at random in between."""
+
+    def __init__(self, graph: TracedGraph, seed: int, restless: float = 0.5) -> None:
+        self._graph = graph
+        self._random = random.Random(seed)
+        self._restless = restless
+        self._maker = {id: operator for operator in graph.operators for id in operator.values}
+        self._held: set[str] = set()
+        self._paged: set[str] = set()
+        self._computed: set[str] = set()
+        self.steps: list[Step] = []
+        self.recomputed = 0
+        waiting = list(graph.operators)
+        while waiting:
+            operator = self._random.choice([op for op in waiting if self._ready(op)][:6])
+            waiting.remove(operator)
+            self._compute(operator)
+            self._disturb()
+
+    def _ready(self, operator: TracedOperator) -> bool:
+        makers = {self._maker[id].id for id in self._graph.inputs(operator)}
+        return makers | set(operator.after) <= self._computed
+
+    def _do(self, action: Action, target: str) -> None:
+        self.steps.append(Step(action, target))
+
+    def _compute(self, operator: TracedOperator) -> None:
+        for id in self._graph.inputs(operator):
+            if id not in self._held:
+                self._bring_back(id)
+        for id in operator.values:
+            if id in self._held:
+                self._free(id)
+        self._do(Action.COMPUTE, operator.id)
+        self.recomputed += operator.id in self._computed
+        self._computed.add(operator.id)
+        self._held.update(operator.values)
+
+    def _bring_back(self, id: str) -> None:
+        if id in self._paged and self._random.random() < 0.5:
+            self._do(Action.PAGE_IN, id)
+            self._held.add(id)
+        else:
+            self._compute(self._maker[id])
+
+    def _free(self, id: str) -> None:
+        self._do(Action.FREE, id)
+        self._held.remove(id)
+
+    def _disturb(self) -> None:
+        results = {ref.source for ref in (self._graph.loss, *self._graph.gradients.values())}
+        for id in sorted(self._held - results):
+            if self._random.random() > self._restless * 0.3 or not self._maker[id].recomputable:
+                continue
+            if self._random.random() < 0.5 and id not in self._paged:
+                self._do(Action.PAGE_OUT, id)
+                self._paged.add(id)
+            self._free(id)
+
+
+def differing(model: Model, graph: TracedGraph, steps: list[Step], folder: Path) -> list[str]:
+    torch.manual_seed(SEED)
+    with PageFile(folder / "pages") as pages:
+        found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps, pages)
+    return differences(model, eager_step(model), found)
+
+
+@pytest.mark.parametrize("name", [*BUILT_IN, *ZOO])
+def test_random_schedules_equal_eager(name: str, tmp_path: Path) -> None:
+    model = load(name)
+    graph = traced(model)
+    schedules = [RandomSchedule(graph, seed, 0.3 if len(graph.operators) > 60 else 1.5) for seed in range(4)]
+    assert sum(schedule.recomputed for schedule in schedules) > 2
+    assert any(step.do is Action.PAGE_IN for schedule in schedules for step in schedule.steps)
+    for schedule in schedules:
+        assert differing(model, graph, schedule.steps, tmp_path) == []
+
+
+def test_peak_is_what_plain_training_holds() -> None:
+    model = models.load("digits_cnn")
+    graph = traced(model)
+    held = peak = 0
+    sizes = {id: 0 if value.resident else value.bytes for id, value in graph.values.items()}
+    values = {operator.id: operator.values for operator in graph.operators}
+    for step in plain_steps(graph):
+        held += sum(sizes[id] for id in values[step.target]) if step.do is Action.COMPUTE else -sizes[step.target]
+        peak = max(peak, held)
+    result = execute(graph, residents_of(graph, model.module, model.inputs, model.targets))
+    assert result.peak_bytes == peak
+
+
+def no_generator_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def careless(self: Execution, operator: TracedOperator, again: bool) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(Execution, "_generator", careless)
+
+
+def batch_norm_updates_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Execution._run
+
+    def careless(self: Execution, operator: TracedOperator) -> None:
+        computed = self._computed
+        if operator.updates:
+            self._computed = computed - {operator.id}
+        run(self, operator)
+        self._computed = computed
+
+    monkeypatch.setattr(Execution, "_run", careless)
+
+
+def last_place_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold = Execution._hold
+
+    def careless(self: Execution, id: str, tensor: Tensor) -> None:
+        if id == "log_softmax.backward":
+            first = tensor.view(-1)[:1]
+            first.copy_(torch.nextafter(first, torch.tensor(torch.inf)))
+        hold(self, id, tensor)
+
+    monkeypatch.setattr(Execution, "_hold", careless)
+
+
+def page_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = PageFile.write
+
+    def careless(self: PageFile, id: str, tensor: Tensor) -> None:
+        write(self, id, tensor * 1.0000001 if tensor.is_floating_point() else tensor)
+
+    monkeypatch.setattr(PageFile, "write", careless)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        (no_generator_restored, "random"),
+        (batch_norm_updates_again, "resnet18_cifar_w4"),
+        (last_place_wrong, "digits_cnn"),
+        (page_damaged, "digits_cnn"),
+    ],
+)
+def test_planted_faults_are_caught(
+    fault: Callable[[pytest.MonkeyPatch], None], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(name)
+    graph = traced(model)
+    schedule = RandomSchedule(graph, seed=1, restless=0.9)
+    assert differing(model, graph, schedule.steps, tmp_path) == []
+    fault(monkeypatch)
+    assert differing(model, graph, schedule.steps, tmp_path) != []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda steps: steps[1:], "not in RAM"),
+        (lambda steps: steps[:-1], "never computes"),
+        (lambda steps: [steps[0], *steps], "in RAM already"),
+        (lambda steps: [Step(Action.PAGE_IN, "conv1"), *steps], "never been paged out"),
+        (lambda steps: [Step(Action.FREE, "conv1"), *steps], "free conv1: it is not in RAM"),
+        (lambda steps: [Step(Action.PAGE_OUT, "conv1"), *steps], "page_out conv1: it is not in RAM"),
+        (lambda steps: [steps[0], Step(Action.PAGE_OUT, "conv1"), Step(Action.PAGE_IN, "conv1")], "in RAM already"),
+        (lambda steps: [Step(Action.COMPUTE, "conv9"), *steps], "no such operator"),
+    ],
+)
+def test_a_schedule_that_breaks_the_contract_is_refused(
+    spoil: Callable[[list[Step]], list[Step]], complaint: str, tmp_path: Path
+) -> None:
+    model = load("digits_cnn")
+    graph = traced(model)
+    computes = [step for step in plain_steps(graph) if step.do is Action.COMPUTE]
+    with PageFile(tmp_path / "pages") as pages, pytest.raises(UserError, match=complaint):
+        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), spoil(computes), pages)
+
+
+def test_random_operators_keep_their_order() -> None:
+    model = zoo_model("random")
+    graph = traced(model)
+    draws = [operator.id for operator in graph.operators if operator.random]
+    with pytest.raises(UserError, match=f"compute {draws[1]}: {draws[0]} has to be computed before it"):
+        execute(
+            graph,
+            residents_of(graph, model.module, model.inputs, model.targets),
+            [Step(Action.COMPUTE, draws[1])],
+        )
+
+
+def test_paging_without_a_file_is_refused() -> None:
+    model = load("digits_cnn")
+    graph = traced(model)
+    steps = [Step(Action.COMPUTE, "conv1"), Step(Action.PAGE_OUT, "conv1")]
+    with pytest.raises(UserError, match="no file to page to"):
+        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps)

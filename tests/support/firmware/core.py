@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The firmware's core as a shared library, and its structures for ctypes."""
+
+from __future__ import annotations
+
+import ctypes as c
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+FIRMWARE = ROOT / "firmware"
+NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-contract=off")
+CORE = ("runtime", "protocol", "bench")
+
+OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
+COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
+RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
+PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
+NO_PAGE = 0xFFFFFFFF
+NO_VALUE = 0xFFFF
+SCHEDULE_HASH = 0xFEDCBA9876543210
+BLOCK = 512
+PAGE_AREA = 2048
+
+
+def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
+    include = ("-I", str(FIRMWARE / "include"))
+    command = ["gcc", *WARNINGS, *include, *flags, "-o", str(output), *map(str, sources)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def core_sources() -> list[Path]:
+    return [source for folder in CORE for source in sorted((FIRMWARE / "src" / folder).glob("*.c"))]
+
+
+READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)
+SYNC = c.CFUNCTYPE(c.c_int, c.c_void_p)
+
+
+def structure(name: str, **fields: type) -> type[c.Structure]:
+    return type(name, (c.Structure,), {"_fields_": list(fields.items())})
+
+
+u8, u16, u32, u64, i32 = c.c_uint8, c.c_uint16, c.c_uint32, c.c_uint64, c.c_int32
+P = c.POINTER
+
+BlockDevice = structure(
+    "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
+    start_read=READ, start_write=READ, wait=SYNC,
+)  # fmt: skip
+Block = structure("Block", offset=u32, bytes=u32)
+Arena = structure(
+    "Arena", memory=c.c_void_p, bytes=u32, live=P(Block), capacity=u32, live_count=u32, live_bytes=u32,
+    peak_bytes=u32, high_water=u32,
+)  # fmt: skip
+Pager = structure(
+    "Pager", device=P(BlockDevice), reading=c.c_bool, busy=c.c_bool, block=u32, data=c.c_void_p, bytes=u32, crc=u32
+)
+Node = structure(
+    "Node", op=u8, input_count=u8, output_count=u8, reserved=u8, params=u16, operands=u16, workspace_bytes=u32
+)
+Value = structure("Value", bytes=u32, page_block=u32)
+Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
+Model = structure(
+    "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
+    param_count=u16, operand_count=u16, nodes=P(Node), values=P(Value), residents=P(Resident), params=P(i32),
+    operands=P(u16),
+)  # fmt: skip
+Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
+Schedule = structure(
+    "Schedule", graph_hash=u64, hash=u64, peak_bytes=u32, arena_bytes=u32, step_count=u32, offset_count=u32,
+    steps=P(Step), offsets=P(u32),
+)  # fmt: skip
+ValueState = structure("ValueState", offset=u32, crc=u32, in_ram=c.c_bool, on_card=c.c_bool)
+Tables = structure("Tables", values=P(ValueState), blocks=P(Block), ticks=P(u32), peaks=P(u32))
+Runner = structure(
+    "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, values=P(ValueState),
+    ticks=P(u32), peaks=P(u32), moving=u32,
+)  # fmt: skip
+Run = structure(
+    "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
+    page_ins=u32, page_outs=u32, steps=u32,
+)  # fmt: skip
+Start = structure(
+    "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
+    waited_for=u32,
+)  # fmt: skip
+Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
+Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)
+Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
+Request = structure("Request", sequence=u16, body=c.c_char_p)
+Server = structure(
+    "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, runner=Runner, runner_status=c.c_int, card=BlockDevice,
+    card_up=c.c_bool, pager=Pager, greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line,
+    answer=c.c_char * 514, answer_length=u32,
+)  # fmt: skip
+
+
+class Card:
+    """A RAM disk behind the callbacks of poet_block_device, with faults on request.
+
+    `fail_reads`, `fail_writes`: how many operations still succeed before E_IO (None: all). `flips`: how many of the
+    next reads give back one wrong bit. `log`: every call, in order.
+    """
+
+    def __init__(self, blocks: int, dma: bool = False, labelled: bool = True) -> None:
+        self.blocks = blocks
+        self.content = bytearray(blocks * BLOCK)
+        self.fail_reads: int | None = None
+        self.fail_writes: int | None = None
+        self.flips = 0
+        self.log: list[tuple[str, int, int]] = []
+        self._pending: tuple[str, int, int, int] | None = None
+        if labelled:
+            self.content[:12] = b"POET CARD 1\n"
+        null = READ(0)
+        self.device = BlockDevice(
+            None,
+            blocks,
+            READ(self._read),
+            READ(self._write),
+            SYNC(self._sync),
+            READ(self._start_read) if dma else null,
+            READ(self._start_write) if dma else null,
+            SYNC(self._wait) if dma else SYNC(0),
+        )
+
+    def _spend(self, name: str) -> bool:
+        left = getattr(self, name)
+        if left is None:
+            return True
+        setattr(self, name, max(0, left - 1))
+        return left > 0
+
+    def _read(self, _context: int, block: int, data: int, count: int) -> int:
+        self.log.append(("read", block, count))
+        assert block * BLOCK + count <= len(self.content), "the core read behind the card's end"
+        if not self._spend("fail_reads"):
+            return E_IO
+        content = bytearray(self.content[block * BLOCK : block * BLOCK + count])
+        if self.flips:
+            self.flips -= 1
+            content[count // 2] ^= 0x10
+        c.memmove(data, bytes(content), count)
+        return OK
+
+    def _write(self, _context: int, block: int, data: int, count: int) -> int:
+        self.log.append(("write", block, count))
+        padded = -(-count // BLOCK) * BLOCK
+        assert block * BLOCK + padded <= len(self.content), "the core wrote behind the card's end"
+        if not self._spend("fail_writes"):
+            return E_IO
+        self.content[block * BLOCK : block * BLOCK + padded] = c.string_at(data, count).ljust(padded, b"\0")
+        return OK
+
+    def _sync(self, _context: int) -> int:
+        self.log.append(("sync", 0, 0))
+        return OK
+
+    def _start_read(self, _context: int, block: int, data: int, count: int) -> int:
+        return self._start("start_read", block, data, count)
+
+    def _start_write(self, _context: int, block: int, data: int, count: int) -> int:
+        return self._start("start_write", block, data, count)
+
+    def _start(self, kind: str, block: int, data: int, count: int) -> int:
+        assert self._pending is None, "a transfer was started while another was under way"
+        self.log.append((kind, block, count))
+        self._pending = (kind, block, data, count)
+        if kind == "start_read":  # until the end of the transfer its buffer holds anything
+            c.memset(data, 0xEE, count)
+        return OK
+
+    def _wait(self, _context: int) -> int:
+        """Moves the data only now: whoever touched the buffer meanwhile is found out."""
+        assert self._pending is not None
+        self.log.append(("wait", 0, 0))
+        kind, block, data, count = self._pending
+        self._pending = None
+        move = self._read if kind == "start_read" else self._write
+        status = move(0, block, data, count)
+        self.log.pop()
+        return status
+
+
+class Net:
+    """A model and a schedule in memory, with the tables that a runner needs."""
+
+    def __init__(
+        self,
+        nodes: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[int], int]],
+        values: Sequence[tuple[int, int]],
+        residents: Sequence[tuple[int, int, int]],
+        steps: Sequence[tuple[int, int, object]],
+        arena_bytes: int,
+        graph_hash: int = 0x0123456789ABCDEF,
+    ) -> None:
+        """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets."""
+        params: list[int] = []
+        operands: list[int] = []
+        rows = []
+        for op, node_params, inputs, outputs, workspace in nodes:
+            rows.append((op, len(inputs), len(outputs), 0, len(params), len(operands), workspace))
+            params += node_params
+            operands += [*inputs, *outputs]
+        offsets: list[int] = []
+        step_rows = []
+        for action, index, place in steps:
+            if action == COMPUTE:
+                step_rows.append((action, 0, index, len(offsets)))
+                offsets += place  # type: ignore[arg-type]
+            else:
+                step_rows.append((action, 0, index, place))
+        self.resident_bytes = sum(count for _, count, _ in residents)
+        self._keep = (
+            (Node * max(1, len(rows)))(*rows),
+            (Value * max(1, len(values)))(*values),
+            (Resident * max(1, len(residents)))(*residents),
+            (i32 * max(1, len(params)))(*params),
+            (u16 * max(1, len(operands)))(*operands),
+        )
+        self.model = Model(
+            graph_hash,
+            self.resident_bytes,
+            len(rows),
+            len(values),
+            len(residents),
+            len(params),
+            len(operands),
+            *self._keep,
+        )
+        self.steps = (Step * max(1, len(step_rows)))(*step_rows)
+        self.offsets = (u32 * max(1, len(offsets)))(*offsets)
+        self.schedule = Schedule(
+            graph_hash, SCHEDULE_HASH, 0, arena_bytes, len(step_rows), len(offsets), self.steps, self.offsets
+        )
+        self.states = (ValueState * max(1, len(values)))()
+        self.blocks = (Block * (len(values) + 1))()
+        self.ticks = (u32 * max(1, len(step_rows)))()
+        self.peaks = (u32 * max(1, len(step_rows)))()
+        self.tables = Tables(self.states, self.blocks, self.ticks, self.peaks)
+        self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
+
+
+@pytest.fixture(scope="session")
+def core(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
+    """The core with a test board and a few tiny operators; undefined behaviour ends the process."""
+    library = compile_c(
+        tmp_path_factory.mktemp("core") / "core.so",
+        [*core_sources(), NATIVE / "test_board.c", NATIVE / "test_operators.c"],
+        *("-shared", "-fPIC", "-g", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
+    )
+    return c.CDLL(str(library))
+
+
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@dataclass(frozen=True)
+class HostFirmware:
+    """The firmware for this computer, all but the built model; memory errors and undefined behaviour end it."""
+
+    library: Path
+
+    def link(self, output: Path, *flags: str) -> Path:
+        """The whole program; ``flags`` say which model is built in."""
+        return compile_c(output, [FIRMWARE / "src" / "built.c", self.library], "-g", "-O1", *SANITIZERS, *flags)
+
+
+@pytest.fixture(scope="session")
+def host_firmware(tmp_path_factory: pytest.TempPathFactory) -> HostFirmware:
+    sources = [*sorted((FIRMWARE / "src").rglob("*.c")), *sorted((FIRMWARE / "boards" / "host").glob("*.c"))]
+    sources.remove(FIRMWARE / "src" / "built.c")
+    library = tmp_path_factory.mktemp("host") / "core.o"
+    identity = '-DPOET_FIRMWARE_ID="test"'
+    return HostFirmware(compile_c(library, sources, "-r", "-g", "-O1", identity, *SANITIZERS))
+
+
+@pytest.fixture(scope="session")
+def host_program(host_firmware: HostFirmware) -> Path:
+    """The host board's program without a model."""
+    return host_firmware.link(host_firmware.library.with_name("poet"), "-DPOET_NO_MODEL")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The firmware's operators, compiled for the host with the firmware's own flags and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from poet_profiles.operators import OPERATORS
+
+from tests.support import ROOT
+
+FIRMWARE = ROOT / "firmware"
+WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic"]
+FLAGS = [*WARNINGS, "-O2", "-ffp-contract=off", f"-I{FIRMWARE / 'include'}"]
+SOURCES = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+
+Array = npt.NDArray[np.generic]
+
+
+class CSizes(ctypes.Structure):
+    _fields_ = (
+        ("inputs", ctypes.c_uint32),
+        ("outputs", ctypes.c_uint32),
+        ("input_bytes", ctypes.c_uint32 * 6),
+        ("output_bytes", ctypes.c_uint32 * 4),
+        ("workspace_bytes", ctypes.c_uint32),
+        ("in_place", ctypes.c_uint32),
+        ("index_input", ctypes.c_uint32),
+        ("index_bytes", ctypes.c_uint32),
+        ("index_bound", ctypes.c_uint32),
+    )
+
+
+class CArguments(ctypes.Structure):
+    _fields_ = (
+        ("params", ctypes.POINTER(ctypes.c_int32)),
+        ("inputs", ctypes.POINTER(ctypes.c_void_p)),
+        ("outputs", ctypes.POINTER(ctypes.c_void_p)),
+        ("workspace", ctypes.c_void_p),
+        ("learning_rate", ctypes.c_float),
+    )
+
+
+class COperator(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_uint8),
+        ("param_count", ctypes.c_uint8),
+        ("sizes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(CSizes))),
+        ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CArguments))),
+    )
+
+
+class StatusError(Exception):
+    """An operator returned a negative ``poet_status``."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"poet_status {status}")
+        self.status = status
+
+
+def params_array(name: str, params: Mapping[str, int]) -> ctypes.Array[ctypes.c_int32]:
+    """Parameters in the operator's order."""
+    values = [params[param] for param in OPERATORS[name].params]
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+class Operators:
+    """Every operator of a shared library, by name."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        count = ctypes.c_size_t.in_dll(library, "poet_operator_count").value
+        table = (COperator * count).in_dll(library, "poet_operators")
+        self.table = {operator.name.decode(): operator for operator in table}
+
+    def sizes(self, name: str, params: Mapping[str, int]) -> CSizes:
+        """What `sizes` reports; raises StatusError where it refuses."""
+        sizes = CSizes()
+        status = self.table[name].sizes(params_array(name, params), ctypes.byref(sizes))
+        if status < 0:
+            raise StatusError(status)
+        return sizes
+
+    def run(
+        self,
+        name: str,
+        params: Mapping[str, int],
+        inputs: Sequence[Array],
+        learning_rate: float = 0.0,
+    ) -> list[npt.NDArray[np.uint8]]:
+        """Outputs as bytes. Buffers are as large as `sizes` says, and new outputs start out filled with NaNs."""
+        sizes = self.sizes(name, params)
+        given = [np.array(array, order="C") for array in inputs]
+        assert [array.nbytes for array in given] == list(sizes.input_bytes[: sizes.inputs])
+        if sizes.in_place:
+            outputs = [array.reshape(-1).view(np.uint8) for array in given[-sizes.outputs :]]
+        else:
+            outputs = [np.full(size, 0xFF, np.uint8) for size in sizes.output_bytes[: sizes.outputs]]
+        workspace = np.full(sizes.workspace_bytes, 0xFF, np.uint8)
+        arguments = CArguments(
+            params_array(name, params),
+            (ctypes.c_void_p * 6)(*[array.ctypes.data for array in given]),
+            (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
+            workspace.ctypes.data,
+            learning_rate,
+        )
+        status = self.table[name].run(ctypes.byref(arguments))
+        if status < 0:
+            raise StatusError(status)
+        return outputs
+
+
+def build(library: Path) -> Operators:
+    """Compiles firmware/src/ops for this machine."""
+    subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", *map(str, SOURCES), "-o", str(library)], check=True)
+    return Operators(ctypes.CDLL(str(library)))

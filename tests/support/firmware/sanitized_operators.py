@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every operator of a library built with sanitizers, on buffers that end where `sizes` says.
+
+Argument: the library. Run by test_ops_sanitized.py with PYTHONMALLOC=malloc, so that the sanitizer knows where each
+buffer ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import sys
+
+from hypothesis import given, settings
+
+from tests.support.firmware.host_operators import CArguments, Operators, params_array
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+
+Buffer = ctypes.Array[ctypes.c_uint8]
+
+
+def buffer(size: int) -> Buffer:
+    return (ctypes.c_uint8 * size)()
+
+
+def fill(target: Buffer, index_bytes: int, index_bound: int, noise: random.Random) -> None:
+    if index_bound:
+        for at in range(0, len(target), index_bytes):
+            target[at : at + index_bytes] = list(noise.randrange(index_bound).to_bytes(index_bytes, "little"))
+    else:
+        floats = (ctypes.c_float * (len(target) // 4)).from_buffer(target)
+        floats[:] = [noise.gauss(0, 1) for _ in floats]
+
+
+def run(operators: Operators, name: str, params: Params) -> None:
+    noise = random.Random(0)
+    sizes = operators.sizes(name, params)
+    inputs = [buffer(size) for size in sizes.input_bytes[: sizes.inputs]]
+    for place, target in enumerate(inputs):
+        fill(target, sizes.index_bytes, sizes.index_bound if place == sizes.index_input else 0, noise)
+    lengths = sizes.output_bytes[: sizes.outputs]
+    outputs = inputs[-sizes.outputs :] if sizes.in_place else [buffer(size) for size in lengths]
+    workspace = buffer(sizes.workspace_bytes)
+    arguments = CArguments(
+        params_array(name, params),
+        (ctypes.c_void_p * 6)(*map(ctypes.addressof, inputs)),
+        (ctypes.c_void_p * 4)(*map(ctypes.addressof, outputs)),
+        ctypes.addressof(workspace),
+        0.125,
+    )
+    assert operators.table[name].run(ctypes.byref(arguments)) == 0, (name, params)
+
+
+def check(operators: Operators, name: str) -> None:
+    @settings(max_examples=60 if "conv2d" in name else 15, deadline=None, derandomize=True, database=None)
+    @given(CONFIGURATIONS[name])
+    def clean(params: Params) -> None:
+        run(operators, name, params)
+
+    clean()
+
+
+if __name__ == "__main__":
+    library = Operators(ctypes.CDLL(sys.argv[1]))
+    for operator in CONFIGURATIONS:
+        check(library, operator)

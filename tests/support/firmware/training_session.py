@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training run as the requests that a host sends, and what the answers to them say."""
+
+from __future__ import annotations
+
+import binascii
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from poet_planner.reference.training_data import training_data
+from poet_profiles.graph import Graph, Resident
+
+CHUNK = 224
+RATE_NANO = 50_000_000
+
+
+class TrainingSession:
+    """Requests for ``steps`` steps on a model's own data, every other one traced, and for all tensors after them."""
+
+    def __init__(self, graph: Graph, model: str, batch: int, steps: int) -> None:
+        self._graph = graph
+        self._index = {resident.id: place for place, resident in enumerate(graph.residents)}
+        data = training_data(model, steps, 0, batch)
+        self.requests = ["hello", "format"]
+        for resident in graph.residents:
+            if resident.kind in ("parameter", "state"):
+                self._put(resident.id, data[resident.id].tobytes())
+        for step in range(steps):
+            self._put("input", data["input"][step].tobytes())
+            self._put("target", data["target"][step].tobytes())
+            self.requests.append(f"step {RATE_NANO} {step % 2}")
+        self._gets = [
+            (resident, offset, min(CHUNK, resident.bytes - offset))
+            for resident in self._seen()
+            for offset in range(0, resident.bytes, CHUNK)
+        ]
+        self.requests += self.gets()
+
+    def _put(self, name: str, content: bytes) -> None:
+        self.requests += [
+            f"put {self._index[name]} {offset} {content[offset : offset + CHUNK].hex()}"
+            for offset in range(0, len(content), CHUNK)
+        ]
+
+    def _seen(self) -> list[Resident]:
+        return [resident for resident in self._graph.residents if resident.kind in ("parameter", "gradient", "loss")]
+
+    def gets(self) -> list[str]:
+        """Requests for every parameter, gradient and loss."""
+        return [f"get {self._index[resident.id]} {offset} {count}" for resident, offset, count in self._gets]
+
+    def tensors(self, answers: Sequence[dict[str, str]]) -> dict[str, bytes]:
+        """What the answers to :meth:`gets`, the last of all, hold."""
+        found = {resident.id: b"" for resident in self._seen()}
+        for (resident, _, _), answer in zip(self._gets, answers[-len(self._gets) :], strict=True):
+            found[resident.id] += bytes.fromhex(answer["data"])
+        return found
+
+    def steps(self, answers: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+        """The answers to the training steps."""
+        return [answer for answer, request in zip(answers, self.requests, strict=False) if request.startswith("step")]
+
+
+def values(answer: str) -> dict[str, str]:
+    """Keys and values of an answer, which must be ``ok``."""
+    assert answer.startswith("ok"), answer
+    return dict(pair.split("=", 1) for pair in answer.split()[1:])
+
+
+def frame(number: int, body: str) -> bytes:
+    text = f">{number & 0xFFFF:04x} {body}".encode()
+    return text + b"*%04x\n" % binascii.crc_hqx(text, 0xFFFF)
+
+
+def train(program: Path, card: Path, session: TrainingSession) -> tuple[list[dict[str, str]], dict[str, bytes]]:
+    """Answers of the training steps, and every parameter, gradient and loss after the last."""
+    stream = b"".join(frame(number, body) for number, body in enumerate(session.requests))
+    command = [str(program), "--card", str(card), "--ram", "1000000"]
+    done = subprocess.run(command, input=stream, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    lines = [line.split("*")[0][6:] for line in done.stdout.decode().splitlines() if " ack*" not in line]
+    assert len(lines) == len(session.requests)
+    answers = [values(line) for line in lines]
+    return session.steps(answers), session.tensors(answers)

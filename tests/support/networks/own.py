@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks as a user brings them, small ones, each with layers that no built-in model has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from poet_planner.models import Model
+from torch import Tensor, nn
+from torch.nn.functional import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    interpolate,
+    max_pool2d,
+    mse_loss,
+    pad,
+    scaled_dot_product_attention,
+)
+
+BATCH, CLASSES = 4, 3
+Loss = Callable[..., Tensor]
+
+
+def _own(name: str, module: nn.Module, shape: tuple[int, ...], batch: int | None, loss: Loss = cross_entropy) -> Model:
+    count = batch or BATCH
+    inputs = torch.randn(count, *shape)
+    labels = torch.randint(CLASSES, (count,)) if loss is cross_entropy else torch.randint(2, (count, CLASSES)).float()
+    return Model(name, module, (inputs,), (labels,), loss)
+
+
+def sigmoid_bce(batch: int | None = None) -> Model:
+    module = nn.Sequential(nn.Linear(10, 12), nn.Sigmoid(), nn.Linear(12, CLASSES), nn.Sigmoid())
+    return _own("sigmoid_bce", module, (10,), batch, binary_cross_entropy)
+
+
+def logits_bce(batch: int | None = None) -> Model:
+    module = nn.Sequential(nn.Linear(10, 12), nn.LeakyReLU(0.1), nn.Linear(12, CLASSES))
+    return _own("logits_bce", module, (10,), batch, binary_cross_entropy_with_logits)
+
+
+def relu6(batch: int | None = None) -> Model:
+    """A block of MobileNet: expansion, depthwise, projection, each with its batch norm."""
+    module = nn.Sequential(
+        nn.Conv2d(2, 8, 1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU6(inplace=True),
+        nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU6(),
+        nn.Conv2d(8, 4, 1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.Hardtanh(-1.5, 1.5),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, CLASSES),
+    )
+    return _own("relu6", module, (2, 6, 6), batch)
+
+
+def leaky_relu(batch: int | None = None) -> Model:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.LeakyReLU(0.01), nn.Conv2d(4, 4, 3), nn.LeakyReLU(0.2, inplace=True), nn.Flatten()
+    )
+    return _own("leaky_relu", nn.Sequential(module, nn.Linear(16, CLASSES)), (1, 6, 6), batch)
+
+
+def silu(batch: int | None = None) -> Model:
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.SiLU(), nn.Conv2d(4, 4, 3), nn.SiLU(inplace=True), nn.Flatten())
+    return _own("silu", nn.Sequential(module, nn.Linear(16, CLASSES)), (1, 6, 6), batch)
+
+
+def hard_activations(batch: int | None = None) -> Model:
+    module = nn.Sequential(nn.Linear(10, 12), nn.Hardswish(), nn.Linear(12, 12), nn.Hardsigmoid(), nn.Linear(12, 3))
+    return _own("hard_activations", module, (10,), batch, mse_loss)
+
+
+def dropout(batch: int | None = None) -> Model:
+    """Elements and whole channels, and a share left out that takes a factor above what billionths in 32 bits hold."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.Dropout2d(0.3),
+        nn.Conv2d(4, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.6),
+        nn.Linear(16, 16),
+        nn.Dropout(0.0),
+        nn.Linear(16, CLASSES),
+    )
+    return _own("dropout", module, (1, 6, 6), batch)
+
+
+def many_layers(batch: int | None = None) -> Model:
+    """Most of what stands here in one network, so that a board is built once for all of it."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU6(),
+        nn.Dropout2d(0.2),
+        nn.Conv2d(4, 4, 1),
+        nn.SiLU(),
+        nn.Conv2d(4, 4, 3, groups=4),
+        nn.LeakyReLU(0.1),
+        nn.Flatten(),
+        nn.Linear(16, 8),
+        nn.Hardswish(),
+        nn.Dropout(0.4),
+        nn.Linear(8, CLASSES),
+        nn.Sigmoid(),
+    )
+    return _own("many_layers", module, (1, 6, 6), batch, binary_cross_entropy)
+
+
+def encoder_with_dropout(batch: int | None = None) -> Model:
+    """An encoder layer as PyTorch makes it unless told otherwise: with dropout in the attention, too."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    module = nn.Sequential(nn.Unflatten(1, (3, 4)), nn.Linear(4, 8), layer, nn.Flatten(), nn.Linear(24, CLASSES))
+    return _own("encoder_with_dropout", module, (12,), batch)
+
+
+def encoder_in_time(batch: int | None = None) -> Model:
+    """The same with the batch behind time, as PyTorch has it by default."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2)
+    module = nn.Sequential(nn.Linear(4, 8), layer, MeanOverTime(), nn.Linear(8, CLASSES))
+    count = batch or BATCH
+    labels = torch.randint(CLASSES, (count,))
+    return Model("encoder_in_time", module, (torch.randn(5, count, 4),), (labels,), cross_entropy)
+
+
+class MeanOverTime(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(0)
+
+
+class Gated(nn.Module):
+    """Gates, differences and repeated operands, as attention over channels has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = nn.Conv2d(2, 4, 1)
+        self.gates = nn.Linear(2, 4)
+        self.offset = nn.Parameter(torch.randn(4, 1, 1))
+        self.fc = nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = self.values(x) - self.offset.detach()
+        gates: Tensor = torch.sigmoid(self.gates(x.mean((2, 3)))).detach()
+        out: Tensor = self.fc((values * gates[:, :, None, None]).flatten(1))
+        return out
+
+
+def gated(batch: int | None = None) -> Model:
+    return _own("gated", Gated(), (2, 2, 2), batch)
+
+
+def keyword_spotter(batch: int | None = None) -> Model:
+    """Conv1d, strided, depthwise and pointwise, with 1-d pools and BatchNorm1d over 3-d and 2-d tensors."""
+    module = nn.Sequential(
+        nn.Conv1d(4, 8, 5, padding=2, bias=False),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.MaxPool1d(2),
+        nn.Conv1d(8, 8, 3, stride=2, padding=1, groups=8, bias=False),
+        nn.Conv1d(8, 12, 1),
+        nn.ReLU(),
+        nn.AvgPool1d(2),
+        nn.AdaptiveMaxPool1d(2),
+        nn.Flatten(),
+        nn.Linear(24, 16, bias=False),
+        nn.BatchNorm1d(16),
+        nn.ReLU(),
+        nn.Linear(16, CLASSES),
+    )
+    return _own("keyword_spotter", module, (4, 32), batch or 12)
+
+
+class Causal(nn.Module):
+    """A convolution that does not look ahead: zeros in front, and the mean over what comes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(2, 6, 3)
+        self.second = nn.Conv1d(6, 6, 3)
+        self.fc = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(pad(x, (2, 0))))
+        out: Tensor = self.fc(torch.relu(self.second(pad(x, (2, 0)))).mean(-1))
+        return out
+
+
+def causal(batch: int | None = None) -> Model:
+    return _own("causal", Causal(), (2, 9), batch)
+
+
+class OnBackbone(nn.Module):
+    """A head on a backbone in evaluation mode, with running statistics as after training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8, eps=1e-3),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+        )
+        self.head = nn.Linear(32, CLASSES)
+        for layer in self._batch_norms():
+            nn.init.uniform_(layer.weight, 0.5, 2)
+            nn.init.normal_(layer.bias)
+            nn.init.normal_(layer.running_mean)
+            nn.init.uniform_(layer.running_var, 0.5, 2)
+        self.backbone.eval()
+
+    def _batch_norms(self) -> list[nn.BatchNorm2d]:
+        return [layer for layer in self.backbone if isinstance(layer, nn.BatchNorm2d)]
+
+    def train(self, mode: bool = True) -> OnBackbone:
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.features(x))
+        return out
+
+    def features(self, x: Tensor) -> Tensor:
+        out: Tensor = self.backbone(x)
+        return out
+
+    def with_frozen_norms(self) -> OnBackbone:
+        for layer in self._batch_norms():
+            layer.requires_grad_(False)
+        return self
+
+
+class WithoutGradients(OnBackbone):
+    def features(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return super().features(x)
+
+
+def frozen_backbone(batch: int | None = None) -> Model:
+    module = OnBackbone()
+    module.backbone.requires_grad_(False)
+    return _own("frozen_backbone", module, (1, 8, 8), batch)
+
+
+def backbone_without_gradients(batch: int | None = None) -> Model:
+    return _own("backbone_without_gradients", WithoutGradients(), (1, 8, 8), batch)
+
+
+def trained_through_fixed_statistics(batch: int | None = None) -> Model:
+    return _own("trained_through_fixed_statistics", OnBackbone(), (1, 8, 8), batch)
+
+
+def trained_through_frozen_norms(batch: int | None = None) -> Model:
+    return _own("trained_through_frozen_norms", OnBackbone().with_frozen_norms(), (1, 8, 8), batch)
+
+
+def biases_alone(batch: int | None = None) -> Model:
+    """Weights frozen, biases trained, through batch norms in training mode."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.Flatten(),
+        nn.LayerNorm(4),
+        nn.Linear(4, CLASSES),
+    )
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name.endswith("bias"))
+    return _own("biases_alone", module, (1, 8, 8), batch)
+
+
+def moving_statistics(batch: int | None = None) -> Model:
+    """Nothing of the backbone is trained, but its batch norm goes on counting."""
+    images = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4))
+    backbone = nn.Sequential(images, nn.Flatten(), nn.LayerNorm(36)).requires_grad_(False)
+    return _own("moving_statistics", nn.Sequential(backbone, nn.Linear(36, CLASSES)), (1, 8, 8), batch)
+
+
+def group_norms(batch: int | None = None) -> Model:
+    module = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.GroupNorm(4, 8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 6, 3, padding=1),
+        nn.GroupNorm(1, 6),
+        nn.ReLU(),
+        nn.Conv2d(6, 6, 1, bias=False),
+        nn.InstanceNorm2d(6, affine=True),
+        nn.AdaptiveMaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(24, CLASSES),
+    )
+    return _own("group_norms", module, (1, 8, 8), batch)
+
+
+class Encoder(nn.Module):
+    """Layers of a transformer's encoder, the mean over the tokens, and a head."""
+
+    def __init__(self, count: int, mask: Tensor | None = None, causal: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, **options) for _ in range(count)
+        )
+        self.mask = mask
+        self.causal = causal
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, src_mask=self.mask, is_causal=self.causal)
+        out: Tensor = self.fc(x.mean(1))
+        return out
+
+
+def encoder_layer(batch: int | None = None) -> Model:
+    return _own("encoder_layer", Encoder(1), (6, 8), batch)
+
+
+def encoder(batch: int | None = None) -> Model:
+    """Norms first, GELU, no biases: two layers."""
+    return _own("encoder", Encoder(2, norm_first=True, activation="gelu", bias=False), (5, 8), batch)
+
+
+def causal_encoder(batch: int | None = None) -> Model:
+    mask = nn.Transformer.generate_square_subsequent_mask(6)
+    return _own("causal_encoder", Encoder(1, mask, causal=True), (6, 8), batch)
+
+
+def masked_encoder(batch: int | None = None) -> Model:
+    return _own("masked_encoder", Encoder(1, torch.triu(torch.ones(6, 6, dtype=torch.bool), 2)), (6, 8), batch)
+
+
+class CrossAttention(nn.Module):
+    """Learned queries look at a sequence: heads of another length than the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(1, 2, 3, 4))
+        self.keys = nn.Linear(6, 8, bias=False)
+        self.values = nn.Linear(6, 8)
+        self.fc = nn.Linear(24, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        keys, values = (layer(x).unflatten(2, (2, 4)).transpose(1, 2) for layer in (self.keys, self.values))
+        seen = scaled_dot_product_attention(self.queries.expand(len(x), -1, -1, -1), keys, values, scale=0.7)
+        out: Tensor = self.fc(seen.transpose(1, 2).flatten(1))
+        return out
+
+
+def cross_attention(batch: int | None = None) -> Model:
+    return _own("cross_attention", CrossAttention(), (5, 6), batch)
+
+
+class Joined(nn.Module):
+    """Branches joined, enlarged, cut apart, gated, and summed over several axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(2, 4, 3, padding=1)
+        self.narrow = nn.Conv2d(2, 2, 1)
+        self.mixed = nn.Conv2d(8, 6, 3, stride=2, padding=1)
+        self.fc = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = interpolate(max_pool2d(self.narrow(x), 2), scale_factor=2)
+        values, gates = self.mixed(torch.cat([self.wide(x), small, x], 1)).chunk(2, 1)
+        gated = values * torch.sigmoid(gates)
+        rows = torch.stack([gated.sum((2, 3)), gated.mean((2, 3))], 2)
+        out: Tensor = self.fc(rows.flatten(1))
+        return out
+
+
+def joined(batch: int | None = None) -> Model:
+    return _own("joined", Joined(), (2, 6, 6), batch)
+
+
+def decoder_layer(batch: int | None = None) -> Model:
+    """Attention to another sequence, and a token of its own in front."""
+    return _own("decoder_layer", Decoder(), (5, 8), batch)
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        queries = torch.cat([self.token.expand(len(x), -1, -1), x[:, :2]], 1)
+        out: Tensor = self.fc(self.layer(queries, x)[:, 0])
+        return out
+
+
+class Patches(nn.Module):
+    """Attention as vision transformers write it: queries, keys and values of one layer, permuted along five axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, 8, 4, 4)
+        self.attended = nn.Linear(8, 24)
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        shared = self.attended(tokens).reshape(len(x), -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(*shared.unbind(0), is_causal=True)
+        out: Tensor = self.fc(seen.transpose(1, 2).flatten(2).mean(1))
+        return out
+
+
+def patches(batch: int | None = None) -> Model:
+    return _own("patches", Patches(), (1, 8, 12), batch)
+
+
+def norms_without_weights(batch: int | None = None) -> Model:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4, affine=False),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.GroupNorm(2, 4, affine=False),
+        nn.InstanceNorm2d(4),
+        nn.Flatten(),
+        nn.LayerNorm(64, elementwise_affine=False),
+        nn.Linear(64, 16),
+        nn.LayerNorm(16, bias=False),
+        nn.Linear(16, CLASSES),
+    )
+    return _own("norms_without_weights", module, (1, 8, 8), batch)
+
+
+OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
+    sigmoid_bce,
+    logits_bce,
+    relu6,
+    leaky_relu,
+    silu,
+    hard_activations,
+    dropout,
+    many_layers,
+    encoder_with_dropout,
+    encoder_in_time,
+    gated,
+    keyword_spotter,
+    causal,
+    frozen_backbone,
+    backbone_without_gradients,
+    trained_through_fixed_statistics,
+    trained_through_frozen_norms,
+    biases_alone,
+    moving_statistics,
+    group_norms,
+    norms_without_weights,
+    encoder_layer,
+    encoder,
+    causal_encoder,
+    masked_encoder,
+    cross_attention,
+    decoder_layer,
+    joined,
+    patches,
+)
