@@ -21,29 +21,24 @@ RELATIVE = 1e-6
 
 
 def report(results: pd.DataFrame) -> str:
-    """All tables: one row a suite and time limit, what falls short, and the comparison with Algorithm 1 as printed.
+    """One table a suite and time limit, and what falls short of the goals, instance by instance.
 
-    Of several rows of one instance under the same run, the last counts.
+    If there are several rows of one instance under the same run, the last counts.
     """
     rows = _with_best(results.drop_duplicates([*INSTANCE, *RUN], keep="last"))
     ours = rows[rows["formulation"] == "best"]
     parts = [
         "# Results of the planner benchmarks",
-        f"Made by `run.py table` from {len(rows)} rows; README.md says what the columns mean.",
-        "## Suites",
-        _markdown(pd.DataFrame([_summary(*group) for group in ours.groupby(["suite", "seconds", "clock"])])),
-        "## Bounds",
-        _bounds(ours),
+        f"`python -m benchmarks.planner table` made this from {len(rows)} rows of `results.csv`, which names each "
+        "row's commit. [README.md](README.md) says what the columns mean. *Found* and the columns after it count "
+        "instances that are known to have a schedule.",
     ]
-    if (ours["suite"] == "prototypes").any():
-        parts += ["## Prototypes' values", _markdown(_prototypes(ours))]
-    if (ours["suite"] == "layered").any():
-        parts += ["## Layered graphs", _markdown(_quality(ours[ours["suite"] == "layered"]))]
-    if (ours["suite"] == "traced").any():
-        parts += ["## Traced models", _markdown(_quality(ours[ours["suite"] == "traced"]))]
-    if (rows["formulation"] == "paper").any():
-        parts += ["## Against Algorithm 1 as printed", _against_paper(rows)]
-    parts += ["## What falls short", _markdown(_short(ours)), "## What was measured", _commits(rows)]
+    for (suite, seconds, clock), group in ours.groupby(["suite", "seconds", "clock"]):
+        table = pd.DataFrame([_summary(paging, of_it) for paging, of_it in group.groupby("paging")])
+        parts += [f"## `{suite}`, {seconds:g} s ({clock})", _markdown(table)]
+    sentences = [_bounds(ours), *_prototypes(ours), *_against_paper(rows)]
+    parts += ["## Comparisons", "\n".join(f"- {sentence}" for sentence in sentences)]
+    parts += ["## What falls short", _markdown(_short(ours))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -78,25 +73,17 @@ def _exists(rows: pd.DataFrame) -> pd.Series:
     return rows["best_j"].notna()
 
 
-def _summary(key: tuple[str, float, str], rows: pd.DataFrame) -> dict[str, object]:
-    suite, seconds, clock = key
+def _summary(paging: bool, rows: pd.DataFrame) -> dict[str, object]:
     real = rows[_exists(rows)]
-    near = _near(real)
     return {
-        "suite": suite,
-        "limit": f"{seconds:g} s {clock}",
+        "storage": "yes" if paging else "no",
         "instances": len(rows),
-        "none exists": len(rows) - len(real),
-        "verified": _share(real["verified"].astype(bool)),
-        f"first ≤ {FEASIBLE_S:g} s": _share(real["first_feasible_s"] <= FEASIBLE_S),
-        "first, worst s": f"{real['first_feasible_s'].max():.2f}",
-        "near best early": _share(near),
+        "found": _share(real["verified"].astype(bool)),
+        "first, worst": f"{real['first_feasible_s'].max():.2f} s",
+        "near best early": _share(_near(real)),
         "gap ≤ 0.1 %": _share(real["gap"] <= GAPS[0]),
         "gap ≤ 1 %": _share(real["gap"] <= GAPS[1]),
-        "gap, worst": f"{100 * real['gap'].max():.2f} %",
-        "overhead gap, median": f"{100 * real['overhead_gap'].median():.2f} %",
-        "90th": f"{100 * real['overhead_gap'].quantile(0.9):.1f} %",
-        "load": f"{rows['load'].mean():.1f}",
+        "proven": _share(real["status"] == "optimal"),
     }
 
 
@@ -114,89 +101,47 @@ def _bounds(rows: pd.DataFrame) -> str:
     """Every bound against the least energy known for its instance: one above it would be false."""
     bounded = rows[rows["bound_j"].notna()]
     false = bounded[bounded["bound_j"] > bounded["best_j"] * (1 + 1e-9)]
-    text = f"{len(bounded)} bounds, {len(false)} of them above an energy that was reached."
-    return text if false.empty else text + "\n\n" + _markdown(false[[*INSTANCE, "bound_j", "best_j"]])
+    named = ": " + ", ".join(" ".join(map(str, key)) for key in false[INSTANCE].itertuples(index=False))
+    return f"Of {len(bounded)} bounds, {len(false)} are above an energy that was reached{named * (not false.empty)}."
 
 
-def _prototypes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Overheads beside those that earlier prototypes reached, to the digits that are known of them."""
+def _prototypes(rows: pd.DataFrame) -> list[str]:
+    """How many of the overheads that earlier prototypes reached are met, to the digits that are known of them."""
     prototypes = pd.read_csv(PROTOTYPES, dtype=str)
     merged = rows[rows["suite"] == "prototypes"].merge(prototypes, on=["graph", "ram", "deadline"])
+    if merged.empty:
+        return []
     digits = merged["overhead_percent_y"].str.partition(".")[2].str.len()
-    theirs = merged["overhead_percent_y"].astype(float)
-    reached = merged["overhead_percent_x"] <= theirs + 0.5 * 10.0**-digits
-    return pd.DataFrame(
-        {
-            "graph": merged["graph"],
-            "RAM": merged["ram"],
-            "deadline": merged["deadline"],
-            "limit, s": merged["seconds"].map("{:g}".format),
-            "prototype, %": merged["overhead_percent_y"],
-            "ours, %": merged["overhead_percent_x"].map("{:.4f}".format),
-            "met": np.where(reached, "yes", "NO"),
-            "bound, %": _percent_above(merged["bound_j"], merged["plain_energy_j"]).map("{:.4f}".format),
-            "gap, %": (100 * merged["gap"]).map("{:.4f}".format),
-            "CPU, s": merged["cpu_s"].map("{:.1f}".format),
-        }
-    )
+    met = merged["overhead_percent_x"] <= merged["overhead_percent_y"].astype(float) + 0.5 * 10.0**-digits
+    return [f"The overhead of the earlier prototypes is reached or undercut in {_share(met)} instances."]
 
 
-def _quality(rows: pd.DataFrame) -> pd.DataFrame:
-    """Quality against time."""
-    overheads = {f"at {t} s, %": rows[f"overhead_{t}s_percent"] for t in (2, 10, 60)}
-    columns = {
-        "graph": rows["graph"],
-        "RAM": rows["ram"],
-        "storage": np.where(rows["paging"], "yes", "no"),
-        "status": rows["status"],
-        "first, s": rows["first_feasible_s"].map("{:.2f}".format),
-        **{name: values.map("{:.3f}".format) for name, values in overheads.items()},
-        "final, %": rows["overhead_percent"].map("{:.3f}".format),
-        "gap, %": (100 * rows["gap"]).map("{:.3f}".format),
-    }
-    return pd.DataFrame(columns)
-
-
-def _against_paper(rows: pd.DataFrame) -> str:
-    """Algorithm 1 as printed beside ours, same solver, same RAM, with what each was given and used."""
+def _against_paper(rows: pd.DataFrame) -> list[str]:
+    """Algorithm 1 as printed beside ours: same solver, same RAM."""
     key = [*INSTANCE, "ram_bytes", "solver"]
     paper, ours = rows[rows["formulation"] == "paper"], rows[(rows["formulation"] == "best") & _exists(rows)]
+    if paper.empty:
+        return []
     both = paper.merge(ours, on=key, suffixes=("_paper", ""))
-    overhead = both["overhead_percent_paper"] / both["overhead_percent"].where(both["overhead_percent"] > 0)
     found = both["energy_j_paper"].notna()
     lower = both["energy_j_paper"] < both["energy_j"] * (1 - RELATIVE)
-    table = pd.DataFrame(
-        {
-            **{column: both[column] for column in INSTANCE if column != "suite"},
-            "its limit, s": both["seconds_paper"].map("{:g}".format),
-            "our limit, s": both["seconds"].map("{:g}".format),
-            "its overhead, %": both["overhead_percent_paper"].map("{:.4f}".format),
-            "its CPU, s": both["cpu_s_paper"].where(found).map("{:.1f}".format),
-            "our overhead, %": both["overhead_percent"].map("{:.4f}".format),
-            "our CPU, s": both["cpu_s"].map("{:.1f}".format),
-            "energy, ratio": (both["energy_j_paper"] / both["energy_j"]).map("{:.4f}".format),
-            "overhead, ratio": overhead.map("{:.2f}".format),
-        }
-    )
-    told = (
-        f"Of {len(both)} runs on instances that have a schedule, it gave one in {found.sum()}, of less energy than "
-        f"ours in {lower.sum()}. Where its columns are empty, it gave none in its time."
-    )
-    return f"{told}\n\n{_markdown(table)}"
+    limits = " or ".join(f"{seconds:g}" for seconds in sorted(both["seconds_paper"].unique()))
+    told = f"It found a schedule in {found.sum()}, and one of less energy than ours in {lower.sum()}."
+    return [f"Algorithm 1 as printed was given {limits} s in {len(both)} runs on these instances. {told}"]
 
 
 def _short(rows: pd.DataFrame) -> pd.DataFrame:
-    """Instances that miss a figure, and which."""
+    """Instances that miss a goal, and which."""
     real = rows[_exists(rows)]
     missed = [", ".join(_misses(row)) for _, row in real.iterrows()]
-    short = real.assign(missed=missed)[[bool(text) for text in missed]]
+    short = real.assign(missed=missed)[[bool(text) for text in missed]].sort_values(INSTANCE)
+    short["gap"] *= 100
+    columns = {"overhead, %": "overhead_percent", "best known, %": "best_overhead_percent", "gap, %": "gap"}
     return pd.DataFrame(
         {
-            **{column: short[column] for column in INSTANCE},
-            "limit, s": short["seconds"].map("{:g}".format),
-            "overhead, %": short["overhead_percent"].map("{:.4f}".format),
-            "best, %": short["best_overhead_percent"].map("{:.4f}".format),
-            "gap, %": (100 * short["gap"]).map("{:.4f}".format),
+            **{column: short[column] for column in ("suite", "graph", "ram", "deadline")},
+            "storage": np.where(short["paging"], "yes", "no"),
+            **{name: short[column].map("{:z.4f}".format) for name, column in columns.items()},
             "missed": short["missed"],
         }
     )
@@ -212,13 +157,6 @@ def _misses(row: pd.Series) -> Iterator[str]:
         yield "not near the best early"
     if not row["gap"] <= GAPS[0]:
         yield "gap > 1 %" if row["gap"] > GAPS[1] else "gap > 0.1 %"
-
-
-def _commits(rows: pd.DataFrame) -> str:
-    """How many rows are of which commit: they are not all of one."""
-    suites = rows["suite"].where(rows["formulation"] == "best", "Algorithm 1")
-    table = pd.crosstab(rows["commit"].fillna("not known"), suites).reset_index()
-    return _markdown(table.rename_axis(columns=None))
 
 
 def _markdown(frame: pd.DataFrame) -> str:

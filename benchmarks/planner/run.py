@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the planner: `python -m benchmarks.planner.run measure paper`, then `... table`. See README.md."""
+"""Measures the planner, and writes the figures of what was measured."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ from benchmarks.planner.measuring import COLUMNS, SCHEDULERS, Measurement, Run, 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})
 Formulation = StrEnum("Formulation", {name: name for name in SCHEDULERS})
-app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
 Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
 
 
-@app.command("measure")
 def measure_suites(
     suites: Annotated[list[Suite], typer.Argument(help="What to plan.")],
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one instance.")] = 60.0,
@@ -64,7 +62,6 @@ def measure_suites(
         typer.echo(f"{better} best values new or better", err=True)
 
 
-@app.command("table")
 def table(
     results: Results = HERE / "results.csv",
     out: Annotated[Path | None, typer.Option(help="Write the report here instead of printing it.")] = None,
@@ -133,7 +130,3 @@ def _told(row: Measurement) -> str:
     return (
         f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s ({row.cpu_s:.1f} s CPU)"
     )
-
-
-if __name__ == "__main__":
-    app()

@@ -186,23 +186,39 @@ ROW = {
     **{"formulation": "best", "solver": "highs", "seconds": 60.0, "clock": "wall", "seed": 0, "load": 1.0},
     **{"ram_bytes": 10, "deadline_s": 2.0, "plain_energy_j": 1.0, "status": "feasible", "verified": True},
     **{"first_feasible_s": 0.1, "energy_2s_j": 1.1, "energy_10s_j": 1.1, "energy_60s_j": 1.1, "energy_j": 1.1},
-    **{"bound_j": 1.0, "wall_s": 60.0, "cpu_s": 60.0, "note": "", "commit": "older"},
+    **{"bound_j": 1.0, "wall_s": 60.0, "cpu_s": 60.0, "note": "", "commit": "1234567"},
 }
 
 
 def test_of_several_rows_of_an_instance_the_report_counts_the_last() -> None:
-    later = {**ROW, "bound_j": 1.1, "status": "optimal", "commit": "newer"}
+    later = {**ROW, "bound_j": 1.1, "status": "optimal"}
     text = report(pd.DataFrame([ROW, later]))
     assert "from 1 rows" in text
-    assert "newer" in text and "older" not in text
     assert "gap > " not in text
+    assert "gap > 1 %" in report(pd.DataFrame([later, ROW]))
+
+
+def test_the_table_of_a_suite_counts_instances_that_have_a_schedule() -> None:
+    proven = {**ROW, "ram": "75%", "ram_bytes": 8, "bound_j": 1.1, "status": "optimal", "first_feasible_s": 0.25}
+    refuted = {**ROW, "ram": "20%", "ram_bytes": 4, "energy_j": None, "bound_j": None, "verified": False}
+    lines = report(pd.DataFrame([ROW, proven, refuted])).splitlines()
+    head = next(line for line in lines if line.startswith("| storage"))
+    row = next(line for line in lines if line.startswith("| yes"))
+    cells = dict(zip(*([cell.strip() for cell in line.strip("|").split("|")] for line in (head, row)), strict=True))
+    assert cells.pop("storage") == "yes"
+    assert cells.pop("instances") == "3"
+    assert cells.pop("first, worst") == "0.25 s"
+    assert cells == {
+        **{"found": "2 of 2", "near best early": "2 of 2"},
+        **{"gap ≤ 0.1 %": "1 of 2", "gap ≤ 1 %": "1 of 2", "proven": "1 of 2"},
+    }
 
 
 def test_algorithm_1_is_given_the_ram_of_ours_and_compared_in_no_other(tmp_path: Path) -> None:
     ours = {**ROW, "ram": "smallest", "ram_bytes": 12}
     theirs = {**ours, "formulation": "paper", "ram_bytes": 10, "energy_j": None, "verified": False}
-    assert "Of 0 runs" in report(pd.DataFrame([ours, theirs]))
-    assert "Of 1 runs" in report(pd.DataFrame([ours, {**theirs, "ram_bytes": 12}]))
+    assert "in 0 runs" in report(pd.DataFrame([ours, theirs]))
+    assert "in 1 runs" in report(pd.DataFrame([ours, {**theirs, "ram_bytes": 12}]))
     results = tmp_path / "results.csv"
     assert ram_of_ours(results) == {}
     pd.DataFrame([{**ours, "ram_bytes": 14}, ours, theirs]).to_csv(results)
