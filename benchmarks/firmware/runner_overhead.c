@@ -91,7 +91,7 @@ int run_schedule(uint32_t nothing)
     poet_pager pager = {.device = &card};
     poet_runner runner;
     without_work = 0;
-    int status = poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
+    const int status = poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
     if (status != POET_OK) {
         return status;
     }

@@ -81,7 +81,7 @@ uint32_t poet_board_stack_peak(void)
 
 static bool fails(void)
 {
-    bool now = fuzz_card_faults & 1u;
+    const bool now = fuzz_card_faults & 1u;
     fuzz_card_faults >>= 1;
     return now;
 }
@@ -89,7 +89,7 @@ static bool fails(void)
 /* The core must have checked that a transfer lies on the card. */
 static uint8_t *place(uint32_t block, uint32_t bytes)
 {
-    uint32_t blocks = (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
+    const uint32_t blocks = (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
     if (bytes == 0 || blocks > FUZZ_CARD_BLOCKS || block > FUZZ_CARD_BLOCKS - blocks) {
         __builtin_trap();
     }

@@ -21,7 +21,7 @@ static size_t limit_repeats(char *line, size_t length)
         int spaces;
     } repeating[] = {{"bench ", 3}, {"page in ", 4}, {"page out ", 4}};
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++) {
-        size_t verb = strlen(repeating[i].verb);
+        const size_t verb = strlen(repeating[i].verb);
         if (length < 6 + verb || memcmp(line + 6, repeating[i].verb, verb) != 0) {
             continue;
         }
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char line[1024];
     while (size > 0) {
         const uint8_t *end = memchr(data, '\n', size);
-        size_t length = end != NULL ? (size_t)(end - data) : size;
+        const size_t length = end != NULL ? (size_t)(end - data) : size;
         size_t used = length < sizeof line ? length : sizeof line;
         memcpy(line, data, used);
         if (used > 0 && line[0] == '>') {

@@ -65,11 +65,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_reset();
     fuzz_now = fuzz_whole;
     fuzz_build();
-    uint32_t faults = take(&data, &size);
-    uint32_t block = take(&data, &size);
-    uint32_t bytes = take(&data, &size);
-    uint32_t crc = take(&data, &size);
-    uint32_t step = take(&data, &size);
+    const uint32_t faults = take(&data, &size);
+    const uint32_t block = take(&data, &size);
+    const uint32_t bytes = take(&data, &size);
+    const uint32_t crc = take(&data, &size);
+    const uint32_t step = take(&data, &size);
 
     /* What is left lies on the card: in the label, the two slot headers and the first page, 64 bytes each in turn. */
     static const uint32_t blocks[] = {0, 16, 17, 1032, 1033, POET_PAGE_AREA_BLOCK};

@@ -20,7 +20,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* --- input ----------------------------------------------------------------------------------------------------- */
+/* --- input --- */
 
 static const uint8_t *input;
 static size_t input_left;
@@ -40,7 +40,7 @@ static uint32_t take_two(void)
     return low | take() << 8;
 }
 
-/* --- card ------------------------------------------------------------------------------------------------------ */
+/* --- card --- */
 
 static struct {
     bool version_2, high_capacity, keeps_waiting, absent, knows_crc, checks_always;
@@ -256,7 +256,7 @@ static uint8_t exchange(uint8_t sent)
     return drives ? answer : card.undriven;
 }
 
-/* --- bus ------------------------------------------------------------------------------------------------------- */
+/* --- bus --- */
 
 static poet_sdcard driver;
 static uint32_t abandoned; /* movements of a read before the board is reset */
@@ -333,7 +333,7 @@ static void select_card(void *context, bool selected)
     card.selected = selected;
 }
 
-/* --- checks ---------------------------------------------------------------------------------------------------- */
+/* --- checks --- */
 
 static bool write_and_read(const poet_spi *spi, uint32_t block, uint32_t bytes)
 {

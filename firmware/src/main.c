@@ -10,7 +10,7 @@ int main(void)
     poet_board_init();
     poet_server_init(&server, &poet_built_in);
     for (;;) {
-        int byte = poet_board_getchar();
+        const int byte = poet_board_getchar();
         if (byte >= 0) {
             poet_server_receive(&server, (char)byte);
         }

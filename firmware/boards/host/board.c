@@ -50,7 +50,7 @@ static uint32_t parse_bytes(const char *text)
 {
     char *end;
     errno = 0;
-    unsigned long long bytes = strtoull(text, &end, 10);
+    const unsigned long long bytes = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || bytes < 1024u || bytes > UINT32_MAX - 8u) {
         stop("--ram takes a number of bytes from 1024, not", text);
     }
@@ -68,8 +68,8 @@ static void open_window(const char *path)
 /* The core's main has no arguments (a microcontroller has none to give), so they come from the kernel. */
 static void read_arguments(void)
 {
-    int file = open("/proc/self/cmdline", O_RDONLY);
-    ssize_t length = file < 0 ? 0 : read(file, arguments, sizeof arguments - 1u);
+    const int file = open("/proc/self/cmdline", O_RDONLY);
+    const ssize_t length = file < 0 ? 0 : read(file, arguments, sizeof arguments - 1u);
     if (file >= 0) {
         close(file);
     }
@@ -103,7 +103,7 @@ void poet_board_init(void)
     }
 }
 
-/* ---- time ---- */
+/* --- time --- */
 
 uint32_t poet_board_ticks(void)
 {
@@ -135,7 +135,7 @@ uint32_t poet_board_boot_id(void)
     return id;
 }
 
-/* ---- serial line ---- */
+/* --- serial line --- */
 
 static char output[4096];
 static size_t output_length;
@@ -143,7 +143,7 @@ static size_t output_length;
 void poet_board_flush(void)
 {
     for (size_t done = 0; done < output_length;) {
-        ssize_t written = write(STDOUT_FILENO, output + done, output_length - done);
+        const ssize_t written = write(STDOUT_FILENO, output + done, output_length - done);
         if (written < 0 && errno != EINTR) {
             exit(0); /* nobody listens any more */
         }
@@ -178,7 +178,7 @@ int poet_board_getchar(void)
     return input[next++];
 }
 
-/* ---- memory ---- */
+/* --- memory --- */
 
 uint8_t *poet_board_ram(uint32_t *bytes)
 {
@@ -191,7 +191,7 @@ uint32_t poet_board_stack_peak(void)
     return 0;
 }
 
-/* ---- start ---- */
+/* --- start --- */
 
 void poet_board_start(poet_start *start)
 {
@@ -204,7 +204,7 @@ void poet_board_enter_bootloader(void)
 {
 }
 
-/* ---- sensors ---- */
+/* --- sensors --- */
 
 static bool read_number(const char *folder, int index, const char *name, long *number)
 {
@@ -213,8 +213,8 @@ static bool read_number(const char *folder, int index, const char *name, long *n
     if (snprintf(path, sizeof path, "%s/%s%d/%s", sysfs, folder, index, name) >= (int)sizeof path) {
         return false;
     }
-    int file = open(path, O_RDONLY);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1u);
+    const int file = open(path, O_RDONLY);
+    const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1u);
     if (file >= 0) {
         close(file);
     }
@@ -240,7 +240,7 @@ void poet_board_sensors(poet_sensors *sensors)
     }
 }
 
-/* ---- card ---- */
+/* --- card --- */
 
 static off_t position(uint32_t block)
 {
@@ -252,8 +252,8 @@ static off_t position(uint32_t block)
  * outlive a cut of power. */
 static void let_go(off_t start, off_t bytes)
 {
-    off_t page = (off_t)sysconf(_SC_PAGESIZE);
-    off_t from = start / page * page;
+    const off_t page = (off_t)sysconf(_SC_PAGESIZE);
+    const off_t from = start / page * page;
     (void)posix_fadvise(card, from, (start + bytes - from + page - 1) / page * page, POSIX_FADV_DONTNEED);
 }
 
@@ -267,7 +267,7 @@ static int read_card(void *context, uint32_t block, void *data, uint32_t bytes)
 static int write_card(void *context, uint32_t block, const void *data, uint32_t bytes)
 {
     static const uint8_t zeros[POET_BLOCK_BYTES];
-    uint32_t padding = (POET_BLOCK_BYTES - bytes % POET_BLOCK_BYTES) % POET_BLOCK_BYTES;
+    const uint32_t padding = (POET_BLOCK_BYTES - bytes % POET_BLOCK_BYTES) % POET_BLOCK_BYTES;
     (void)context;
     if (pwrite(card, data, bytes, position(block)) != (ssize_t)bytes) {
         return POET_E_IO;

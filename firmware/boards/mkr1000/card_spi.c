@@ -19,7 +19,7 @@
 #define LONGEST_START_TICKS (2u * poet_board_ticks_hz)
 #define PAUSE_TICKS (poet_board_ticks_hz / 20u)
 
-static void settle(void)
+static void synchronise(void)
 {
     WAIT_UNTIL(SERCOM1_SPI_SYNCBUSY == 0u, WAIT_CARD);
 }
@@ -29,10 +29,10 @@ static void set_speed(void *context, uint32_t hz)
 {
     (void)context;
     SERCOM1_SPI_CTRLA &= ~SERCOM1_SPI_CTRLA_ENABLE;
-    settle();
+    synchronise();
     SERCOM1_SPI_BAUD = (uint8_t)((CORE_HZ + 2u * hz - 1u) / (2u * hz) - 1u);
     SERCOM1_SPI_CTRLA |= SERCOM1_SPI_CTRLA_ENABLE;
-    settle();
+    synchronise();
 }
 
 static void select_card(void *context, bool selected)
@@ -173,10 +173,10 @@ void card_spi_init(void)
     PM_APBCMASK |= PM_APBCMASK_SERCOM1;
     clocks_feed(GCLK_ID_SERCOM1_CORE);
     SERCOM1_SPI_CTRLA = SERCOM1_SPI_CTRLA_SWRST;
-    settle();
+    synchronise();
     SERCOM1_SPI_CTRLA =
         SERCOM1_SPI_CTRLA_MODE(SERCOM_MODE_SPI_MASTER) | SERCOM1_SPI_CTRLA_DOPO(0u) | SERCOM1_SPI_CTRLA_DIPO(3u);
     SERCOM1_SPI_CTRLB = SERCOM1_SPI_CTRLB_RXEN;
-    settle();
+    synchronise();
     set_speed(NULL, 250000u);
 }

@@ -10,7 +10,7 @@
 #define CRYSTAL_GENERATOR 1u
 #define CRYSTAL_HZ 32768u
 
-static void gclk_settle(void)
+static void gclk_synchronise(void)
 {
     WAIT_UNTIL((GCLK_STATUS & GCLK_STATUS_SYNCBUSY) == 0u, WAIT_CLOCK);
 }
@@ -23,7 +23,7 @@ static void wait_for(uint32_t ready, enum wait_for what)
 static void feed(uint32_t id, uint32_t generator)
 {
     GCLK_CLKCTRL = (uint16_t)(GCLK_CLKCTRL_ID(id) | GCLK_CLKCTRL_GEN(generator) | GCLK_CLKCTRL_CLKEN);
-    gclk_settle();
+    gclk_synchronise();
 }
 
 void clocks_feed(uint32_t id)
@@ -60,13 +60,13 @@ void clocks_init(void)
     SYSCTRL_OSC8M |= SYSCTRL_OSC8M_PRESC(OSC8M_DIV8);
     GCLK_CTRL = GCLK_CTRL_SWRST;
     WAIT_UNTIL((GCLK_CTRL & GCLK_CTRL_SWRST) == 0u, WAIT_CLOCK);
-    gclk_settle();
+    gclk_synchronise();
     start_crystal();
     GCLK_GENCTRL = GCLK_GENCTRL_ID(CRYSTAL_GENERATOR) | GCLK_GENCTRL_SRC(GCLK_SOURCE_XOSC32K) | GCLK_GENCTRL_GENEN;
-    gclk_settle();
+    gclk_synchronise();
     feed(GCLK_ID_DFLL48, CRYSTAL_GENERATOR);
     start_dfll();
     GCLK_GENCTRL =
         GCLK_GENCTRL_ID(MAIN_GENERATOR) | GCLK_GENCTRL_SRC(GCLK_SOURCE_DFLL48M) | GCLK_GENCTRL_GENEN | GCLK_GENCTRL_IDC;
-    gclk_settle();
+    gclk_synchronise();
 }

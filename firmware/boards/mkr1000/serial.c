@@ -16,7 +16,7 @@
 
 static bool sending;
 
-static void settle(void)
+static void synchronise(void)
 {
     WAIT_UNTIL(SERCOM5_USART_SYNCBUSY == 0u, WAIT_SERIAL);
 }
@@ -32,14 +32,14 @@ void serial_init(void)
     PM_APBCMASK |= PM_APBCMASK_SERCOM5;
     clocks_feed(GCLK_ID_SERCOM5_CORE);
     SERCOM5_USART_CTRLA = SERCOM5_USART_CTRLA_SWRST;
-    settle();
+    synchronise();
     SERCOM5_USART_CTRLA = SERCOM5_USART_CTRLA_MODE(SERCOM_MODE_USART_INTERNAL) | SERCOM5_USART_CTRLA_DORD |
                           SERCOM5_USART_CTRLA_RXPO(3u) | SERCOM5_USART_CTRLA_TXPO(1u);
     SERCOM5_USART_BAUD = (uint16_t)BAUD_REGISTER;
     SERCOM5_USART_CTRLB = SERCOM5_USART_CTRLB_TXEN | SERCOM5_USART_CTRLB_RXEN;
-    settle();
+    synchronise();
     SERCOM5_USART_CTRLA |= SERCOM5_USART_CTRLA_ENABLE;
-    settle();
+    synchronise();
     sending = false;
 }
 

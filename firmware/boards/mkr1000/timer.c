@@ -15,7 +15,7 @@
 
 const uint32_t poet_board_ticks_hz = CORE_HZ / 8u;
 
-static void settle(void)
+static void synchronise(void)
 {
     WAIT_UNTIL((TC4_COUNT32_STATUS & TC4_COUNT32_STATUS_SYNCBUSY) == 0u, WAIT_TIMER);
 }
@@ -26,17 +26,17 @@ void timer_init(void)
     clocks_feed(GCLK_ID_TC4_TC5);
     TC4_COUNT32_CTRLA = TC4_COUNT32_CTRLA_SWRST;
     WAIT_UNTIL((TC4_COUNT32_CTRLA & TC4_COUNT32_CTRLA_SWRST) == 0u, WAIT_TIMER);
-    settle();
+    synchronise();
     TC4_COUNT32_CTRLA = (uint16_t)(TC4_COUNT32_CTRLA_MODE(TC_MODE_COUNT32) |
                                    TC4_COUNT32_CTRLA_PRESCALER(TC_PRESCALER_DIV8) | TC4_COUNT32_CTRLA_ENABLE);
-    settle();
+    synchronise();
 }
 
 uint32_t poet_board_ticks(void)
 {
     /* The counter runs in its own clock domain: a read is requested and waited for (30.6.6). */
     TC4_COUNT32_READREQ = (uint16_t)(TC4_COUNT32_READREQ_RREQ | TC4_COUNT32_READREQ_ADDR(COUNT_OFFSET));
-    settle();
+    synchronise();
     return TC4_COUNT32_COUNT;
 }
 
@@ -51,7 +51,7 @@ void poet_board_idle(uint32_t ticks)
         return;
     }
     TC4_COUNT32_CC0 = poet_board_ticks() + ticks;
-    settle();
+    synchronise();
     TC4_COUNT32_INTFLAG = TC4_COUNT32_INTFLAG_MC0;
     TC4_COUNT32_INTENSET = TC4_COUNT32_INTFLAG_MC0;
     core_sleep_until(TC4_IRQ, woken);

@@ -23,9 +23,9 @@ static void fill_floats(float *data, uint32_t count, uint32_t *state)
 
 static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
 {
-    uint32_t count = sizes->input_bytes[sizes->index_input] / sizes->index_bytes;
+    const uint32_t count = sizes->input_bytes[sizes->index_input] / sizes->index_bytes;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index = next_random(state) % sizes->index_bound;
+        const uint32_t index = next_random(state) % sizes->index_bound;
         if (sizes->index_bytes == 1u) {
             ((uint8_t *)data)[i] = (uint8_t)index;
         } else {
@@ -109,7 +109,7 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     uint32_t before = poet_board_ticks();
     for (uint32_t i = 0; status == POET_OK && i < repeats; i++) {
         status = operator->run(&args);
-        uint32_t now = poet_board_ticks();
+        const uint32_t now = poet_board_ticks();
         result->ticks += now - before;
         before = now;
     }

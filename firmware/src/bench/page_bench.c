@@ -5,9 +5,9 @@
 /* The place of transfer i. The scattered ones are spread over the page area by a multiplicative hash. */
 static uint32_t place(const poet_pager *pager, const poet_page_bench *bench, uint32_t i)
 {
-    uint32_t blocks = (bench->bytes - 1u) / POET_BLOCK_BYTES + 1u;
-    uint32_t slots = poet_pager_blocks(pager) / blocks;
-    uint32_t slot = bench->scattered ? i * 2654435761u : i;
+    const uint32_t blocks = (bench->bytes - 1u) / POET_BLOCK_BYTES + 1u;
+    const uint32_t slots = poet_pager_blocks(pager) / blocks;
+    const uint32_t slot = bench->scattered ? i * 2654435761u : i;
     return slot % slots * blocks;
 }
 
@@ -40,7 +40,7 @@ int poet_bench_page(poet_pager *pager, uint8_t *ram, uint32_t ram_bytes, poet_pa
     for (uint32_t i = 0; status == POET_OK && i < bench->repeats; i++) {
         status = bench->in ? poet_pager_in(pager, place(pager, bench, i), ram, bench->bytes, crc)
                            : poet_pager_out(pager, place(pager, bench, i), ram, bench->bytes, &crc);
-        uint32_t now = poet_board_ticks();
+        const uint32_t now = poet_board_ticks();
         bench->ticks += now - before;
         before = now;
     }

@@ -117,7 +117,7 @@ float poet_sqrt(float x)
     /* sqrt(mantissa * 2^23), in [2^23, 2^24) */
     uint32_t root = 0;
     uint32_t remainder = 0;
-    uint64_t digits = (uint64_t)mantissa << 23;
+    const uint64_t digits = (uint64_t)mantissa << 23;
     for (int32_t place = 46; place >= 0; place -= 2) {
         remainder = (remainder << 2) | (uint32_t)((digits >> place) & 3u);
         root <<= 1;

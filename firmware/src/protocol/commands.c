@@ -14,7 +14,7 @@
 #define MOST_GET_BYTES 224u
 #define MOST_STEPS 24u
 
-/* ---- answers ---- */
+/* --- answers --- */
 
 static void put_key(poet_text *answer, const char *key)
 {
@@ -119,7 +119,7 @@ static int finish(poet_text *answer, int status)
     return status == POET_OK ? status : fail(answer, status, explain(status));
 }
 
-/* ---- arguments ---- */
+/* --- arguments --- */
 
 static bool read_unsigned(const char **cursor, uint32_t *number)
 {
@@ -168,7 +168,7 @@ static void put_start(poet_text *answer)
     }
 }
 
-/* ---- verbs ---- */
+/* --- verbs --- */
 
 static int hello(poet_server *server, const char *arguments, poet_text *answer)
 {
@@ -211,7 +211,7 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
     }
 
     poet_operator_bench result;
-    int status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, &result);
+    const int status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, &result);
     if (status != POET_OK) {
         return finish(answer, status);
     }
@@ -234,7 +234,7 @@ static void note_card(poet_server *server, int status)
 
 static int bring_card_up(poet_server *server)
 {
-    int status = server->card_up ? POET_OK : poet_board_storage(&server->card);
+    const int status = server->card_up ? POET_OK : poet_board_storage(&server->card);
     server->card_up = status == POET_OK;
     return status;
 }
@@ -289,9 +289,9 @@ static int idle(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, "expected: idle ticks");
     }
     poet_board_window(true);
-    uint32_t before = poet_board_ticks();
+    const uint32_t before = poet_board_ticks();
     poet_board_idle(ticks);
-    uint32_t after = poet_board_ticks();
+    const uint32_t after = poet_board_ticks();
     poet_board_window(false);
     put_number(answer, "ticks", after - before);
     return POET_OK;
@@ -319,9 +319,9 @@ static int put(poet_server *server, const char *arguments, poet_text *answer)
     if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) || !poet_read_char(&arguments, ' ')) {
         return fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
     }
-    uint32_t digits = (uint32_t)strlen(arguments);
+    const uint32_t digits = (uint32_t)strlen(arguments);
     uint8_t *bytes;
-    int status = digits % 2u == 0 ? locate(server, index, offset, digits / 2u, &bytes) : POET_E_ARGUMENT;
+    const int status = digits % 2u == 0 ? locate(server, index, offset, digits / 2u, &bytes) : POET_E_ARGUMENT;
     if (status != POET_OK) {
         return finish(answer, status);
     }
@@ -350,7 +350,7 @@ static int get(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, "expected: get INDEX offset count, count at most 224");
     }
     uint8_t *bytes;
-    int status = locate(server, index, offset, count, &bytes);
+    const int status = locate(server, index, offset, count, &bytes);
     if (status != POET_OK) {
         return finish(answer, status);
     }
@@ -394,13 +394,13 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     }
     poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
     if (poet_schedule_pages(server->built->schedule)) {
-        int status = open_pager(server);
+        const int status = open_pager(server);
         if (status != POET_OK) {
             return finish(answer, status);
         }
         run.pager = &server->pager;
     }
-    int status = poet_runner_step(&server->runner, &run);
+    const int status = poet_runner_step(&server->runner, &run);
     note_card(server, status);
     if (status != POET_OK) {
         return fail_step(answer, status, &run);
@@ -424,7 +424,7 @@ static int put_steps(const poet_server *server, const char *arguments, poet_text
         count > MOST_STEPS) {
         return fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
     }
-    uint32_t steps = server->built->schedule->step_count;
+    const uint32_t steps = server->built->schedule->step_count;
     if (first > steps || count > steps - first) {
         return fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
     }
@@ -460,9 +460,9 @@ static int commit(poet_server *server, const char *arguments, poet_text *answer)
     }
     uint32_t bytes;
     poet_board_window(true);
-    uint32_t before = poet_board_ticks();
+    const uint32_t before = poet_board_ticks();
     status = poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
-    uint32_t after = poet_board_ticks();
+    const uint32_t after = poet_board_ticks();
     poet_board_window(false);
     note_card(server, status);
     if (status != POET_OK) {
@@ -537,7 +537,7 @@ static int bootloader(poet_server *server, const char *arguments, poet_text *ans
     return POET_OK;
 }
 
-/* ---- dispatch ---- */
+/* --- dispatch --- */
 
 static const struct {
     const char *name;

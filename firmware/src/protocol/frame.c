@@ -45,7 +45,7 @@ int poet_frame_open(char *line, uint32_t length, poet_request *request)
     if (length < TRAILER + 1u) {
         return POET_E_CORRUPT;
     }
-    uint32_t body_length = length - TRAILER;
+    const uint32_t body_length = length - TRAILER;
     const char *cursor = line + body_length;
     uint32_t crc;
     uint32_t sequence;
@@ -76,7 +76,7 @@ void poet_frame_begin(poet_text *text, uint16_t sequence)
 
 void poet_frame_close(poet_text *text)
 {
-    uint16_t crc = poet_crc16(text->buffer, text->length);
+    const uint16_t crc = poet_crc16(text->buffer, text->length);
     poet_text_char(text, '*');
     poet_text_hex(text, crc, 4);
     poet_text_char(text, '\n');

@@ -53,7 +53,7 @@ static void answer_request(poet_server *server, const poet_request *request)
         char words[POET_LINE_BYTES - 40u];
         poet_text result = {words, sizeof words, 0};
         words[0] = '\0';
-        int status = poet_command_run(server, request->body, &result);
+        const int status = poet_command_run(server, request->body, &result);
         if (status == POET_OK) {
             poet_text_string(&text, "ok");
             poet_text_string(&text, words);
@@ -76,7 +76,7 @@ void poet_server_receive(poet_server *server, char byte)
     acknowledge(request.sequence);
     /* `hello` is harmless and is never answered from memory: a new host may count from any number. */
     const char *cursor = request.body;
-    bool hello = poet_read_word(&cursor, "hello");
+    const bool hello = poet_read_word(&cursor, "hello");
     server->greeted = server->greeted || hello;
     if (hello || server->answer_length == 0 || request.sequence != server->sequence) {
         answer_request(server, &request);

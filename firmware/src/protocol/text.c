@@ -63,7 +63,7 @@ bool poet_read_word(const char **cursor, const char *word)
 bool poet_read_decimal(const char **cursor, int64_t *number)
 {
     const char *at = *cursor;
-    bool negative = poet_read_char(&at, '-');
+    const bool negative = poet_read_char(&at, '-');
     if (*at < '0' || *at > '9') {
         return false;
     }

@@ -29,7 +29,7 @@ static uint32_t first_from(const poet_arena *arena, uint32_t offset)
     uint32_t low = 0;
     uint32_t high = arena->live_count;
     while (low < high) {
-        uint32_t middle = (low + high) / 2u;
+        const uint32_t middle = (low + high) / 2u;
         if (arena->live[middle].offset < offset) {
             low = middle + 1u;
         } else {
@@ -49,8 +49,8 @@ int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **m
         return POET_E_MEMORY;
     }
 
-    uint32_t end = offset + bytes;
-    uint32_t place = first_from(arena, offset);
+    const uint32_t end = offset + bytes;
+    const uint32_t place = first_from(arena, offset);
     if (place < arena->live_count && arena->live[place].offset < end) {
         return POET_E_MEMORY;
     }
@@ -76,7 +76,7 @@ int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **m
 
 int poet_arena_release(poet_arena *arena, uint32_t offset)
 {
-    uint32_t place = first_from(arena, offset);
+    const uint32_t place = first_from(arena, offset);
     if (place == arena->live_count || arena->live[place].offset != offset) {
         return POET_E_MEMORY;
     }

@@ -18,7 +18,7 @@ typedef struct slot_header {
     uint32_t crc; /* of the tensors' bytes, in order */
 } slot_header;
 
-/* ---- the header's bytes ---- */
+/* --- header --- */
 
 static void store32(uint8_t *place, uint32_t number)
 {
@@ -73,7 +73,7 @@ static bool read_header(const poet_block_device *device, uint32_t slot, slot_hea
     return false;
 }
 
-/* ---- the tensors ---- */
+/* --- tensors --- */
 
 static bool is_kept(const poet_resident *resident)
 {
@@ -114,7 +114,7 @@ static int write_tensors(const poet_block_device *device, const poet_model *mode
         if (!is_kept(resident)) {
             continue;
         }
-        int status = device->write(device->context, block, residents + resident->offset, resident->bytes);
+        const int status = device->write(device->context, block, residents + resident->offset, resident->bytes);
         if (status != POET_OK) {
             return status;
         }
@@ -131,8 +131,8 @@ static int check_once(const poet_block_device *device, const poet_model *model, 
     for (uint32_t i = 0; i < model->resident_count; i++) {
         uint32_t left = is_kept(&model->residents[i]) ? model->residents[i].bytes : 0;
         while (left > 0) {
-            uint32_t bytes = left < sizeof buffer ? left : (uint32_t)sizeof buffer;
-            int status = device->read(device->context, block++, buffer, bytes);
+            const uint32_t bytes = left < sizeof buffer ? left : (uint32_t)sizeof buffer;
+            const int status = device->read(device->context, block++, buffer, bytes);
             if (status != POET_OK) {
                 return status;
             }
@@ -147,7 +147,7 @@ static int check_tensors(const poet_block_device *device, const poet_model *mode
 {
     for (uint32_t reads = 0; reads < READS; reads++) {
         uint32_t crc;
-        int status = check_once(device, model, block, &crc);
+        const int status = check_once(device, model, block, &crc);
         if (status != POET_OK || crc == expected) {
             return status;
         }
@@ -162,7 +162,7 @@ static int read_tensors(const poet_block_device *device, const poet_model *model
         if (!is_kept(resident)) {
             continue;
         }
-        int status = device->read(device->context, block, residents + resident->offset, resident->bytes);
+        const int status = device->read(device->context, block, residents + resident->offset, resident->bytes);
         if (status != POET_OK) {
             return status;
         }
@@ -171,7 +171,7 @@ static int read_tensors(const poet_block_device *device, const poet_model *model
     return POET_OK;
 }
 
-/* ---- commit and restore ---- */
+/* --- commit and restore --- */
 
 int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
                            uint32_t step, uint32_t *bytes)
@@ -197,7 +197,7 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
         return status; /* what cannot be read may be the only commit there is */
     }
 
-    uint32_t block = slot_block(slot);
+    const uint32_t block = slot_block(slot);
     status = write_tensors(device, model, residents, block + 1u);
     if (status == POET_OK) {
         status = check_tensors(device, model, block + 1u, next.crc);
@@ -250,9 +250,9 @@ int poet_checkpoint_restore(const poet_block_device *device, const poet_model *m
             status = read;
         }
     }
-    uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
+    const uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
-        uint32_t slot = i == 0 ? newest : 1u - newest;
+        const uint32_t slot = i == 0 ? newest : 1u - newest;
         if (!usable[slot]) {
             continue;
         }

@@ -14,7 +14,7 @@ int poet_pager_format(const poet_block_device *device)
         return POET_E_FULL;
     }
     /* The device pads the block with zeros. */
-    int status = device->write(device->context, 0, label, sizeof label - 1u);
+    const int status = device->write(device->context, 0, label, sizeof label - 1u);
     return status != POET_OK ? status : device->sync(device->context);
 }
 
@@ -22,7 +22,7 @@ int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
     *pager = (poet_pager){.device = device};
-    int status = device->read(device->context, 0, found, sizeof found);
+    const int status = device->read(device->context, 0, found, sizeof found);
     if (status != POET_OK) {
         return status;
     }
@@ -31,7 +31,7 @@ int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 
 uint32_t poet_pager_blocks(const poet_pager *pager)
 {
-    uint32_t blocks = pager->device->block_count;
+    const uint32_t blocks = pager->device->block_count;
     return blocks > POET_PAGE_AREA_BLOCK ? blocks - POET_PAGE_AREA_BLOCK : 0;
 }
 
@@ -41,8 +41,8 @@ static int check_room(const poet_pager *pager, uint32_t block, uint32_t bytes)
     if (bytes == 0) {
         return POET_E_ARGUMENT;
     }
-    uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;
-    uint32_t available = poet_pager_blocks(pager);
+    const uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;
+    const uint32_t available = poet_pager_blocks(pager);
     return needed <= available && block <= available - needed ? POET_OK : POET_E_FULL;
 }
 
@@ -52,7 +52,8 @@ static int read_checked(poet_pager *pager, bool arrived)
     const poet_block_device *device = pager->device;
     for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
         if (reads > 0 || !arrived) {
-            int status = device->read(device->context, POET_PAGE_AREA_BLOCK + pager->block, pager->data, pager->bytes);
+            const int status =
+                device->read(device->context, POET_PAGE_AREA_BLOCK + pager->block, pager->data, pager->bytes);
             if (status != POET_OK) {
                 return status;
             }
@@ -70,7 +71,7 @@ int poet_pager_wait(poet_pager *pager)
         return POET_OK;
     }
     pager->busy = false;
-    int status = pager->device->wait(pager->device->context);
+    const int status = pager->device->wait(pager->device->context);
     if (status != POET_OK || !pager->reading) {
         return status;
     }
@@ -122,12 +123,12 @@ int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t 
 
 int poet_pager_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc)
 {
-    int status = poet_pager_start_out(pager, block, data, bytes, crc);
+    const int status = poet_pager_start_out(pager, block, data, bytes, crc);
     return status != POET_OK ? status : poet_pager_wait(pager);
 }
 
 int poet_pager_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc)
 {
-    int status = poet_pager_start_in(pager, block, data, bytes, crc);
+    const int status = poet_pager_start_in(pager, block, data, bytes, crc);
     return status != POET_OK ? status : poet_pager_wait(pager);
 }

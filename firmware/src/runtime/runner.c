@@ -6,7 +6,7 @@
 #include "poet/board.h"
 #include "poet/operator.h"
 
-/* ---- checks, once ---- */
+/* --- checks, once --- */
 
 static uint32_t operand_bytes(const poet_model *model, uint16_t reference)
 {
@@ -34,7 +34,7 @@ static int check_node(const poet_model *model, const poet_node *node)
     if (operator == NULL) {
         return POET_E_UNSUPPORTED;
     }
-    uint32_t operands = (uint32_t)node->input_count + node->output_count;
+    const uint32_t operands = (uint32_t)node->input_count + node->output_count;
     if (node->input_count > POET_MAX_INPUTS || node->output_count > POET_MAX_OUTPUTS ||
         node->operands > model->operand_count || operands > (uint32_t)model->operand_count - node->operands ||
         node->params > model->param_count || operator->param_count > model->param_count - node->params) {
@@ -50,8 +50,8 @@ static int check_node(const poet_model *model, const poet_node *node)
         return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < operands; i++) {
-        uint16_t reference = model->operands[node->operands + i];
-        uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
+        const uint16_t reference = model->operands[node->operands + i];
+        const uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
         if (reference >= (uint32_t)model->value_count + model->resident_count ||
             operand_bytes(model, reference) < needed) {
             return POET_E_CORRUPT;
@@ -76,7 +76,7 @@ static int check_model(const poet_model *model)
         }
     }
     for (uint32_t i = 0; i < model->node_count; i++) {
-        int status = check_node(model, &model->nodes[i]);
+        const int status = check_node(model, &model->nodes[i]);
         if (status != POET_OK) {
             return status;
         }
@@ -91,7 +91,7 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
             return POET_E_CORRUPT;
         }
         const poet_node *node = &model->nodes[step->index];
-        uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
+        const uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
         return step->place <= schedule->offset_count && places <= schedule->offset_count - step->place ? POET_OK
                                                                                                        : POET_E_CORRUPT;
     }
@@ -113,7 +113,7 @@ static bool outlives_the_step(const poet_model *model, uint16_t reference)
     if (reference < model->value_count) {
         return false;
     }
-    uint8_t kind = model->residents[reference - model->value_count].kind;
+    const uint8_t kind = model->residents[reference - model->value_count].kind;
     return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
 }
 
@@ -185,10 +185,10 @@ bool poet_schedule_pages(const poet_schedule *schedule)
     return false;
 }
 
-/* ---- one step of the schedule ---- */
+/* --- one step of the schedule --- */
 
 /* Completes the transfer under way if it moves this value. */
-static int settle(poet_runner *runner, const poet_run *run, uint32_t value)
+static int complete_transfer_of(poet_runner *runner, const poet_run *run, uint32_t value)
 {
     if (runner->moving != value) {
         return POET_OK;
@@ -199,7 +199,7 @@ static int settle(poet_runner *runner, const poet_run *run, uint32_t value)
 
 static void *address(const poet_runner *runner, uint16_t reference)
 {
-    uint32_t values = runner->model->value_count;
+    const uint32_t values = runner->model->value_count;
     return reference < values ? runner->arena.memory + runner->values[reference].offset
                               : runner->residents + runner->model->residents[reference - values].offset;
 }
@@ -207,7 +207,7 @@ static void *address(const poet_runner *runner, uint16_t reference)
 /* A value on its way in is complete only when it has arrived; one on its way out can be read meanwhile. */
 static int await_arrival(poet_runner *runner, const poet_run *run, uint32_t value)
 {
-    return runner->moving == value && run->pager->reading ? settle(runner, run, value) : POET_OK;
+    return runner->moving == value && run->pager->reading ? complete_transfer_of(runner, run, value) : POET_OK;
 }
 
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -226,7 +226,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
         if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram) {
             return POET_E_ORDER;
         }
-        int status = await_arrival(runner, run, operands[i]);
+        const int status = await_arrival(runner, run, operands[i]);
         if (status != POET_OK) {
             return status;
         }
@@ -242,7 +242,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
         if (value->in_ram) {
             return POET_E_ORDER;
         }
-        int status = poet_arena_take(&runner->arena, *places, model->values[operands[i]].bytes, &outputs[i]);
+        const int status = poet_arena_take(&runner->arena, *places, model->values[operands[i]].bytes, &outputs[i]);
         if (status != POET_OK) {
             return status;
         }
@@ -251,19 +251,19 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     }
     void *workspace = NULL;
     if (node->workspace_bytes > 0) {
-        int status = poet_arena_take(&runner->arena, *places, node->workspace_bytes, &workspace);
+        const int status = poet_arena_take(&runner->arena, *places, node->workspace_bytes, &workspace);
         if (status != POET_OK) {
             return status;
         }
     }
     if (run->pager != NULL && changes_weights(model, node)) {
-        int status = poet_pager_wait(run->pager); /* what can still fail has to fail now */
+        const int status = poet_pager_wait(run->pager); /* what can still fail has to fail now */
         if (status != POET_OK) {
             return status;
         }
     }
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
-    int status = poet_operator_find(node->op)->run(&args);
+    const int status = poet_operator_find(node->op)->run(&args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, *places);
     }
@@ -288,7 +288,7 @@ static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
     run->page_ins++;
     runner->moving = step->index;
     status = poet_pager_start_in(run->pager, value->page_block, data, value->bytes, state->crc);
-    return status == POET_OK && run->trace ? settle(runner, run, step->index) : status;
+    return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
 static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -301,9 +301,9 @@ static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
     state->on_card = true;
     run->page_outs++;
     runner->moving = step->index;
-    int status = poet_pager_start_out(run->pager, value->page_block, runner->arena.memory + state->offset, value->bytes,
-                                      &state->crc);
-    return status == POET_OK && run->trace ? settle(runner, run, step->index) : status;
+    const int status = poet_pager_start_out(run->pager, value->page_block, runner->arena.memory + state->offset,
+                                            value->bytes, &state->crc);
+    return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
 static int release(poet_runner *runner, const poet_step *step, const poet_run *run)
@@ -315,7 +315,7 @@ static int release(poet_runner *runner, const poet_step *step, const poet_run *r
     if (!state->in_ram) {
         return POET_E_ORDER;
     }
-    int status = settle(runner, run, step->index);
+    const int status = complete_transfer_of(runner, run, step->index);
     if (status != POET_OK) {
         return status;
     }
@@ -355,7 +355,7 @@ static int execute_whole(poet_runner *runner, const poet_step *step, poet_run *r
 {
     int status = execute(runner, step, run);
     if (run->pager != NULL && (last || status != POET_OK)) {
-        int transfer = poet_pager_wait(run->pager);
+        const int transfer = poet_pager_wait(run->pager);
         status = status != POET_OK ? status : transfer;
     }
     return status;
@@ -370,7 +370,7 @@ static bool has_window(const poet_runner *runner, const poet_step *step)
 /* Keeps the line low for 30 us: a meter that samples every 10 us must see where one window ends and the next begins. */
 static void pause_between_windows(void)
 {
-    uint32_t start = poet_board_ticks();
+    const uint32_t start = poet_board_ticks();
     while (poet_board_ticks() - start <= poet_board_ticks_hz / 33333u)
         ;
 }
@@ -388,7 +388,7 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
     uint32_t before = poet_board_ticks();
     for (run->steps = 0; run->steps < schedule->step_count; run->steps++) {
         const poet_step *step = &schedule->steps[run->steps];
-        bool traced = run->trace && has_window(runner, step);
+        const bool traced = run->trace && has_window(runner, step);
         if (traced) {
             pause_between_windows();
             poet_board_window(true);
@@ -397,7 +397,7 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
         poet_arena_begin_peak(&runner->arena);
         status = execute_whole(runner, step, run, run->steps + 1u == schedule->step_count);
         /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
-        uint32_t now = poet_board_ticks();
+        const uint32_t now = poet_board_ticks();
         if (traced) {
             poet_board_window(false);
         }

@@ -64,7 +64,7 @@ enum {
 #define MOST_BLOCKS_AHEAD 64u /* that a card has looked further than it was asked to; no document says how many */
 #define SLOWEST_DIVISOR 8u    /* of the fastest rate of the bus, before a transfer is given up for its CRC errors */
 
-/* --- bytes ----------------------------------------------------------------------------------------------------- */
+/* --- bytes --- */
 
 static uint8_t receive_byte(const poet_sdcard *card)
 {
@@ -111,7 +111,7 @@ static void wait_until_ready(const poet_sdcard *card)
     }
 }
 
-/* --- commands -------------------------------------------------------------------------------------------------- */
+/* --- commands --- */
 
 static void select_card(const poet_sdcard *card)
 {
@@ -251,14 +251,14 @@ static int transfer_status(poet_sdcard *card)
     return (r2 & R2_OUT_OF_RANGE) != 0u ? POET_E_FULL : POET_E_IO;
 }
 
-/* --- data ------------------------------------------------------------------------------------------------------ */
+/* --- data --- */
 
 static uint32_t address_of(const poet_sdcard *card, uint32_t block)
 {
     return card->byte_addressed ? block * POET_BLOCK_BYTES : block;
 }
 
-/* --- transfers ------------------------------------------------------------------------------------------------- */
+/* --- transfers --- */
 
 /* A transfer is a row of stages. Each starts one movement of bytes on the bus, and advance() goes on from there when
  * it is over: called by the interrupt where the bus works on its own, by a plain loop elsewhere. */
@@ -639,7 +639,7 @@ void poet_sdcard_interrupt(poet_sdcard *card)
     advance(card);
 }
 
-/* --- block device ---------------------------------------------------------------------------------------------- */
+/* --- block device --- */
 
 static int start_transfer(poet_sdcard *card, uint32_t block, uint8_t *data, uint32_t bytes, bool writing)
 {
@@ -715,7 +715,7 @@ static int sync_blocks(void *context)
     return POET_OK;
 }
 
-/* --- start ----------------------------------------------------------------------------------------------------- */
+/* --- start --- */
 
 /* Card-Specific Data, versions 1.0 and 2.0 (5.3.2, 5.3.3); 0 if they are something else. */
 static uint32_t blocks_from_csd(const uint8_t *csd)

@@ -9,7 +9,7 @@ static int relu_sizes(const int32_t *params, poet_sizes *sizes)
     if (params[0] < 1 || params[0] > 1 << 20) {
         return POET_E_ARGUMENT;
     }
-    uint32_t bytes = 4u * (uint32_t)params[0];
+    const uint32_t bytes = 4u * (uint32_t)params[0];
     *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {bytes}, .output_bytes = {bytes}};
     return POET_OK;
 }
@@ -30,7 +30,7 @@ static int add_sizes(const int32_t *params, poet_sizes *sizes)
     if (params[0] < 1 || params[0] > 1 << 20) {
         return POET_E_ARGUMENT;
     }
-    uint32_t bytes = 4u * (uint32_t)params[0];
+    const uint32_t bytes = 4u * (uint32_t)params[0];
     *sizes = (poet_sizes){
         .inputs = 2, .outputs = 1, .input_bytes = {bytes, bytes}, .output_bytes = {bytes}, .workspace_bytes = bytes};
     return POET_OK;
@@ -50,7 +50,7 @@ static int add(const poet_op_args *args)
 
 static int sgd_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    int status = add_sizes(params, sizes);
+    const int status = add_sizes(params, sizes);
     sizes->workspace_bytes = 0;
     sizes->in_place = 1;
     return status;
