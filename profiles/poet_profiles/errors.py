@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception a user sees as a single line instead of a traceback."""
+"""The one exception that a user sees as a single line instead of a traceback, and what becomes one."""
 
 from __future__ import annotations
 
@@ -23,3 +23,7 @@ class UserError(Exception):
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class FaultError(Exception):
+    """What is wrong inside a file, without the file's name: its reader adds that and raises a :class:`UserError`."""

@@ -19,6 +19,7 @@ from poet_profiles.stopping import undisturbed
 from ..meters.meter import Activity, Meter
 from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError, DeviceResetError
+from ..protocol.status import Status
 from .configurations import PAGE_OPS, Configuration
 from .drift import DriftWatch
 from .idle import measure_idle
@@ -27,7 +28,6 @@ from .slices import page_slice, ram_bytes, slices
 
 T = TypeVar("T")
 
-E_MEMORY, E_ABSENT = -2, -9
 DTYPE = "f32"
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
@@ -125,7 +125,7 @@ class Profiler:
             try:
                 fraction, measurement = self._steadily(item)
             except DeviceError as error:
-                if error.number == E_ABSENT and item.is_page:
+                if error.number == Status.E_ABSENT and item.is_page:
                     raise UserError(
                         "no card with poet's label in the board: --format-card writes it (and ends whatever the card "
                         "holds), --no-pages leaves page transfers out"
@@ -195,9 +195,9 @@ class Profiler:
             try:
                 return fraction, self._operator(item.op, cut)
             except DeviceError as error:
-                if error.number != E_MEMORY:
+                if error.number != Status.E_MEMORY:
                     raise
-        raise DeviceError(E_MEMORY, f"needs {ram_bytes(item.op, params)} bytes, and no slice of it fits")
+        raise DeviceError(Status.E_MEMORY, f"needs {ram_bytes(item.op, params)} bytes, and no slice of it fits")
 
     def _operator(self, op: str, params: dict[str, int]) -> Measurement:
         operator = OPERATORS[op]

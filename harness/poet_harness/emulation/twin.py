@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from poet_profiles.boards import Board
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.stopping import undisturbed
 
 from . import nrf52840, samd21
@@ -66,7 +66,7 @@ class TwinSerial:
                 with undisturbed():  # a signal's exception would be lost between the engine and what it calls
                     self._machine.run(SLICE_CYCLES)
             except EmulationError as fault:
-                raise UserError(f"the emulated board stopped: {fault}", exit_code=4) from fault
+                raise UserError(f"the emulated board stopped: {fault}", NO_DEVICE) from fault
             if self._starved:
                 if not self._line.available:
                     _wait_in_vain(deadline)
@@ -86,7 +86,7 @@ class TwinSerial:
 def _wait_in_vain(deadline: float | None) -> None:
     """Both sides wait for each other: only the host's clock can end that."""
     if deadline is None:
-        raise UserError("the emulated board waits for the host, and the host for it, without a time limit", exit_code=4)
+        raise UserError("the emulated board waits for the host, and the host for it, without a time limit", NO_DEVICE)
     time.sleep(max(0.0, deadline - time.monotonic()))
 
 

@@ -19,10 +19,10 @@ from ..benchmark.measure import Effort
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
+from ..protocol.status import Status
 from .batches import TrainingData
 from .plan import Plan
 
-E_MEMORY = -2
 # By words of the board's answer.
 CURES = {
     "no label": "; poet-harness profile --format-card labels a card, and ends whatever it holds",
@@ -202,7 +202,7 @@ class Trainer:
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self._device.link.name
-        if error.number == E_MEMORY:
+        if error.number == Status.E_MEMORY:
             need, have = self._plan.peak_bytes, self._device.hello.ram_bytes
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
         cure = next((cure for words, cure in CURES.items() if words in error.text), "")

@@ -9,9 +9,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from poet_profiles.boards import Board
-from poet_profiles.errors import UserError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph
-from poet_profiles.graph.validation import FaultError, check_graph
+from poet_profiles.graph.validation import check_graph
 
 if TYPE_CHECKING:
     from poet_runtime.traced_graph import TracedGraph

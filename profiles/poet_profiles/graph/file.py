@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
-from poet_profiles.errors import UserError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Refusal, Resident, Value
-from poet_profiles.graph.validation import FaultError, check_graph, refuse_unsound
+from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"

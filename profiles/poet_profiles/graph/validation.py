@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import math
 
-from poet_profiles.errors import UserError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph, Node, Operation
 from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
-
-
-class FaultError(Exception):
-    """What is wrong inside a file, without the file's name."""
 
 
 def refuse_unsound(graph: Graph) -> None:

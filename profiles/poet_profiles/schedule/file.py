@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
-from poet_profiles.errors import UserError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph.file import read_json
 from poet_profiles.schedule import Action, Schedule, Status, Step
 from poet_profiles.whole_file import write_whole
@@ -28,7 +28,7 @@ def read_schedule(path: Path) -> Schedule:
     document = read_json(path)
     try:
         return schedule_from_document(document)
-    except _FaultError as fault:
+    except FaultError as fault:
         raise UserError(f"{path}: {fault}") from None
 
 
@@ -46,10 +46,10 @@ def schedule_hash(schedule: Schedule) -> str:
 def schedule_from_document(document: Any) -> Schedule:
     """Build a schedule from parsed JSON; raises a fault that lacks only the file's name."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _FaultError(f'not a schedule; this reads "format": "{FORMAT}"')
+        raise FaultError(f'not a schedule; this reads "format": "{FORMAT}"')
     steps = document.get("steps")
     if not isinstance(steps, list):
-        raise _FaultError('"steps" is missing or not a list')
+        raise FaultError('"steps" is missing or not a list')
     return Schedule(
         graph=str(document.get("graph", "")),
         graph_hash=_text(document, "graph_hash"),
@@ -85,14 +85,10 @@ def document_of_schedule(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-class _FaultError(Exception):
-    """What is wrong inside a file, without the file's name."""
-
-
 def _text(entry: dict[str, Any], key: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
-        raise _FaultError(f'"{key}" is {value!r}, not a string')
+        raise FaultError(f'"{key}" is {value!r}, not a string')
     return value
 
 
@@ -103,14 +99,14 @@ def _number(entry: dict[str, Any], key: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _FaultError(f'"{key}" is {value!r}, not a finite number')
+        raise FaultError(f'"{key}" is {value!r}, not a finite number')
     return number
 
 
 def _bytes(entry: dict[str, Any], key: str, where: str) -> int:
     value = entry.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
+        raise FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
     return value
 
 
@@ -118,19 +114,19 @@ def _status(entry: dict[str, Any]) -> Status:
     try:
         return Status(str(entry.get("status")))
     except ValueError:
-        raise _FaultError(f'"status" is {entry.get("status")!r}; it must be "optimal" or "feasible"') from None
+        raise FaultError(f'"status" is {entry.get("status")!r}; it must be "optimal" or "feasible"') from None
 
 
 def _step(entry: Any, where: str) -> Step:
     if not isinstance(entry, dict):
-        raise _FaultError(f"{where} is not a JSON object")
+        raise FaultError(f"{where} is not a JSON object")
     try:
         action = Action(str(entry.get("do")))
     except ValueError:
-        raise _FaultError(f'{where}: "do" is {entry.get("do")!r}; it must be one of {", ".join(Action)}') from None
+        raise FaultError(f'{where}: "do" is {entry.get("do")!r}; it must be one of {", ".join(Action)}') from None
     target = entry.get("node")
     if not isinstance(target, str):
-        raise _FaultError(f'{where}: "node" is {target!r}, not an id')
+        raise FaultError(f'{where}: "node" is {target!r}, not an id')
     offsets = {target: _bytes(entry, "offset", where)} if "offset" in entry else _offsets(entry, where)
     workspace = _bytes(entry, "workspace_offset", where) if "workspace_offset" in entry else None
     return Step(action, target, offsets, workspace)
@@ -139,7 +135,7 @@ def _step(entry: Any, where: str) -> Step:
 def _offsets(entry: dict[str, Any], where: str) -> dict[str, int]:
     offsets = entry.get("offsets", {})
     if not isinstance(offsets, dict):
-        raise _FaultError(f'{where}: "offsets" is not an object of value ids and offsets')
+        raise FaultError(f'{where}: "offsets" is not an object of value ids and offsets')
     return {value: _bytes(offsets, value, where) for value in offsets}
 
 
