@@ -111,18 +111,11 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
 
 def _traced(model: str, profile: str) -> tuple[Graph, int]:
     """As `poet-plan --model MODEL --profile PROFILE` plans it."""
-    from poet_planner.planning.memory_policy import Gradients, Parameters, settle
-    from poet_planner.planning.task import Problem, problem_from_model
+    from poet_planner.planning.pipeline import prepare
 
-    def board_bytes(problem: Problem) -> int:
-        assert problem.board is not None
-        return problem.board.usable_ram_bytes
-
-    def build(resident_gradients: bool) -> Problem:
-        return problem_from_model(model, None, profile, None, resident_gradients)
-
-    problem = settle(build, Parameters.AUTO, Gradients.AUTO, board_bytes).problem
-    return problem.graph, board_bytes(problem)
+    residency = prepare(model, profile=profile).residency
+    assert residency.task.board is not None
+    return residency.task.graph, residency.task.board.usable_ram_bytes
 
 
 def _paper() -> Iterator[Instance]:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from poet_planner.baselines import poet_ilp
+from poet_planner.planning.methods import method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -23,7 +23,7 @@ from poet_profiles.schedule import Schedule, Status
 from benchmarks.planner.instances import Instance, Loaded, load
 
 MOMENTS_S = (2.0, 10.0, 60.0)
-SCHEDULERS = {"best": optimise, "paper": poet_ilp.schedule}
+METHODS = {"best": "optimal", "paper": "poet_ilp"}
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,9 @@ def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
         progress=by_clock.hear,
     )
     with patch("time.monotonic", time.process_time) if run.clock == "cpu" else nullcontext():
-        schedule = SCHEDULERS[run.formulation](loaded.graph, loaded.ram_bytes, loaded.deadline_s, options)
+        schedule = method_named(METHODS[run.formulation]).schedule(
+            loaded.graph, loaded.ram_bytes, loaded.deadline_s, options
+        )
     wall_s, cpu_s, spent_s = wall.spent_s(), cpu.spent_s(), by_clock.spent_s()
     report = verify(loaded.graph, schedule)
     energies = [_energy_at(moment_s, by_clock.heard, schedule, spent_s, run.seconds) for moment_s in MOMENTS_S]

@@ -20,11 +20,11 @@ from poet_profiles.whole_file import write_whole
 from benchmarks.planner.best_known import add_to_best
 from benchmarks.planner.figures import INSTANCE, report
 from benchmarks.planner.instances import SUITES, Instance, suite
-from benchmarks.planner.measuring import COLUMNS, SCHEDULERS, Measurement, Run, measure
+from benchmarks.planner.measuring import COLUMNS, METHODS, Measurement, Run, measure
 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})
-Formulation = StrEnum("Formulation", {name: name for name in SCHEDULERS})
+Formulation = StrEnum("Formulation", {name: name for name in METHODS})
 Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
 
 

@@ -31,9 +31,9 @@ def graph(
     from poet_profiles.graph.file import graph_hash, write_graph
 
     if profile is not None:
-        from poet_planner.planning.task import problem_from_model
+        from poet_planner.planning.task import ModelOnBoard
 
-        traced = problem_from_model(model, batch, profile, board, momentum=momentum).graph
+        traced = ModelOnBoard(model, batch, profile, board, momentum).task().graph
     elif board is not None:
         from poet_profiles.boards import load_board
 

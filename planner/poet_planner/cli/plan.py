@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,20 +13,15 @@ from poet_profiles.errors import INTERRUPTED, UserError
 from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
+from poet_planner.cli.network import network
 from poet_planner.cli.progress import progress
-from poet_planner.planning.memory_policy import Gradients, Parameters, settle
+from poet_planner.planning.memory_policy import Gradients, Parameters
 
 if TYPE_CHECKING:
-    from poet_profiles.graph import Graph
     from poet_profiles.schedule import Schedule
 
-    from poet_planner.planning.task import Problem
-    from poet_planner.report.summary import Summary
+    from poet_planner.planning.pipeline import Plan, Prepared
 
-# Unless told otherwise: until so long after the start, within these limits.
-SOON_SECONDS = 10.5
-MOST_SECONDS = 7.0
-LEAST_SECONDS = 5.0
 # Of the energy above plain training, from which on a look at larger budgets is advised, and those budgets.
 DEAR = 0.1
 MORE_RAM = (1.0, 1.05, 1.1, 1.2)
@@ -52,9 +46,7 @@ class Formulation(StrEnum):
     PAPER = "paper"
 
 
-# The method of each: our own, or the name of a baseline.
-OPTIMAL = "optimal"
-METHODS = {Formulation.BEST: OPTIMAL, Formulation.PAPER: "poet_ilp"}
+METHODS = {Formulation.BEST: "optimal", Formulation.PAPER: "poet_ilp"}
 
 
 class Strategy(StrEnum):
@@ -117,7 +109,7 @@ def plan(
         typer.Option(
             min=0.1,
             help="Seconds to optimise for, at most.",
-            show_default=f"{MOST_SECONDS:g}; down to {LEAST_SECONDS:g} where tracing took long",
+            show_default="7; down to 5 where tracing took long",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
@@ -131,98 +123,37 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
-    started_s = time.monotonic()
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.baselines.store_all import plain_schedule
-    from poet_planner.report.summary import summarise
+    from poet_planner.planning.pipeline import prepare
 
     check_writable(out / "summary.json")
-
-    settled = settle(
-        lambda resident_gradients: _problem(profile, model, graph, batch, board, momentum, paging, resident_gradients),
-        parameters,
-        gradients,
-        lambda problem: _budget_bytes(problem, ram),
+    prepared = prepare(
+        network(graph, model),
+        profile=profile,
+        board=board,
+        batch=batch,
+        ram=ram,
+        deadline=deadline,
+        parameters=parameters,
+        gradients=gradients,
+        momentum=momentum,
+        paging=paging,
     )
-    if settled.note:
-        typer.echo(f"poet-plan: {settled.note}", err=True)
-    problem = settled.problem
-    budget_bytes = settled.budget_bytes
-    plain = plain_schedule(problem.graph)
-    deadline_s = _deadline_s(deadline, plain)
+    if prepared.residency.note:
+        typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
     method = "store_all" if strategy is Strategy.PLAIN else METHODS[formulation]
-    time_limit_s = time_limit or default_seconds(time.monotonic() - started_s)
-    schedule = _optimised(problem.graph, budget_bytes, deadline_s, time_limit_s, seed, solver, method)
+    schedule = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
     with undisturbed():
-        _check(problem.graph, schedule)
-        why_no_headers = _write(problem.graph, schedule, out)
-        summary = summarise(problem.graph, schedule, problem.costed, settled.excluded_bytes)
-        _report(summary, why_no_headers, out, verbose, json)
+        made = prepared.verified(schedule)
+        made.write(out)
+        _report(made, out, verbose, json)
 
 
-def default_seconds(spent_s: float) -> float:
-    """So that a small network's plan comes soon on a slow machine, too."""
-    return min(MOST_SECONDS, max(LEAST_SECONDS, SOON_SECONDS - spent_s))
+def _schedule(prepared: Prepared, method: str, time_limit_s: float, seed: int, solver: str) -> Schedule:
+    """The schedule, with its progress shown."""
+    from poet_planner.solve import OptimiseOptions, Progress
 
-
-def _problem(
-    profile: str | None,
-    model: str | None,
-    graph: Path | None,
-    batch: int | None,
-    board: str | None,
-    momentum: float,
-    paging: bool,
-    resident_gradients: bool,
-) -> Problem:
-    from dataclasses import replace
-
-    from poet_planner.planning.task import problem_from_graph, problem_from_model, without_paging
-
-    if graph is not None:
-        others = {"--profile": profile, "--model": model, "--batch": batch, "--momentum": momentum or None}
-        problem = problem_from_graph(graph, board, others)
-    elif profile is not None:
-        problem = problem_from_model(model, batch, profile, board, resident_gradients, momentum)
-    else:
-        from poet_profiles.shipped import profile_names
-
-        names = ", ".join(profile_names())
-        raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
-    return problem if paging else replace(problem, graph=without_paging(problem.graph))
-
-
-def _budget_bytes(problem: Problem, ram: str | None) -> int:
-    from poet_planner.baselines.store_all import plain_schedule
-    from poet_planner.report.quantities import ram_bytes
-
-    if ram is not None:
-        return ram_bytes(ram, plain_schedule(problem.graph).peak_bytes)
-    if problem.board is None:
-        raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
-    return problem.board.usable_ram_bytes
-
-
-def _deadline_s(deadline: str | None, plain: Schedule) -> float | None:
-    from poet_planner.report.quantities import deadline_s
-
-    return None if deadline is None else deadline_s(deadline, plain.time_s)
-
-
-def _optimised(
-    graph: Graph,
-    budget_bytes: int,
-    deadline_s: float | None,
-    time_limit_s: float,
-    seed: int,
-    solver: str,
-    method: str,
-) -> Schedule:
-    from poet_planner.baselines.methods import method_named
-    from poet_planner.solve import OptimiseOptions, Progress, optimise
-
-    schedule_by = optimise if method == OPTIMAL else method_named(method).schedule
     best_j = math.inf
     with progress() as show:
 
@@ -234,7 +165,7 @@ def _optimised(
         options = OptimiseOptions(time_limit_s=time_limit_s, seed=seed, solver=solver, progress=tell)
         try:
             with interrupting():
-                schedule = schedule_by(graph, budget_bytes, deadline_s, options)
+                schedule = prepared.schedule(method, options)
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
     _tell_of_lost_best(best_j, schedule.energy_j)
@@ -253,50 +184,21 @@ def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
         )
 
 
-def _check(graph: Graph, schedule: Schedule) -> None:
-    """Every plan is verified before it is written."""
-    from poet_planner.schedule.verify import verify
-
-    report = verify(graph, schedule)
-    if not report.sound:
-        raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
-
-
-def _write(graph: Graph, schedule: Schedule, out: Path) -> str | None:
-    """Write everything but the summary; what keeps the firmware from running the graph, so that it gets no headers."""
-    from poet_profiles.graph.file import write_graph
-    from poet_profiles.schedule.file import write_schedule
-
-    from poet_planner.report.figures import write_pictures
-    from poet_planner.schedule.c_headers import remove_headers, why_no_headers, write_headers
-
-    remove_headers(out)
-    write_graph(graph, out / "graph.json")
-    write_schedule(schedule, out / "schedule.json")
-    reason = why_no_headers(graph)
-    if reason is None:
-        write_headers(graph, schedule, out)
-    write_pictures(graph, schedule, out)
-    return reason
-
-
-def _report(summary: Summary, why_no_headers: str | None, out: Path, verbose: bool, as_json: bool) -> None:
+def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     import json
 
-    from poet_profiles.whole_file import write_whole
     from rich.console import Console
 
     from poet_planner.report.summary import table
 
-    document = json.dumps(summary.document(), indent=1)
-    write_whole(out / "summary.json", document + "\n")
+    summary = plan.summary
     if as_json:
-        print(document)
+        print(json.dumps(summary.document(), indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(table(summary, verbose))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
-    headers = f"no C headers: {why_no_headers}" if why_no_headers else "poet_model.h, poet_schedule.h"
+    headers = f"no C headers: {plan.why_no_headers}" if plan.why_no_headers else "poet_model.h, poet_schedule.h"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)

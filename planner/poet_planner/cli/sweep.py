@@ -10,6 +10,7 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
+from poet_planner.cli.network import network
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def sweep(
 
     from poet_planner.baselines.store_all import plain_schedule
     from poet_planner.planning.memory_policy import without_parameters
+    from poet_planner.planning.pipeline import task_builder
     from poet_planner.planning.sweep import in_order, read_points, write_picture
-    from poet_planner.planning.task import problem_from_graph, problem_from_model
     from poet_planner.report.quantities import deadline_s, ram_bytes
     from poet_planner.solve import OptimiseOptions
 
@@ -64,14 +65,10 @@ def sweep(
     check_writable(table_path)
     if table_path.exists() and not resume:
         raise UserError(f"{table_path}: exists already; --resume goes on with it, or name another --out")
-    if graph is not None:
-        others = {"--profile": profile, "--model": model, "--batch": batch, "--board": board}
-        problem = problem_from_graph(graph, None, others)
-    elif profile is not None:
-        problem = problem_from_model(model, batch, profile, board)
-    else:
-        raise UserError("nothing to plan: give --profile or --graph; see --help")
-    planned = without_parameters(problem.graph) if parameters is Parameters.EXCLUDED else problem.graph
+    build = task_builder(network(graph, model, {"--board": board}), profile, board, batch)
+    planned = build(True).graph
+    if parameters is Parameters.EXCLUDED:
+        planned = without_parameters(planned)
     plain = plain_schedule(planned)
     if plain.energy_j == 0:
         raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")

@@ -13,7 +13,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
 if TYPE_CHECKING:
-    from poet_planner.planning.task import Problem
+    from poet_planner.planning.task import Task
 
 _BATCH_KINDS = ("input", "target", "loss", "constant")
 
@@ -35,21 +35,33 @@ class Gradients(StrEnum):
 
 
 @dataclass(frozen=True)
-class Settled:
-    """A problem, its RAM budget, what is left out of its RAM, and what the user should hear about it."""
+class Residency:
+    """What was chosen to be resident.
 
-    problem: Problem
+    Attributes
+    ----------
+    task : Task
+        With what is resident counted in its graph.
+    budget_bytes : int
+        RAM budget, resident tensors included.
+    excluded_bytes : int
+        Parameters, gradients and state that are left out of the RAM.
+    note : str
+        What the user should hear about the choice; empty where there was none.
+    """
+
+    task: Task
     budget_bytes: int
     excluded_bytes: int = 0
     note: str = ""
 
 
-def settle(
-    build: Callable[[bool], Problem],
+def choose_residents(
+    build: Callable[[bool], Task],
     parameters: Parameters,
     gradients: Gradients,
-    budget_bytes: Callable[[Problem], int],
-) -> Settled:
+    budget_bytes: Callable[[Task], int],
+) -> Residency:
     """Choose what is resident.
 
     Where gradients leave no room for the largest node, they become values; where parameters alone exceed the budget,
@@ -58,9 +70,9 @@ def settle(
     Parameters
     ----------
     build : callable
-        The problem, with gradients resident or not.
+        The task, with gradients resident or not.
     budget_bytes : callable
-        RAM budget of a problem. Where gradients become values because they do not fit, the budget stays that by which
+        RAM budget of a task. Where gradients become values because they do not fit, the budget stays that by which
         they do not; without parameters it is that of what is left.
 
     Raises
@@ -72,33 +84,33 @@ def settle(
         if gradients is not Gradients.AUTO:
             raise UserError(f"--gradients {gradients}: with --parameters excluded they are not in RAM; leave it out")
         return _excluded(build(True), budget_bytes)
-    problem = build(True)
+    task = build(True)
     if gradients is Gradients.PAGED:
-        resident, problem = problem, build(False)
-        if problem.graph == resident.graph:
+        resident, task = task, build(False)
+        if task.graph == resident.graph:
             raise UserError("--gradients paged is for models on microcontrollers: leave it out")
-    budget = budget_bytes(problem)
-    if smallest_ram_bytes(problem.graph) <= budget:
-        return Settled(problem, budget)
+    budget = budget_bytes(task)
+    if smallest_ram_bytes(task.graph) <= budget:
+        return Residency(task, budget)
     if gradients is Gradients.AUTO:
         paged = build(False)
-        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < problem.graph.resident_bytes:
+        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < task.graph.resident_bytes:
             note = "gradients have no places of their own in RAM (--gradients resident gives them)"
-            return Settled(paged, budget, note=note)
-    if parameters is Parameters.AUTO and problem.graph.residents and problem.graph.resident_bytes > budget:
+            return Residency(paged, budget, note=note)
+    if parameters is Parameters.AUTO and task.graph.residents and task.graph.resident_bytes > budget:
         return _excluded(build(True), budget_bytes)
-    return Settled(problem, budget)
+    return Residency(task, budget)
 
 
-def _excluded(problem: Problem, budget_bytes: Callable[[Problem], int]) -> Settled:
-    graph = without_parameters(problem.graph)
-    excluded_bytes = problem.graph.resident_bytes - graph.resident_bytes
+def _excluded(task: Task, budget_bytes: Callable[[Task], int]) -> Residency:
+    graph = without_parameters(task.graph)
+    excluded_bytes = task.graph.resident_bytes - graph.resident_bytes
     note = (
         f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan shows "
         "what activations cost, and gets no C headers (--parameters resident counts them)"
     )
-    without = replace(problem, graph=graph)
-    return Settled(without, budget_bytes(without), excluded_bytes, note)
+    without = replace(task, graph=graph)
+    return Residency(without, budget_bytes(without), excluded_bytes, note)
 
 
 def without_parameters(graph: Graph) -> Graph:

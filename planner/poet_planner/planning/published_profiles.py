@@ -24,7 +24,7 @@ from poet_profiles.whole_file import write_whole
 from poet_planner import models
 from poet_planner.costs.features import features
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
-from poet_planner.planning.training_graph import traced_model
+from poet_planner.planning.training_graph import training_step
 
 PUBLISHED_AT = "2022-07-17T00:00:00Z"
 # Models whose parameters alone are far beyond a microcontroller; the paper's ResNet-18 and VGG16 for CIFAR-10 stay.
@@ -153,7 +153,7 @@ def write_profiles(folder: Path, model_names: list[str]) -> list[Path]:
 
 def _operators(model: str, board: Board) -> Graph:
     """The model's graph for a kind of board, without a rehearsal of its memory, which no row here tells of."""
-    traced = traced_model(model, None)
+    traced = training_step(model, None).traced
     return lower_for_linux(traced, board.dma_overlap) if board.kind == "linux" else lower_for_firmware(traced)
 
 

@@ -14,9 +14,8 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.report.summary import summarise
-from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.planning.pipeline import plan
+from poet_planner.solve import NoScheduleError, OptimiseOptions
 
 
 @dataclass(frozen=True)
@@ -104,13 +103,9 @@ def in_order(points: Iterable[Point]) -> list[Point]:
 
 def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Point:
     try:
-        schedule = optimise(graph, ram_bytes, deadline_s, options)
+        figures = plan(graph, ram=ram_bytes, deadline=deadline_s, parameters="resident", options=options).summary
     except NoScheduleError:
         return Point(graph_hash(graph), ram_bytes, deadline_s, "none")
-    report = verify(graph, schedule)
-    if not report.sound:
-        raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
-    figures = summarise(graph, schedule)
     shared = {field.name: getattr(figures, field.name) for field in fields(Point)}
     return Point(**shared)
 

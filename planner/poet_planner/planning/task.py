@@ -20,70 +20,105 @@ from poet_planner.costs.cost_model import CostedGraph, CostModel
 if TYPE_CHECKING:
     import pandas as pd
 
-DEFAULT_MODEL = "resnet18_cifar"
+    from poet_planner.models import Model
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A costed graph; ``costed`` says what its costs rest on where they come from a profile."""
+class Task:
+    """What is to be planned.
+
+    Attributes
+    ----------
+    graph : Graph
+        With costs.
+    board : Board or None
+        Whose RAM it is planned for; None: a graph that names no board.
+    costed : CostedGraph or None
+        What the costs rest on, where they come from a profile.
+    """
 
     graph: Graph
     board: Board | None
     costed: CostedGraph | None
 
 
-def problem_from_graph(path: Path, board: str | None, others: Mapping[str, object]) -> Problem:
-    """Read a costed graph from a file.
+def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
+    """A graph that has its costs.
+
+    Raises
+    ------
+    UserError
+        If the file is no costed graph, or there is no such board.
+    """
+    read = read_graph(graph) if isinstance(graph, Path) else graph
+    return Task(read, load_board(board) if board else None, None)
+
+
+def refuse_beside_a_graph(others: Mapping[str, object]) -> None:
+    """Refuse what a costed graph already says.
 
     Parameters
     ----------
     others : mapping
-        Options by name that say what the graph already says, and what each was given; None where it was not.
+        Options by name, and what each was given; None where it was not.
 
     Raises
     ------
     UserError
-        If the file is no costed graph, there is no such board, or one of ``others`` was given.
+        If one was given.
     """
     for option, given in others.items():
         if given is not None:
             raise UserError(f"--graph already holds the training step and its costs: leave {option} out")
-    return Problem(read_graph(path), load_board(board) if board else None, None)
 
 
-def problem_from_model(
-    model: str | None,
-    batch: int | None,
-    profile: str,
-    board_name: str | None,
-    resident_gradients: bool = True,
-    momentum: float = 0.0,
-) -> Problem:
-    """Trace a model for a board and cost it from the board's profile.
+class ModelOnBoard:
+    """A model's training step on a board, traced once; `task` costs it from the board's profile.
 
     Parameters
     ----------
-    resident_gradients, momentum
-        As :func:`poet_planner.planning.training_graph.training_graph` takes them.
+    model : str or Model
+        As :class:`poet_planner.planning.training_graph.TrainingStep` takes it, and ``batch`` with it.
+    profile : str or Path
+        A CSV file, or the name of a shipped one.
+    board : str, optional
+        Default is the profile's.
+    momentum : float
+        Of the gradient descent that ends a step on a microcontroller.
 
     Raises
     ------
     UserError
-        If the model, profile or board is not to be had, or the profile lacks the rows that are needed.
+        If the profile or the board is not to be had, or the profile has no row of the board.
     """
-    from poet_planner.planning.training_graph import training_graph
 
-    path = profile_path(profile)
-    rows = read_profile(path)
-    board = load_board(board_name or _only_board(rows, path))
-    rows = rows[rows["board"] == board.name]
-    if rows.empty:
-        raise UserError(f"{path}: no row of board {board.name}; profile it first or name another --board")
-    graph = training_graph(model or DEFAULT_MODEL, batch, board, resident_gradients, momentum)
-    costed = CostModel(rows, board.storage_block_bytes).apply(graph)
-    if board.storage == "none":
-        costed = replace(costed, graph=without_paging(costed.graph))
-    return Problem(costed.graph, board, costed)
+    def __init__(
+        self, model: str | Model, batch: int | None, profile: str | Path, board: str | None, momentum: float = 0.0
+    ) -> None:
+        from poet_planner.planning.training_graph import TrainingStep, training_step
+
+        path = profile_path(str(profile))
+        rows = read_profile(path)
+        self._board = load_board(board or _only_board(rows, path))
+        self._rows = rows[rows["board"] == self._board.name]
+        if self._rows.empty:
+            raise UserError(f"{path}: no row of board {self._board.name}; profile it first or name another --board")
+        self._momentum = momentum
+        self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
+
+    def task(self, resident_gradients: bool = True) -> Task:
+        """The costed task; gradients have places of their own in RAM, or are values like others.
+
+        Raises
+        ------
+        UserError
+            If the model cannot be had or traced, or the profile lacks the rows that are needed.
+        """
+        graph = self._step.graph(self._board, resident_gradients, self._momentum)
+        costed = CostModel(self._rows, self._board.storage_block_bytes).apply(graph)
+        if self._board.storage == "none":
+            costed = replace(costed, graph=without_paging(costed.graph))
+        return Task(costed.graph, self._board, costed)
 
 
 def profile_path(name: str) -> Path:

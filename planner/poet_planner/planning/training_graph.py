@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from poet_profiles.boards import Board
@@ -19,80 +19,113 @@ if TYPE_CHECKING:
     from poet_planner.models import Model
 
 
-def training_graph(
-    model: str, batch: int | None, board: Board, resident_gradients: bool = True, momentum: float = 0.0
-) -> Graph:
-    """Trace a model and lower it for a board.
+class TrainingStep:
+    """A model's training step: traced once, when that is first wanted, and lowered for any board.
 
     Parameters
     ----------
-    model : str
-        Name of a built-in model, or ``module:callable``.
+    model : str or Model
+        Name of a built-in model, ``module:callable``, or the model itself, which stays as it is.
     batch : int, optional
-        Samples in a step; default is the model's own.
-    resident_gradients : bool
-        Whether gradients have places of their own in RAM; False, on a microcontroller: they are values like others.
-    momentum : float
-        Of the gradient descent that ends a step on a microcontroller.
+        Samples in a step of a named model; default is the model's own.
 
     Raises
     ------
     UserError
-        If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
-        firmware has no such momentum.
+        If a batch size is given for a model that comes with its batch.
     """
-    from poet_planner.lowering import lower_for_firmware, lower_for_linux
 
-    if board.kind == "linux":
-        if momentum:
-            raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
-        graph = lower_for_linux(_rehearsed(model, batch), board.dma_overlap)
-    else:
-        graph = lower_for_firmware(_tried(model, batch), board.dma_overlap, resident_gradients, momentum)
-    try:
-        check_graph(graph)
-    except FaultError as fault:
-        raise UserError(f"{model}: poet made a wrong graph of it ({fault}); report this as a bug") from None
-    return graph
+    def __init__(self, model: str | Model, batch: int | None = None) -> None:
+        if not isinstance(model, str) and batch is not None:
+            raise UserError(f"--batch {batch}: the model {model.name} comes with its own batch; leave it out")
+        self._model = model
+        self._batch = batch
+
+    @property
+    def name(self) -> str:
+        return self._model if isinstance(self._model, str) else self._model.name
+
+    def graph(self, board: Board, resident_gradients: bool = True, momentum: float = 0.0) -> Graph:
+        """The step lowered for a board.
+
+        Parameters
+        ----------
+        resident_gradients : bool
+            Whether gradients have places of their own in RAM; False, on a microcontroller: they are values like
+            others.
+        momentum : float
+            Of the gradient descent that ends a step on a microcontroller.
+
+        Raises
+        ------
+        UserError
+            If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
+            firmware has no such momentum.
+        """
+        from poet_planner.lowering import lower_for_firmware, lower_for_linux
+
+        if board.kind == "linux":
+            if momentum:
+                raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
+            graph = lower_for_linux(self._rehearsed, board.dma_overlap)
+        else:
+            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
+        try:
+            check_graph(graph)
+        except FaultError as fault:
+            raise UserError(f"{self.name}: poet made a wrong graph of it ({fault}); report this as a bug") from None
+        return graph
+
+    @cached_property
+    def traced(self) -> TracedGraph:
+        """The step as PyTorch's operators, for no board."""
+        from poet_planner.tracing import trace
+
+        model = self._load()
+        return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+    @cached_property
+    def _tried(self) -> TracedGraph:
+        """The same, once it has run on its example: labels out of range, or mixed types, show in no shape."""
+        import torch
+        from poet_runtime.executor import execute, residents_of
+
+        with self._running() as model, torch.random.fork_rng(devices=[]):
+            execute(self.traced, residents_of(self.traced, model.module, model.inputs, model.targets))
+        return self.traced
+
+    @cached_property
+    def _rehearsed(self) -> TracedGraph:
+        """The same with the storages and temporaries that PyTorch's kernels allocate, read off a run of the step."""
+        from poet_runtime.measured_sizes import measured
+
+        with self._running() as model:
+            return measured(self.traced, model.module, model.inputs, model.targets)
+
+    @contextmanager
+    def _running(self) -> Iterator[Model]:
+        """The model, of which a step is run within."""
+        from poet_planner.tracing import in_eagers_words
+
+        model = self._load()
+        with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
+            yield model
+
+    def _load(self) -> Model:
+        """A named model is made anew: what is kept of it is its graph."""
+        from poet_planner import models
+
+        return models.load(self._model, self._batch) if isinstance(self._model, str) else self._model
 
 
 @cache
-def traced_model(model: str, batch: int | None) -> TracedGraph:
-    """The traced training step of a model."""
-    from poet_planner import models
-    from poet_planner.tracing import trace
-
-    loaded = models.load(model, batch)
-    return trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
+def training_step(model: str, batch: int | None) -> TrainingStep:
+    """The step of a named model, traced once a process."""
+    return TrainingStep(model, batch)
 
 
-@cache
-def _tried(model: str, batch: int | None) -> TracedGraph:
-    """The same, once it has run on its example: labels out of range, or mixed types, show in no shape."""
-    import torch
-    from poet_runtime.executor import execute, residents_of
-
-    with _running(model, batch) as loaded, torch.random.fork_rng(devices=[]):
-        traced = traced_model(model, batch)
-        execute(traced, residents_of(traced, loaded.module, loaded.inputs, loaded.targets))
-    return traced
-
-
-@cache
-def _rehearsed(model: str, batch: int | None) -> TracedGraph:
-    """The same with the storages and temporaries that PyTorch's kernels allocate, read off a run of the step here."""
-    from poet_runtime.measured_sizes import measured
-
-    with _running(model, batch) as loaded:
-        return measured(traced_model(model, batch), loaded.module, loaded.inputs, loaded.targets)
-
-
-@contextmanager
-def _running(model: str, batch: int | None) -> Iterator[Model]:
-    """A model of which a step is run within."""
-    from poet_planner import models
-    from poet_planner.tracing import in_eagers_words
-
-    loaded = models.load(model, batch)
-    with in_eagers_words(loaded.name, lambda: loaded.loss(loaded.module(*loaded.inputs), *loaded.targets)):
-        yield loaded
+def training_graph(
+    model: str, batch: int | None, board: Board, resident_gradients: bool = True, momentum: float = 0.0
+) -> Graph:
+    """Trace a named model and lower it for a board: see :class:`TrainingStep`."""
+    return training_step(model, batch).graph(board, resident_gradients, momentum)

@@ -20,7 +20,7 @@ from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
-from poet_planner.planning.training_graph import traced_model
+from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.own_batches import own_batches
 from poet_planner.reference.state_table import state_table
 from poet_planner.tracing import trace
@@ -58,7 +58,7 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
         If there is no such model, or ``given`` is not what it takes.
     """
     drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
-    module, traced = models.load(model, batch).module, traced_model(model, batch)
+    module, traced = models.load(model, batch).module, training_step(model, batch).traced
     # Buffers that a state_dict leaves out are on the board all the same.
     state = {
         **{name: tensor for name, tensor in module.state_dict().items() if hasattr(tensor, "detach")},

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TypeVar
 
 from poet_profiles.errors import UserError
 
@@ -12,38 +13,45 @@ _BYTES = {"": 1, "b": 1, "kb": 1024, "kib": 1024, "mb": 1024**2, "mib": 1024**2,
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _BYTE_UNITS = (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
 _PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
+Number = TypeVar("Number", int, float)
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 
 
-def ram_bytes(text: str, plain_peak_bytes: int) -> int:
-    """Bytes meant by ``text``: ``200000``, ``256KB`` (of 1024 B), or ``50%`` of plain training's peak.
+def ram_bytes(amount: int | str, plain_peak_bytes: int) -> int:
+    """Bytes meant: ``200000``, ``256KB`` (of 1024 B), or ``50%`` of plain training's peak.
 
     Raises
     ------
     UserError
         If it is none of these.
     """
-    number, unit = _parts(text, "--ram", "256KB, 2MB or 50%")
+    examples = "256KB, 2MB or 50%"
+    if not isinstance(amount, str):
+        return int(_above_zero(amount, "--ram", examples))
+    number, unit = _parts(amount, "--ram", examples)
     if unit == "%":
         return math.floor(plain_peak_bytes * number / 100)
     if unit not in _BYTES:
-        raise UserError(f"--ram {text}: unknown unit {unit!r}; write for example 256KB, 2MB or 50%")
+        raise UserError(f"--ram {amount}: unknown unit {unit!r}; write for example {examples}")
     return math.floor(number * _BYTES[unit])
 
 
-def deadline_s(text: str, plain_time_s: float) -> float:
-    """Seconds meant by ``text``: ``2.5s``, ``800ms``, or ``1.5x`` plain training's time.
+def deadline_s(amount: float | str, plain_time_s: float) -> float:
+    """Seconds meant: ``2.5``, ``800ms``, or ``1.5x`` plain training's time.
 
     Raises
     ------
     UserError
         If it is none of these.
     """
-    number, unit = _parts(text, "--deadline", "2.5s, 800ms or 1.5x")
+    examples = "2.5s, 800ms or 1.5x"
+    if not isinstance(amount, str):
+        return _above_zero(amount, "--deadline", examples)
+    number, unit = _parts(amount, "--deadline", examples)
     if unit == "x":
         return plain_time_s * number
     if unit not in _SECONDS:
-        raise UserError(f"--deadline {text}: unknown unit {unit!r}; write for example 2.5s, 800ms or 1.5x")
+        raise UserError(f"--deadline {amount}: unknown unit {unit!r}; write for example {examples}")
     return number * _SECONDS[unit]
 
 
@@ -93,6 +101,16 @@ def _scaled(amount: float, unit: str) -> str:
 
 def _parts(text: str, option: str, examples: str) -> tuple[float, str]:
     match = _AMOUNT.fullmatch(text)
-    if match is None or not float(match[1]) > 0 or not math.isfinite(float(match[1])):
-        raise UserError(f"{option} {text}: not an amount above zero; write for example {examples}")
-    return float(match[1]), match[2].lower()
+    if match is None:
+        raise _no_amount(text, option, examples)
+    return _above_zero(float(match[1]), option, examples, text), match[2].lower()
+
+
+def _above_zero(number: Number, option: str, examples: str, text: str = "") -> Number:
+    if not number > 0 or not math.isfinite(number):
+        raise _no_amount(text or str(number), option, examples)
+    return number
+
+
+def _no_amount(text: str, option: str, examples: str) -> UserError:
+    return UserError(f"{option} {text}: not an amount above zero; write for example {examples}")

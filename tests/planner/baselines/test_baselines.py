@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every scheduler to compare with: its schedules against the verifier and the optimiser, and what it says it can do."""
+"""Every scheduler by name: its schedules against the verifier and the optimiser, and what it says it can do."""
 
 from __future__ import annotations
 
 import pytest
 from poet_planner.baselines.method import Method
-from poet_planner.baselines.methods import METHODS, method_named
 from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.methods import METHODS, method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -82,5 +82,5 @@ def test_algorithm_1_says_the_smallest_ram_like_the_optimiser() -> None:
 
 
 def test_unknown_methods_are_refused() -> None:
-    with pytest.raises(UserError, match="no method 'guess'; there are store_all, poet_ilp"):
+    with pytest.raises(UserError, match="no method 'guess'; there are optimal, store_all, poet_ilp"):
         method_named("guess")

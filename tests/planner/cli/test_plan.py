@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.cli import main
-from poet_planner.cli.plan import LEAST_SECONDS, MOST_SECONDS, default_seconds
-from poet_planner.planning.memory_policy import Gradients, Parameters, settle
-from poet_planner.planning.task import Problem
+from poet_planner.planning import methods
+from poet_planner.planning.memory_policy import Gradients, Parameters, choose_residents
+from poet_planner.planning.pipeline import LEAST_SECONDS, MOST_SECONDS, default_seconds
+from poet_planner.planning.task import Task
 from poet_planner.report import figures
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_profiles.boards import load_board
@@ -225,7 +226,7 @@ def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
 def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
     """Gradients that become values lower the peak, but not the budget by which they fit."""
 
-    def build(resident_gradients: bool) -> Problem:
+    def build(resident_gradients: bool) -> Task:
         size = 0 if resident_gradients else 50_000
         nodes = (
             Node("a", 1.0, 1.0, (Value("a", 30_000),)),
@@ -236,14 +237,14 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
         )
         residents = [Resident("w", "parameter", 100_000, 0, (25_000,))]
         residents += [Resident("w.grad", "gradient", 100_000, 100_000, (25_000,))] * resident_gradients
-        return Problem(Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents)), None, None)
+        return Task(Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents)), None, None)
 
-    def budget_bytes(problem: Problem) -> int:
-        return int(0.995 * plain_schedule(problem.graph).peak_bytes)
+    def budget_bytes(task: Task) -> int:
+        return int(0.995 * plain_schedule(task.graph).peak_bytes)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
-        one = settle(build, Parameters.RESIDENT, gradients, budget_bytes)
-        return one.problem.graph.resident_bytes, one.budget_bytes
+        one = choose_residents(build, Parameters.RESIDENT, gradients, budget_bytes)
+        return one.task.graph.resident_bytes, one.budget_bytes
 
     assert settled(Gradients.RESIDENT) == (200_000, 228_850)
     assert settled(Gradients.AUTO) == (100_000, 228_850)
@@ -414,9 +415,7 @@ def test_a_plan_dearer_than_what_the_progress_showed_says_why(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The optimiser shows a schedule at half the energy, which then gets no offsets."""
-    from poet_planner import solve
-
-    optimise = solve.optimise
+    optimise = methods.OPTIMAL.schedule
 
     def without_offsets(graph: Graph, ram: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
         schedule = optimise(graph, ram, deadline_s, replace(options, progress=None))
@@ -424,7 +423,7 @@ def test_a_plan_dearer_than_what_the_progress_showed_says_why(
         options.progress(Progress(0.1, schedule.energy_j / 2, None))
         return schedule
 
-    monkeypatch.setattr(solve, "optimise", without_offsets)
+    monkeypatch.setattr(methods, "METHODS", (replace(methods.OPTIMAL, schedule=without_offsets),))
     assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan") == 0
     assert "no static offsets" in capsys.readouterr().err
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from poet_planner.cli import main
+from poet_planner.planning import methods
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.file import write_graph
@@ -54,9 +56,7 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGTERM comes while the third point is planned, at which one call of the optimiser would answer early."""
-    from poet_planner.planning import sweep
-
-    out, planned, optimise = tmp_path / "sweep", [], sweep.optimise
+    out, planned, optimise = tmp_path / "sweep", [], methods.OPTIMAL.schedule
 
     def terminated(graph: Graph, ram_bytes: int, *rest: object) -> Schedule:
         planned.append(ram_bytes)
@@ -64,7 +64,7 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
             signal.raise_signal(signal.SIGTERM)
         return optimise(graph, ram_bytes, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sweep, "optimise", terminated)
+    monkeypatch.setattr(methods, "METHODS", (replace(methods.OPTIMAL, schedule=terminated),))
     assert swept(monkeypatch, graph, out) == 128 + signal.SIGTERM
     kept = pd.read_csv(out / "sweep.csv")
     assert sorted(kept["ram_budget_bytes"]) == sorted(planned[:2])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from poet_planner import models
 from poet_planner.cli import main
-from poet_planner.planning.training_graph import training_graph
+from poet_planner.planning.training_graph import training_graph, training_step
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, UserError
 
@@ -129,7 +129,7 @@ def _in_a_folder_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("POET_DEBUG", raising=False)
     for module in ("mine", "broken", "script", "lacking"):
         monkeypatch.delitem(__import__("sys").modules, module, raising=False)
-    training_graph.__globals__["traced_model"].cache_clear()
+    training_step.cache_clear()
 
 
 @pytest.mark.parametrize("board", ["nrf52840", "rpi4b"])

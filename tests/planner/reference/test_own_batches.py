@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from poet_planner import models
 from poet_planner.cli import main
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.planning.training_graph import traced_model
+from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import graph_hash, read_graph
@@ -93,7 +93,7 @@ def test_the_reference_is_torchs_optimiser_on_the_files_batches(own: bool, momen
 
 def test_the_file_has_what_the_plans_residents_are_called() -> None:
     arrays = training_data(MODEL, STEPS, 0, 5)
-    graph = lower_for_firmware(traced_model(MODEL, 5))
+    graph = lower_for_firmware(training_step(MODEL, 5).traced)
     for resident in graph.residents:
         if resident.kind in ("parameter", "state", "constant"):
             assert arrays[resident.id].shape == resident.shape, resident.id

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All baselines, by name."""
+"""All schedulers by name: the optimiser, and the baselines to compare it with."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from poet_profiles.errors import UserError
 
 from poet_planner.baselines import poet_ilp, store_all
 from poet_planner.baselines.method import Method
+from poet_planner.solve import optimise
 
-METHODS = (store_all.METHOD, poet_ilp.METHOD)
+OPTIMAL = Method(
+    name="optimal",
+    source="poet: simulated annealing, and a lower bound that ends in a proof",
+    schedule=optimise,
+    recomputes=True,
+    pages=True,
+    chains_only=False,
+    keeps_deadline=True,
+)
+METHODS = (OPTIMAL, store_all.METHOD, poet_ilp.METHOD)
 
 
 def method_named(name: str) -> Method:
-    """The baseline of that name.
+    """The method of that name.
 
     Raises
     ------

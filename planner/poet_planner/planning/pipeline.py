@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what is asked for to a verified plan.
+
+`plan` is the whole way. It has three stages, which a caller that shows what goes on may call one by one: `prepare`
+traces, costs and sets the limits; `Prepared.schedule` optimises; `Prepared.verified` replays and sums up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+from poet_profiles.shipped import profile_names
+
+from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.planning.memory_policy import Gradients, Parameters, Residency, choose_residents
+from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
+from poet_planner.report.quantities import deadline_s, ram_bytes
+from poet_planner.report.summary import Summary, summarise
+from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.verify import verify
+
+if TYPE_CHECKING:
+    from poet_planner.models import Model
+    from poet_planner.solve import OptimiseOptions
+
+# Unless told otherwise: until so long after the start, within these limits.
+SOON_SECONDS = 10.5
+MOST_SECONDS = 7.0
+LEAST_SECONDS = 5.0
+
+Policy = TypeVar("Policy", bound=StrEnum)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule that has been verified, and what it is worth.
+
+    Attributes
+    ----------
+    graph : Graph
+        What was planned, with its costs.
+    schedule : Schedule
+        The steps of the training step, with static offsets.
+    store_all : Schedule
+        Plain training, to compare with: no recomputation, no paging, whatever RAM that takes.
+    summary : Summary
+        Energy, time and RAM of both, the bound, and what the costs rest on.
+    residency : Residency
+        What is resident in RAM, or is not counted there, and why.
+    why_no_headers : str or None
+        What keeps the firmware from running the graph; None where it can.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    store_all: Schedule
+    summary: Summary
+    residency: Residency
+    why_no_headers: str | None
+
+    def write(self, folder: str | Path) -> None:
+        """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
+
+        Headers of an earlier plan are removed from the folder. Each file is written whole or not at all.
+
+        Raises
+        ------
+        UserError
+            If the folder cannot be written, or the graph is too large for the headers' tables.
+        """
+        import json
+
+        from poet_profiles.graph.file import write_graph
+        from poet_profiles.schedule.file import write_schedule
+        from poet_profiles.whole_file import write_whole
+
+        from poet_planner.report.figures import write_pictures
+        from poet_planner.schedule.c_headers import remove_headers, write_headers
+
+        folder = Path(folder)
+        remove_headers(folder)
+        write_graph(self.graph, folder / "graph.json")
+        write_schedule(self.schedule, folder / "schedule.json")
+        if self.why_no_headers is None:
+            write_headers(self.graph, self.schedule, folder)
+        write_pictures(self.graph, self.schedule, folder)
+        write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task with its limits.
+
+    Attributes
+    ----------
+    residency : Residency
+        The task, with what is resident in its graph, and the RAM budget.
+    store_all : Schedule
+        Plain training.
+    deadline_s : float or None
+        None: no deadline.
+    time_limit_s : float
+        Seconds to optimise for, unless told otherwise.
+    """
+
+    residency: Residency
+    store_all: Schedule
+    deadline_s: float | None
+    time_limit_s: float
+
+    @property
+    def graph(self) -> Graph:
+        return self.residency.task.graph
+
+    def schedule(self, method: str = "optimal", options: OptimiseOptions | None = None) -> Schedule:
+        """A schedule within the limits, not verified yet: see `plan`."""
+        from poet_planner.planning.methods import method_named
+        from poet_planner.solve import OptimiseOptions
+
+        options = options or OptimiseOptions(time_limit_s=self.time_limit_s)
+        return method_named(method).schedule(self.graph, self.residency.budget_bytes, self.deadline_s, options)
+
+    def verified(self, schedule: Schedule) -> Plan:
+        """The plan, once the schedule has been replayed by the contract alone.
+
+        Raises
+        ------
+        RuntimeError
+            If it breaks the contract: a fault of poet's.
+        """
+        report = verify(self.graph, schedule)
+        if not report.sound:
+            raise RuntimeError(
+                f"the plan of {self.graph.name} breaks the contract, a fault of poet's: {report.faults[0]}"
+            )
+        residency = self.residency
+        summary = summarise(self.graph, schedule, residency.task.costed, residency.excluded_bytes)
+        return Plan(self.graph, schedule, self.store_all, summary, residency, why_no_headers(self.graph))
+
+
+def plan(
+    network: Model | Graph | str | Path,
+    *,
+    profile: str | Path | None = None,
+    board: str | None = None,
+    batch: int | None = None,
+    ram: int | str | None = None,
+    deadline: float | str | None = None,
+    parameters: str = "auto",
+    gradients: str = "auto",
+    momentum: float = 0.0,
+    paging: bool = True,
+    method: str = "optimal",
+    options: OptimiseOptions | None = None,
+) -> Plan:
+    """Plan a training step of least energy within a RAM budget and a deadline, and verify the plan.
+
+    A `KeyboardInterrupt` while it optimises makes the best schedule so far the plan, if there is one.
+
+    Parameters
+    ----------
+    network : Model, str, Graph or Path
+        What is trained: a model of your own (`poet_planner.Model`: a module, its loss and an example batch), which
+        stays as it is; the name of a built-in model, or ``module:callable``; or a graph that has its costs already, as
+        an object or as a file (poet-graph/1).
+    profile : str or Path, optional
+        What a model's operators cost: a CSV file, or the name of a shipped profile. A costed graph takes none.
+    board : str, optional
+        Default is the profile's.
+    batch : int, optional
+        Samples in a step of a model given by name; default is the model's own.
+    ram : int or str, optional
+        RAM budget, resident tensors included: bytes; ``"256KB"`` (of 1024 bytes), or ``"50%"`` of the store-all
+        schedule's peak. Default is the board's.
+    deadline : float or str, optional
+        Most time for a step: seconds; ``"800ms"``, or ``"1.5x"`` the store-all schedule's time. Default is none.
+    parameters : str
+        ``"resident"``: parameters, gradients and optimiser state count in RAM. ``"excluded"``: they do not, as in the
+        POET paper. ``"auto"``: they do, unless they alone exceed the budget.
+    gradients : str
+        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations.
+        ``"auto"``: they have places, unless they would not fit.
+    momentum : float
+        Of the gradient descent that ends a step on a microcontroller, 0 to 1.
+    paging : bool
+        False: as on a board without storage.
+    method : str
+        ``"optimal"``, or a baseline of `poet_planner.planning.methods`: ``"store_all"``, ``"poet_ilp"``.
+    options : OptimiseOptions, optional
+        Time limit, seed, solver, progress. Default is seed 0, HiGHS, and 7 s, or down to 5 s where tracing took long.
+
+    Returns
+    -------
+    Plan
+        Verified; `Plan.write` writes it into a folder, for the firmware and for people.
+
+    Raises
+    ------
+    NoScheduleError
+        If no schedule keeps the limits, or none was found in time: it has the smallest RAM and the shortest time that
+        would do. A baseline may raise a plain `UserError` with the exit code ``NO_SCHEDULE``.
+    UserError
+        If something asked for does not exist or does not go together: one line that names it, by the option of
+        ``poet-plan``, and says the cure.
+    KeyboardInterrupt
+        If it comes before there is any schedule.
+    """
+    prepared = prepare(
+        network,
+        profile=profile,
+        board=board,
+        batch=batch,
+        ram=ram,
+        deadline=deadline,
+        parameters=parameters,
+        gradients=gradients,
+        momentum=momentum,
+        paging=paging,
+    )
+    return prepared.verified(prepared.schedule(method, options))
+
+
+def prepare(
+    network: Model | Graph | str | Path,
+    *,
+    profile: str | Path | None = None,
+    board: str | None = None,
+    batch: int | None = None,
+    ram: int | str | None = None,
+    deadline: float | str | None = None,
+    parameters: str = "auto",
+    gradients: str = "auto",
+    momentum: float = 0.0,
+    paging: bool = True,
+) -> Prepared:
+    """Trace, cost, choose what is resident, and set the limits: see `plan`."""
+    started_s = time.monotonic()
+    residency = choose_residents(
+        task_builder(network, profile, board, batch, momentum, paging),
+        _policy(Parameters, parameters, "--parameters"),
+        _policy(Gradients, gradients, "--gradients"),
+        partial(_budget_bytes, ram=ram),
+    )
+    store_all = plain_schedule(residency.task.graph)
+    limit_s = None if deadline is None else deadline_s(deadline, store_all.time_s)
+    return Prepared(residency, store_all, limit_s, default_seconds(time.monotonic() - started_s))
+
+
+def default_seconds(spent_s: float) -> float:
+    """Seconds to optimise for, so that a small network's plan comes soon on a slow machine, too."""
+    return min(MOST_SECONDS, max(LEAST_SECONDS, SOON_SECONDS - spent_s))
+
+
+def task_builder(
+    network: Model | Graph | str | Path,
+    profile: str | Path | None = None,
+    board: str | None = None,
+    batch: int | None = None,
+    momentum: float = 0.0,
+    paging: bool = True,
+) -> Callable[[bool], Task]:
+    """What makes the task, with gradients resident or as values like others; parameters are those of `plan`.
+
+    Raises
+    ------
+    UserError
+        As `plan`.
+    """
+    if isinstance(network, Graph | Path):
+        refuse_beside_a_graph({"--profile": profile, "--batch": batch, "--momentum": momentum or None})
+        read = task_from_graph(network, board)
+        return lambda _: _with_paging(read, paging)
+    if profile is None:
+        names = ", ".join(profile_names())
+        raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
+    model = ModelOnBoard(network, batch, profile, board, momentum)
+    return lambda resident_gradients: _with_paging(model.task(resident_gradients), paging)
+
+
+def _with_paging(task: Task, paging: bool) -> Task:
+    return task if paging else replace(task, graph=without_paging(task.graph))
+
+
+def _policy(policy: type[Policy], name: str, option: str) -> Policy:
+    try:
+        return policy(name)
+    except ValueError:
+        raise UserError(f"{option} {name}: there are {', '.join(policy)}") from None
+
+
+def _budget_bytes(task: Task, ram: int | str | None) -> int:
+    if ram is not None:
+        return ram_bytes(ram, plain_schedule(task.graph).peak_bytes)
+    if task.board is None:
+        raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
+    return task.board.usable_ram_bytes
