@@ -32,11 +32,12 @@ PLANNER = (
     *("models", "graph"),
 )
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.
-GROUND = ("topology", "instance", "options", "clock", "jit")
+GROUND = ("topology", "instance", "statistics", "options", "clock", "jit")
 SOLVE = {
-    "optimise": {"proof", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
-    "feasibility": {"proof", "relaxation", "placement", "statespace", "search", "milp"},
-    "proof": {"relaxation", "placement", "statespace", "search", "milp"},
+    "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
+    "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},
+    "proof": {"bounding", "relaxation", "placement", "statespace", "search", "milp"},
+    "bounding": {"statespace", "search", "milp"},
     "relaxation": {"search", "milp"},
     "placement": {"search", "milp"},
     "search": {"milp"},

@@ -21,6 +21,7 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statistics import Context, Part, Statistics
 
 SEARCH_S = 1.0
 SEARCH_S_PER_NODE = 0.015
@@ -39,12 +40,21 @@ AGAIN_EFFORT = 0.25
 
 
 def optimise(
-    graph: Graph, ram_bytes: int, deadline_s: float | None = None, options: OptimiseOptions | None = None
+    graph: Graph,
+    ram_bytes: int,
+    deadline_s: float | None = None,
+    options: OptimiseOptions | None = None,
+    statistics: Statistics | None = None,
 ) -> Schedule:
     """The schedule of least energy within ``ram_bytes`` (resident tensors included) and ``deadline_s``.
 
     A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has addresses. Another
     one, while a schedule is planned again for want of them, makes the best that has some the answer.
+
+    Parameters
+    ----------
+    statistics : Statistics, optional
+        Filled in with what each part of the optimiser does, even if there is no schedule in the end.
 
     Raises
     ------
@@ -58,29 +68,40 @@ def optimise(
     options = options or OptimiseOptions()
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
-    return _Run(graph, ram_bytes, deadline_s, options).schedule()
+    context = Context(options.parts, statistics or Statistics())
+    return _Run(graph, ram_bytes, deadline_s, options, context).schedule()
 
 
 class _Run:
     """One call of `optimise`."""
 
-    def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
+    def __init__(
+        self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions, context: Context
+    ) -> None:
         self._graph = graph
+        self._context = context
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
         self._started_s = clock.seconds()
         self._limit_s = options.time_limit_s
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
-        self._search = Searches(self._problem, options.seed)
+        self._search = Searches(self._problem, options.seed, context=context)
         again_s = max(SEARCH_S, AGAIN_EFFORT * first_search_s(self._problem))
         self._addresses = Addresses(
-            graph, self._problem, options.seed, again_s, options.time_limit_s, self._seconds_to_limit, self._tell
+            graph,
+            self._problem,
+            options.seed,
+            again_s,
+            options.time_limit_s,
+            self._seconds_to_limit,
+            self._tell,
+            context,
         )
         self._addresses_lack = False
         self._refuted = 0
         self._solver = solver_named(options.solver)
-        self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed)
+        self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed, context=context)
 
     def schedule(self) -> Schedule:
         possible = conceivable(self._problem)
@@ -108,9 +129,11 @@ class _Run:
         """
         self._tell("looking for the smallest RAM that would do")
         problem = fits_in_time(self._problem)
-        bracket = smallest_ram(problem, self._refuted, self._options.seed, self._solver, self._share(1.0))
+        with self._context.timed(Part.FEASIBILITY):
+            context = self._context.within(Part.FEASIBILITY)
+            bracket = smallest_ram(problem, self._refuted, self._options.seed, self._solver, self._share(1.0), context)
         within = possible and bracket.enough <= self._problem.budget
-        if not (within and self._search.adopt(bracket.found.events)):
+        if not (within and self._search.adopt(bracket.found.events, Part.FEASIBILITY)):
             raise no_schedule(self._graph, self._problem, bracket, self._options.seed)
 
     def _no_addresses(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
@@ -129,8 +152,8 @@ class _Run:
             early = self._search.incumbent is None or self._seconds() < limit_s
             return self._tell() and early
 
-        begin_between_bottlenecks(self._problem, self._search, go_on)
-        if self._search.incumbent is None and clearly_late(self._problem, go_on):
+        begin_between_bottlenecks(self._problem, self._search, go_on, context=self._context)
+        if self._search.incumbent is None and clearly_late(self._problem, go_on, self._context):
             self._refuted = self._problem.budget
             return
         self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
@@ -146,11 +169,13 @@ class _Run:
     def _find_any(self) -> bool:
         """A schedule in time, where the search has found none: whether there is one."""
         start, seconds_left = plain(self._problem), self._share(FINDING_SHARE)
-        answer = in_time(self._problem, start, self._options.seed, self._solver, seconds_left)
+        with self._context.timed(Part.FEASIBILITY):
+            context = self._context.within(Part.FEASIBILITY)
+            answer = in_time(self._problem, start, self._options.seed, self._solver, seconds_left, context)
         if answer.impossible:
             self._refuted = self._problem.budget
         if answer.found is not None:
-            self._search.adopt_all(answer.found.events)
+            self._search.adopt_all(answer.found.events, Part.FEASIBILITY)
         return self._search.incumbent is not None
 
     def _share(self, share: float) -> Callable[[], float]:
@@ -189,18 +214,22 @@ class _Run:
         return limit_s - placing_s - self._seconds()
 
     def _tell(self, note: str = "") -> bool:
+        incumbent = self._proof.best
+        energy_j = None if incumbent is None else incumbent.energy
+        if incumbent is not None:
+            self._context.statistics.found(self._seconds(), incumbent.energy, incumbent.source)
         if self._options.progress:
-            incumbent = self._proof.best
-            energy_j = None if incumbent is None else incumbent.energy
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
         return self._seconds_left() > 0
 
     def _finished(self, found: list[Incumbent]) -> Schedule:
         """The answer, with addresses: the best that was found, if it gets any."""
+        self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
         try:
             addressed = self._addresses.give(found)
         except NoAddressesError as lack:
             raise self._no_addresses(lack.arena_bytes + self._graph.resident_bytes, found[0].time) from lack
+        self._context.statistics.source = addressed.incumbent.source
         return schedule_of(
             self._graph, self._ram_bytes, self._deadline_s, addressed, self._proof.bound_j, self._options.gap
         )

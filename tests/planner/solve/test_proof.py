@@ -12,10 +12,12 @@ from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.options import Parts
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Aside, Searches
+from poet_planner.solve.statistics import Context, Part
 
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.solved_problems import plain_j, solved_problem
@@ -66,7 +68,7 @@ class Stuck(Searches):
     def found(self) -> list[Incumbent]:
         return [self._known]
 
-    def adopt(self, events: Ints) -> bool:
+    def adopt(self, events: Ints, source: Part | None = None) -> bool:
         return False
 
     def refine(self, moves: int) -> None:
@@ -86,19 +88,20 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
 
 @pytest.mark.parametrize("hundred", range(3))
 @pytest.mark.parametrize(("contents", "lean"), [(True, False), (False, False), (False, True)])
-def test_no_part_of_the_proof_bounds_above_the_least_energy(
-    hundred: int, contents: bool, lean: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "ASIDE_FEW_S", 0.0)
-    monkeypatch.setattr(proof, "ASIDE_S", 0.0)
-    if not contents:
-        monkeypatch.setattr(Proof, "_search_contents", lambda *_: None)
+def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, contents: bool, lean: bool) -> None:
+    parts = Parts(
+        background_search=False,
+        milp_neighbourhood=contents,
+        retained_sets=contents,
+        state_space=contents,
+        bottleneck_heuristic=contents,
+    )
     proven = 0
     for seed in range(100 * hundred, 100 * hundred + 100):
         problem, least = solved_problem(seed)
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
-        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean)
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean, Context(parts))
         proving.run(lambda: 60.0, lambda: True)
         assert plain_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)

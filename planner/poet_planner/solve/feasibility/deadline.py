@@ -14,7 +14,9 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statespace.astar import Contents
 from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.statistics import Context, Part
 
 SEARCH_S = 0.5
 # The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
@@ -32,15 +34,19 @@ class Answer:
     impossible: bool
 
 
-def clearly_late(problem: Problem, go_on: Callable[[], bool]) -> bool:
+def clearly_late(problem: Problem, go_on: Callable[[], bool], context: Context | None = None) -> bool:
     """Whether what may stay in RAM at the hungriest nodes shows at once that no schedule is in time."""
     late = _deadline(problem) * (1 + LATER)
-    found = search_what_stays(_asked(problem), late, go_on)
+    found = _retained(_asked(problem), late, go_on, context or Context())
     return found is not None and found.bound_j > _deadline(problem)
 
 
 def begin_between_bottlenecks(
-    problem: Problem, searches: Searches, go_on: Callable[[], bool], known_j: float = np.inf
+    problem: Problem,
+    searches: Searches,
+    go_on: Callable[[], bool],
+    known_j: float = np.inf,
+    context: Context | None = None,
 ) -> float:
     """Begin with the cheapest path from one bottleneck node to the next, where little more fits than these take.
 
@@ -56,25 +62,42 @@ def begin_between_bottlenecks(
     float
         A lower bound, up to ``known_j``, in joules.
     """
-    found = search_what_stays(problem, known_j, go_on)
+    context = context or Context()
+    found = _retained(problem, known_j, go_on, context)
     if found is None:
         return float(problem.node_energy.sum())
     if found.events is not None:
-        searches.repair(found.events, go_on)
+        with context.timed(Part.RETAINED_SETS):
+            searches.repair(found.events, go_on, Part.RETAINED_SETS)
     return found.bound_j
 
 
-def soon_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float]) -> Answer:
+def _retained(problem: Problem, known_j: float, go_on: Callable[[], bool], context: Context) -> Contents | None:
+    """What the sets that may stay in RAM at the bottleneck nodes tell (see `search_what_stays`), if anything."""
+    if not context.has(Part.RETAINED_SETS):
+        return None
+    with context.timed(Part.RETAINED_SETS):
+        return search_what_stays(problem, known_j, go_on, apart=not context.has(Part.AGGREGATION))
+
+
+def soon_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float], context: Context) -> Answer:
     """Look for a schedule within RAM and deadline for a short while.
 
     That there is none, only what may stay in RAM at the hungriest nodes shows so soon.
     """
-    searches = _InTime(problem, seed, None)
+    searches = _InTime(problem, seed, None, context)
     searches.look(seconds_left)
     return searches.answer
 
 
-def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, seconds_left: Callable[[], float]) -> Answer:
+def in_time(
+    problem: Problem,
+    start: Incumbent,
+    seed: int,
+    solver: Solver,
+    seconds_left: Callable[[], float],
+    context: Context | None = None,
+) -> Answer:
     """Look for a schedule within RAM and deadline, and for a proof that there is none.
 
     Beside compute, transfers take no time of their own: then only computing counts in the proof.
@@ -83,10 +106,13 @@ def in_time(problem: Problem, start: Incumbent, seed: int, solver: Solver, secon
     ----------
     start : Incumbent
         A schedule that needs more RAM, from which to search.
+    context : Context or None
+        As in `Search`.
     """
-    searches = _InTime(problem, seed, start)
+    context = context or Context()
+    searches = _InTime(problem, seed, start, context)
     searches.look(seconds_left)
-    proof = Proof(_asked(problem), searches, solver, GAP, seed, lean=True)
+    proof = Proof(_asked(problem), searches, solver, GAP, seed, lean=True, context=context)
 
     def go_on() -> bool:
         searches.bound_s = max(searches.bound_s, proof.bound_j)
@@ -129,8 +155,8 @@ class _InTime(Searches):
         No schedule takes less.
     """
 
-    def __init__(self, problem: Problem, seed: int, start: Incumbent | None) -> None:
-        super().__init__(_asked(problem), seed)
+    def __init__(self, problem: Problem, seed: int, start: Incumbent | None, context: Context) -> None:
+        super().__init__(_asked(problem), seed, context=context)
         self.bound_s = float(problem.node_time.sum())
         self._deadline = _deadline(problem)
         self._moves = int(SEARCH_S * moves_per_second(problem))
@@ -156,7 +182,7 @@ class _InTime(Searches):
             return self.is_open and seconds_left() > 0
 
         late = self._deadline * (1 + LATER)
-        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, go_on, late))
+        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, go_on, late, self._context))
         if go_on():
             self.run(self._moves, go_on)
 

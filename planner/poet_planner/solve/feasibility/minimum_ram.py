@@ -17,6 +17,7 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.statistics import Context
 
 CLOSE = 1.01
 # Of the time left, for one question.
@@ -51,7 +52,12 @@ class Bracket:
 
 
 def smallest_ram(
-    problem: Problem, refuted: int, seed: int, solver: Solver, seconds_left: Callable[[], float]
+    problem: Problem,
+    refuted: int,
+    seed: int,
+    solver: Solver,
+    seconds_left: Callable[[], float],
+    context: Context | None = None,
 ) -> Bracket:
     """Bracket the smallest RAM in which there is a schedule within the deadline, whatever ``problem.budget``.
 
@@ -66,7 +72,10 @@ def smallest_ram(
         With so many bytes there is none, that is known.
     seconds_left : callable
         When none are left, the bracket so far is the answer.
+    context : Context or None
+        As in `Search`.
     """
+    context = context or Context()
     too_few = max(refuted, int(node_need(problem).max(initial=0)) - WORD)
     bracket = Bracket(too_few, plain(problem))
     missed: set[int] = set()
@@ -75,10 +84,10 @@ def smallest_ram(
     while seconds_left() > 0:
         within = problem._replace(budget=asked)
         if asked > max({bracket.too_few, *missed}):
-            answer = soon_in_time(within, seed, seconds_left)
+            answer = soon_in_time(within, seed, seconds_left, context)
             missed.add(asked)
         else:
-            answer = in_time(within, bracket.found, seed, solver, _for_share(seconds_left))
+            answer = in_time(within, bracket.found, seed, solver, _for_share(seconds_left), context)
             undecided.add(asked)
         bracket = Bracket(asked if answer.impossible else bracket.too_few, answer.found or bracket.found)
         missed = {ram for ram in missed if ram < bracket.enough}

@@ -23,6 +23,7 @@ from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.incumbent import Incumbent, measured, ranked, same
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.topology import producers
 
 ADDRESSES_S = 3.0
@@ -75,6 +76,8 @@ class Addresses:
         Until the time limit.
     tell : callable
         Told what is done.
+    context : Context or None
+        As in `Search`.
     """
 
     def __init__(
@@ -86,7 +89,9 @@ class Addresses:
         time_limit_s: float,
         seconds_left: Callable[[], float],
         tell: Callable[[str], object],
+        context: Context | None = None,
     ) -> None:
+        self._context = context or Context()
         self._graph = graph
         self._problem = problem
         self._seed = seed
@@ -103,9 +108,10 @@ class Addresses:
 
         ``found``: the cheapest first.
         """
-        if self._fits(self._tried(found[0], self._problem, 1)):
-            return False
-        self._try_others(found, EARLY_SHARE, EARLY_SHARE)
+        with self._context.timed(Part.PLACEMENT):
+            if self._fits(self._tried(found[0], self._problem, 1)):
+                return False
+            self._try_others(found, EARLY_SHARE, EARLY_SHARE)
         return not self._found_near(found[0], AS_GOOD)
 
     def give(self, found: list[Incumbent]) -> Addressed:
@@ -125,18 +131,25 @@ class Addresses:
         KeyboardInterrupt
             If it comes before any got addresses.
         """
+        with self._context.timed(Part.PLACEMENT):
+            return self._given(found)
+
+    def _given(self, found: list[Incumbent]) -> Addressed:
         best = self._newest
         if best is None or not np.array_equal(best.incumbent.events, found[0].events):
             best = self._tried(found[0], self._problem, 0)
         try:
             if not self._fits(best):
                 self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
-                self._plan_again(best)
+                if self._context.has(Part.REPLANNING):
+                    with self._context.timed(Part.REPLANNING):
+                        self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
                 raise
         if self._found is None:
-            raise NoAddressesError(place(self._graph, best.decoded.steps, self._problem.budget, 0.0).arena_bytes)
+            lowest = place(self._graph, best.decoded.steps, self._problem.budget, 0.0, context=self._context)
+            raise NoAddressesError(lowest.arena_bytes)
         return self._found
 
     def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
@@ -159,8 +172,8 @@ class Addresses:
 
     def _orders(self, best: Incumbent) -> Iterator[Incumbent]:
         """The same in other orders, each going on from the one before."""
-        search = Search(self._problem, self._seed)
-        if search.adopt(best.events):
+        search = Search(self._problem, self._seed, context=self._context.within(Part.PLACEMENT))
+        if search.adopt(best.events, best.source):
             orders = (search.wander(SHIFTS * len(best.events)) for _ in range(ORDERS))
             yield from (one for one in orders if one is not None)
 
@@ -185,11 +198,12 @@ class Addresses:
             lacking = sum(life.size for life in newest.placement.without_place)
             self._tell(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
             planned = problem._replace(workspace=problem.workspace + aside)
-            search = Searches(planned, self._seed + attempt, _any_order(planned, attempt))
+            within = self._context.within(Part.REPLANNING)
+            search = Searches(planned, self._seed + attempt, _any_order(planned, attempt), within)
             if not np.array_equal(aside, before):
-                search.adopt_all(newest.incumbent.events)
+                search.adopt_all(newest.incumbent.events, newest.incumbent.source)
             search.run(self._moves, self._within(search))
-            again = ranked(measured(problem, one.events) for one in search.found)
+            again = ranked(measured(problem, one.events, one.source) for one in search.found)
             if not again:
                 aside = _half(aside)
                 continue
@@ -230,7 +244,9 @@ class Addresses:
         """With another ``seed`` each time, nothing is tried twice."""
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
-        placement = place(self._graph, decoded.steps, self._problem.budget, search_s, lowest=False, seed=seed)
+        placement = place(
+            self._graph, decoded.steps, self._problem.budget, search_s, lowest=False, seed=seed, context=self._context
+        )
         return Addressed(incumbent, decoded, placement)
 
     def _keep(self, one: Addressed) -> Addressed:

@@ -18,6 +18,7 @@ from poet_planner.solve import clock
 from poet_planner.solve.instance import Ints, whole_words
 from poet_planner.solve.jit import allocating
 from poet_planner.solve.placement.ejection import eject
+from poet_planner.solve.statistics import Context, Part
 
 ROUND_MOVES = 20_000
 ROUNDS = 75
@@ -64,7 +65,13 @@ class _Block:
 
 
 def place(
-    graph: Graph, steps: Sequence[Step], budget: int, search_s: float = 10.0, lowest: bool = True, seed: int = 0
+    graph: Graph,
+    steps: Sequence[Step],
+    budget: int,
+    search_s: float = 10.0,
+    lowest: bool = True,
+    seed: int = 0,
+    context: Context | None = None,
 ) -> Placement:
     """Give every block of ``steps`` an offset, if it can be within ``budget`` bytes; if not, as low as was found.
 
@@ -78,20 +85,21 @@ def place(
         Whether it is searched for how low the blocks could lie where they do not fit.
     seed : int
         With another, the search goes other ways.
+    context : Context or None
+        None: there is a search, and nobody asks how long it took.
     """
+    context = context or Context()
     blocks = _blocks(graph, steps)
     if not blocks:
         return Placement(tuple(steps), 0)
     start, end, size = _arrays(blocks)
     offsets, height = _greedy(start, end, size, budget)
     without = np.zeros(0, dtype=np.int64)
-    if height > budget and _most_alive(start, end, size) <= budget:
-        found = _within(start, end, size, budget, ROUNDS, search_s, seed)
-        without = np.nonzero(found < 0)[0]
-        if len(without) == 0:
-            offsets, height = found, int((found + size).max())
-    if height > budget and lowest:
-        offsets, height = _lowest(start, end, size, budget, offsets)
+    if height > budget and not context.has(Part.EJECTION):
+        without = np.nonzero(offsets + size > budget)[0]
+    elif height > budget:
+        with context.timed(Part.EJECTION):
+            offsets, height, without = _by_ejection(start, end, size, budget, offsets, search_s, lowest, seed)
     lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
     return Placement(_with_offsets(steps, blocks, offsets), height, lives)
 
@@ -198,6 +206,29 @@ def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tup
         else:
             best, height = found, int((found + size).max())
     return best, height
+
+
+def _by_ejection(
+    start: Ints, end: Ints, size: Ints, budget: int, known: Ints, search_s: float, lowest: bool, seed: int
+) -> tuple[Ints, int, Ints]:
+    """Offsets, their height, and the blocks that found no place within the budget.
+
+    Parameters
+    ----------
+    known : Ints
+        Offsets without overlaps, higher than the budget.
+    search_s, lowest, seed : as of `place`
+    """
+    offsets, height = known, int((known + size).max())
+    without = np.zeros(0, dtype=np.int64)
+    if _most_alive(start, end, size) <= budget:
+        found = _within(start, end, size, budget, ROUNDS, search_s, seed)
+        without = np.nonzero(found < 0)[0]
+        if len(without) == 0:
+            offsets, height = found, int((found + size).max())
+    if height > budget and lowest:
+        offsets, height = _lowest(start, end, size, budget, offsets)
+    return offsets, height, without
 
 
 def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, search_s: float, seed: int) -> Ints:

@@ -55,7 +55,7 @@ def explore(
             continue
         for child in children:
             if child.bound < cutoff():
-                child = root.tighten(child, cutoff, seconds_left, lambda bound: None, PATIENCE)
+                child = root.tighten(child, cutoff, seconds_left, lambda bound, part: None, PATIENCE)
             if child.bound < cutoff():
                 waiting.append(child)
         waiting.sort(key=_bound)

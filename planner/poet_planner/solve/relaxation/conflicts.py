@@ -27,15 +27,20 @@ class Excuse:
 class Conflicts:
     """Which values conflict. There are none for graphs of very many values.
 
+    Parameters
+    ----------
+    look : bool
+        False: none are known.
+
     Attributes
     ----------
     pairs : (m, m) flags, symmetric
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, look: bool = True) -> None:
         self._pageable = problem.pageable
         m = len(problem.size)
-        if m <= MOST_VALUES and problem.pageable.any():
+        if look and m <= MOST_VALUES and problem.pageable.any():
             self.pairs, self._way = _closure(problem)
         else:
             self.pairs = np.zeros((m, m), dtype=np.bool_)

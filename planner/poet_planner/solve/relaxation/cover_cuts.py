@@ -38,6 +38,9 @@ class Cuts(NamedTuple):
     coefficients: Floats
 
 
+NO_CUTS = Cuts(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+
+
 def separate(problem: Problem, columns: Columns, x: Floats, covers: bool) -> Cuts:
     """Cuts that ``x`` violates: restoration cuts, and cover cuts on top of them if wanted."""
     padded = np.append(x, 0.0)

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.milp.linear_model import LinearModel, Rows
-from poet_planner.solve.relaxation.cover_cuts import separate
+from poet_planner.solve.relaxation.cover_cuts import NO_CUTS, Cuts, separate
 from poet_planner.solve.relaxation.model import Relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.relaxation.stage_cuts import StageCuts
+from poet_planner.solve.statistics import Context, Part
 
 STALL_SHARE = 2e-2
 # Relative; columns whose costs differ by less are counted together.
@@ -57,8 +58,9 @@ class Root:
     counts : columns of each count
     """
 
-    def __init__(self, problem: Problem, relaxation: Relaxation) -> None:
+    def __init__(self, problem: Problem, relaxation: Relaxation, context: Context | None = None) -> None:
         self._problem = problem
+        self._context = context or Context()
         self.relaxation = relaxation
         self.counts = counted(relaxation.model)
         self._highs = lp_of(relaxation.model)
@@ -80,7 +82,7 @@ class Root:
         branch: Branch,
         cutoff: Callable[[], float],
         seconds_left: Callable[[], float],
-        hear: Callable[[float], None],
+        hear: Callable[[float, Part], None],
         patience: int,
         stages: bool = False,
     ) -> Branch:
@@ -93,29 +95,36 @@ class Root:
         seconds_left : callable
             The work ends when this is 0 or less.
         hear : callable
-            Told the bound after every LP.
+            Told the bound after every LP, and the part that most of the cuts since the last one are of.
         patience : int
             Rounds that may go by with little progress.
         stages : bool
             Whether the RAM between the instants is worth cuts, too.
         """
         history: list[float] = []
+        most_cuts_of = Part.RELAXATION
         while True:
             solved = self.solve(branch, cutoff, seconds_left())
             if solved is None:
                 return branch
             branch = solved
-            hear(branch.bound)
+            hear(branch.bound, most_cuts_of)
             history.append(branch.bound)
             left = cutoff() - branch.bound
             if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
                 return branch
-            cuts = separate(self._problem, self.relaxation.columns, branch.point, covers=True)
+            cuts = self._cover_cuts(branch.point)
             between = Rows()
             if stages:
                 between = self._stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
-            rounding = self._rounding.separate(branch.point)
-            if all(len(rows.starts) == 1 for rows in (cuts, between, rounding)):
+            rounding = self._rounding_cuts(branch.point)
+            found = {
+                Part.COVER_CUTS: len(cuts.starts) - 1,
+                Part.STAGE_CUTS: len(between.lower),
+                Part.ROUNDING_CUTS: len(rounding.lower),
+            }
+            most_cuts_of = max(found, key=lambda part: found[part])
+            if not found[most_cuts_of]:
                 return branch
             self._purge()
             ones = np.ones(len(cuts.starts) - 1)
@@ -123,11 +132,28 @@ class Root:
             self._add_rows(between)
             self._add_rows(rounding)
 
+    def _cover_cuts(self, point: Floats) -> Cuts:
+        """Restoration and cover cuts that ``point`` violates (see `cover_cuts`)."""
+        if not self._context.has(Part.COVER_CUTS):
+            return NO_CUTS
+        with self._context.timed(Part.COVER_CUTS):
+            return separate(self._problem, self.relaxation.columns, point, covers=True)
+
+    def _rounding_cuts(self, point: Floats) -> Rows:
+        """Rounded capacity rows that ``point`` violates (see `rounding_cuts`)."""
+        if not self._context.has(Part.ROUNDING_CUTS):
+            return Rows()
+        with self._context.timed(Part.ROUNDING_CUTS):
+            return self._rounding.separate(point)
+
     def _stage_cuts(
         self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
     ) -> Rows:
         """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
-        return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
+        if not self._context.has(Part.STAGE_CUTS):
+            return Rows()
+        with self._context.timed(Part.STAGE_CUTS):
+            return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
 
     def rule_out(
         self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]

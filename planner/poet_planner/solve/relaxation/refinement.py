@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from poet_planner.solve.relaxation.model import events_of, relaxation
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statistics import Context, Part
 
 # Effort in seconds of searching, and as shares of the time left.
 SEARCH_S = 0.5
@@ -56,11 +58,15 @@ class Level:
         As in `OptimiseOptions`.
     bound_j : float
         A lower bound that is known already.
+    context : Context or None
+        As in `Search`.
 
     Attributes
     ----------
     bound_j : float
         A lower bound on the energy of every schedule of the contract, in joules.
+    raised_by : Part
+        The part that raised it last.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Level:
         gap: float,
         seed: int,
         bound_j: float,
+        context: Context | None = None,
     ) -> None:
         self._problem = problem
         self._conflicts = conflicts
@@ -81,13 +88,16 @@ class Level:
         self._instants = path[instants[path]]
         self._known = known
         self._gap = gap
-        self._search = Searches(problem._replace(instant=instants), seed)
+        self._context = context or Context()
+        own = self._context.within(Part.RELAXATION)
+        self._search = Searches(problem._replace(instant=instants), seed, context=own)
         self._beyond_j: float | None = None
         # The LP that `missed` has looked at, for `prove` to go on from.
         self._begun: tuple[Root, Branch] | None = None
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
+        self.raised_by = Part.RELAXATION
 
     @property
     def events(self) -> Ints:
@@ -139,6 +149,7 @@ class Level:
         The cutoff rises in steps towards the best schedule of the problem. The lower it is, the more is fixed, and the
         sooner a MILP ends. Each step begins anew, for cuts of the stages hold below their cutoff only.
         """
+        self._context = self._context.within(Part.STAGE_CUTS)
         share = FIRST_STEP
         settled = True
         while settled and not self._reached(self._known.energy) and hear(self.bound_j) and seconds_left() > 0:
@@ -185,7 +196,7 @@ class Level:
         """The relaxation's LP, with cuts."""
         relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
         self._scale = relaxed.scale
-        root = Root(self._problem, relaxed)
+        root = Root(self._problem, relaxed, self._context)
         return root, self._tightened(root, root.whole(), seconds_left, hear)
 
     def _tightened(
@@ -211,7 +222,10 @@ class Level:
 
     def _branches(self, root: Root, whole: Branch, seconds_left: Callable[[], float]) -> list[Branch]:
         """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
-        branches = explore(root, whole, self._cutoff, seconds_left, self._raise)
+        if not self._context.has(Part.BRANCHING):
+            return [whole]
+        with self._context.timed(Part.BRANCHING):
+            branches = explore(root, whole, self._cutoff, seconds_left, partial(self._raise, part=Part.BRANCHING))
         lowest = min([branch.bound for branch in branches], default=np.inf)
         return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
 
@@ -231,7 +245,7 @@ class Level:
         bounds = [branch.bound for branch in branches]
         points: list[Floats] = []
         for k, branch in enumerate(branches):
-            if branch.bound >= self._cutoff():
+            if branch.bound >= self._cutoff() or not self._context.has(Part.MILP):
                 continue
             model = root.model(branch)
             if not hear(self.bound_j) or seconds_left() < seconds_to_state(len(model.columns)):
@@ -239,7 +253,7 @@ class Level:
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 
             def told(bound: float, others: float = others) -> bool:
-                self._raise(min(bound, others))
+                self._raise(min(bound, others), Part.MILP)
                 return hear(self.bound_j)
 
             answer = self._milp(model, solver, seconds_left() / (len(branches) - k), told)
@@ -247,14 +261,15 @@ class Level:
             points += answer.solutions[-MOST_SOLUTIONS:]
             for point in answer.solutions[-1:]:
                 self._adopt(events_of(self._problem, root.relaxation, point))
-        self._raise(min(bounds, default=np.inf))
+        self._raise(min(bounds, default=np.inf), Part.MILP)
         return points
 
     def _milp(self, model: LinearModel, solver: Solver, seconds: float, told: Callable[[float], bool]) -> Answer:
         """Solve the MILP of one branch."""
         # In units of the model, in which plain training costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
-        return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
+        with self._context.timed(Part.MILP):
+            return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
 
     def _adopt(self, events: Ints) -> None:
         """Let the search know of a MILP's solution, if it is a sequence that can be."""
@@ -275,11 +290,12 @@ class Level:
         """The same in units of the model."""
         return (self._limit_j * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
 
-    def _raise(self, bound: float) -> None:
+    def _raise(self, bound: float, part: Part) -> None:
         bound = min(bound, self._cutoff())
-        if np.isfinite(bound):
-            bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
-            self.bound_j = max(self.bound_j, bound_j)
+        bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
+        if np.isfinite(bound) and bound_j > self.bound_j:
+            self.bound_j = bound_j
+            self.raised_by = self._context.credited(part)
 
     def _follow(self, events: Ints) -> bool:
         """Search on from where the LP points; whether that found anything better."""

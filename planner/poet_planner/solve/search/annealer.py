@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -32,6 +32,7 @@ from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
 from poet_planner.solve.search.lagrangian import FIRST_PRICE, Price, priced
 from poet_planner.solve.search.moves import COMPUTE_TRIES
+from poet_planner.solve.statistics import Context, Part
 
 CHUNK_MOVES = 3000
 # Temperatures, in units of what one event beyond plain training costs in the best schedule.
@@ -113,12 +114,15 @@ class Cooling:
     above : float
         How far the energy may rise above that of the best schedule, in the same units. Where it may hardly rise, RAM
         and time are what there is to mend: a cheaper schedule is found as soon as both are within their limits.
+    part : Part
+        What it belongs to.
     """
 
     share: float
     hot: float
     cold: float
     above: float = np.inf
+    part: Part = Part.ANNEALING
 
 
 @dataclass(frozen=True)
@@ -160,11 +164,14 @@ class Search:
         Equal seeds and equal calls give equal schedules. Even and odd ones have different manners.
     order : (n,) or None
         A topological order of the nodes to begin with; None for their own.
+    context : Context or None
+        None: all parts are on, and nobody asks what they did.
     """
 
-    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
         self._problem = problem
         self._seed = seed
+        self._context = context or Context()
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = new_workspace(problem, random, COMPUTE_TRIES)
         self._other = new_workspace(problem, random, COMPUTE_TRIES)
@@ -184,7 +191,13 @@ class Search:
         self._priced: list[Ints] = []
         self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
-        self._begin(self._plain)
+        # What the current pass began with, and what it belongs to: one of both is the source of what it finds.
+        self._start_j = np.inf
+        self._start_source: Part | None = None
+        self._part = Part.ANNEALING
+        self._best: Incumbent | None = None
+        self._noted_j = np.inf
+        self._begin(self._plain, self._context.credited(Part.ANNEALING))
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -203,12 +216,15 @@ class Search:
         """The best schedule so far, and others that coolings ended with: the cheapest first."""
         return ranked([self.incumbent, *self._kept])
 
-    def adopt(self, events: Ints) -> bool:
-        """Go on from ``events``; False, and nothing changes, if they are no schedule or too many."""
+    def adopt(self, events: Ints, source: Part | None = None) -> bool:
+        """Go on from ``events``, which ``source`` found; False, and nothing changes, if they are no schedule.
+
+        Nor may they be too many.
+        """
         if len(events) > len(self._state.current):
             return False
-        self.keep(self._newest())
-        adopted = self._begin(events)
+        self.keep(self._best)
+        adopted = self._begin(events, source)
         self._started |= adopted
         return adopted
 
@@ -226,15 +242,15 @@ class Search:
             Called every few hundredths of a second; False ends the run.
         """
         first, self._started = not self._started, True
-        if first and not (self._evict(moves, between) and self._price(moves, between)):
+        if first and not self._starts_made(moves, between):
             return
         for cooling in self._coolings(moves, first):
             if not self._cool(int(moves * cooling.share), cooling, between):
                 return
 
     def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal from the current state at low temperature."""
-        self._cool(moves, Cooling(1.0, WARM, COLD), between)
+        """Anneal from the current state at low temperature; what that finds is its source's."""
+        self._cool(moves, Cooling(1.0, WARM, COLD, part=self._start_source or Part.ANNEALING), between)
 
     def keep(self, found: Incumbent | None) -> None:
         """Keep a schedule, and let it be a parent if it is among the best."""
@@ -246,12 +262,15 @@ class Search:
     def wander(self, moves: int) -> Incumbent | None:
         """The current state in another order that costs no more, which is the current state then."""
         annealing.wander(self._problem, self._work, self._other, self._trial, self._state, moves)
-        return measured(self._problem, self._state.current[: self._state.lengths[CURRENT_LENGTH]])
+        now = self._state.current[: self._state.lengths[CURRENT_LENGTH]]
+        return measured(self._problem, now, self._start_source)
 
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
+        capped = self._context.has(Part.ENERGY_CAP)
         if not first:
-            return chain(self._cycles(1 - BELOW_SHARE_LATER, 1), self._below(moves, BELOW_SHARE_LATER, LOOSE))
+            below_share = BELOW_SHARE_LATER * capped
+            return chain(self._cycles(1 - below_share, 1), self._below(moves, below_share, LOOSE))
         balance = BINDING if self._priced else LOOSE
         left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
         if moves < MANY_MOVES * len(self._plain):
@@ -259,8 +278,9 @@ class Search:
         else:
             starts = self._starts(moves, left * balance.starts, MANY_STARTS)
             share = left * (1 - balance.starts)
-            below = self._below(moves, share * balance.below + balance.further, balance)
-            rest = chain(self._children(share * (1 - balance.below)), below)
+            below_share = balance.below * capped
+            below = self._below(moves, share * below_share + balance.further * capped, balance)
+            rest = chain(self._children(share * (1 - below_share)), below)
         return chain(self._priced_starts(PRICED_SHARE), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
@@ -273,9 +293,12 @@ class Search:
             if number == 2 and self._annealed() is None and self._evicted:
                 yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
                 return
-            events = self._evicted[0].events if number == len(hots) and self._evicted else self._plain
-            self._begin(events)
-            yield Cooling(share / len(hots), hot, START_COLD)
+            if number == len(hots) and self._evicted:
+                events, part = self._evicted[0].events, Part.EVICTION
+            else:
+                events, part = self._plain, Part.ANNEALING
+            self._begin(events, self._context.credited(part))
+            yield Cooling(share / len(hots), hot, START_COLD, part=part)
 
     def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
         """The best and others, good and bad: which one leads far is not to be seen."""
@@ -283,13 +306,24 @@ class Search:
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
-            self._begin(events)
-            yield Cooling(share / count, HOT, START_COLD)
+            self._begin(events, self._context.credited(Part.EVICTION))
+            yield Cooling(share / count, HOT, START_COLD, part=Part.EVICTION)
 
     def _priced_starts(self, share: float) -> Iterator[Cooling]:
         for events in self._priced:
-            self._begin(events)
-            yield Cooling(share / len(self._priced), WARM, COLD)
+            self._begin(events, self._context.credited(Part.LAGRANGIAN))
+            yield Cooling(share / len(self._priced), WARM, COLD, part=Part.LAGRANGIAN)
+
+    def _starts_made(self, moves: int, between: Callable[[], bool]) -> bool:
+        """Make starts by eviction and with prices of time; False ends the run."""
+        go_on = True
+        if self._context.has(Part.EVICTION):
+            with self._context.timed(Part.EVICTION):
+                go_on = self._evict(moves, between)
+        if go_on and self._context.has(Part.LAGRANGIAN):
+            with self._context.timed(Part.LAGRANGIAN):
+                go_on = self._price(moves, between)
+        return go_on
 
     def _price(self, moves: int, between: Callable[[], bool]) -> bool:
         """Where the deadline binds, anneal with prices of time instead, from one to the next."""
@@ -325,21 +359,29 @@ class Search:
         self, price: float, start: Incumbent | None, deadline: float, moves: int, between: Callable[[], bool]
     ) -> Incumbent | None:
         """The best schedule where each second has a price, with its true figures; None where there is none."""
-        search = Search(priced(self._problem, price)._replace(deadline=deadline), self._seed, self._plain)
+        at_price = priced(self._problem, price)._replace(deadline=deadline)
+        search = Search(at_price, self._seed, self._plain, self._context.within(Part.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)
         search.run(moves, between)
-        return search.incumbent and measured(self._problem, search.incumbent.events)
+        source = self._context.credited(Part.LAGRANGIAN)
+        return search.incumbent and measured(self._problem, search.incumbent.events, source)
 
-    def _begin(self, events: Ints) -> bool:
+    def _begin(self, events: Ints, source: Part | None) -> bool:
         """Set the state that the next cooling begins from; False, and nothing changes, if they are no schedule."""
-        return bool(annealing.start_from(self._problem, self._work, self._state, events, len(events)))
+        if not annealing.start_from(self._problem, self._work, self._state, events, len(events)):
+            return False
+        self._start_j, self._start_source = float(self._state.figures[BEST]), source
+        self._best = None
+        self._note_best()
+        return True
 
     def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
         passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
         enough = ENOUGH_EVICTED
         for made in by_eviction(self._problem, self._plain, self._choice, int(passes)):
+            made = made and replace(made, source=self._context.credited(Part.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
                 self._evicted = sorted([*self._evicted, made], key=self._cost)
@@ -355,29 +397,31 @@ class Search:
 
     def _children(self, share: float) -> Iterator[Cooling]:
         for _ in range(CHILDREN):
-            child = self._child()
-            if child is not None:
-                self._begin(child)
-            yield Cooling(share / CHILDREN, HOT if child is None else WARM, COLD)
+            child = self._child() if self._context.has(Part.CROSSOVER) else None
+            if child is None:
+                yield Cooling(share / CHILDREN, HOT, COLD)
+            else:
+                self._begin(child, self._context.credited(Part.CROSSOVER))
+                yield Cooling(share / CHILDREN, WARM, COLD, part=Part.CROSSOVER)
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
         for cycle in range(CYCLES):
             incumbent = self.incumbent
             restart = cycle % 2 == first_restart
             if restart and incumbent is not None:
-                self.adopt(incumbent.events)
+                self.adopt(incumbent.events, incumbent.source)
             yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
 
     def _below(self, moves: int, share: float, balance: Balance) -> Iterator[Cooling]:
         """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
-        count = max(1, round(share * moves / (balance.below_moves * len(self._plain))))
+        count = max(1, round(share * moves / (balance.below_moves * len(self._plain)))) if share > 0 else 0
         for _ in range(count):
             incumbent = self.incumbent
             if incumbent is None:
                 return
-            self.adopt(incumbent.events)
+            self.adopt(incumbent.events, incumbent.source)
             self._penalise()
-            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, balance.above)
+            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, balance.above, Part.ENERGY_CAP)
 
     def _penalise(self) -> None:
         """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
@@ -393,14 +437,15 @@ class Search:
             return None
         one, other = self._choice.choice(len(self._parents), 2, replace=False)
         figures = self._state.figures
-        return cross(
-            self._problem,
-            self._parents[one].events,
-            self._parents[other].events,
-            float(figures[PER_BYTE]),
-            float(figures[PER_SECOND]),
-            self._work,
-        )
+        with self._context.timed(Part.CROSSOVER):
+            return cross(
+                self._problem,
+                self._parents[one].events,
+                self._parents[other].events,
+                float(figures[PER_BYTE]),
+                float(figures[PER_SECOND]),
+                self._work,
+            )
 
     def _in_time(self) -> list[Incumbent]:
         """Schedules made by eviction that meet the deadline."""
@@ -408,13 +453,15 @@ class Search:
 
     def _annealed(self) -> Incumbent | None:
         """The best schedule of all coolings so far."""
-        return cheapest(self._newest(), *self._parents[:1])
+        return cheapest(self._best, *self._parents[:1])
 
-    def _newest(self) -> Incumbent | None:
-        """The best schedule since the last start."""
-        if not np.isfinite(self._state.figures[BEST]):
-            return None
-        return measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]])
+    def _note_best(self) -> None:
+        """Keep the best schedule since the last start where other threads may look at it while this one goes on."""
+        best_j = float(self._state.figures[BEST])
+        if np.isfinite(best_j) and (self._best is None or best_j != self._noted_j):
+            source = self._start_source if best_j >= self._start_j else self._context.credited(self._part)
+            self._best = measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]], source)
+            self._noted_j = best_j
 
     def _is_least(self, energy: float) -> bool:
         return energy <= self._plain_energy * (1 + SAME)
@@ -434,13 +481,16 @@ class Search:
         figures[TEMPERATURE] = cooling.hot * self._event_energy()
         figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
         figures[CEILING] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
+        self._part = cooling.part
         go_on = True
-        while moves > 0 and go_on:
-            chunk = min(moves, CHUNK_MOVES)
-            annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
-            moves -= chunk
-            go_on = between() and not self._is_least(float(figures[BEST]))
-        self.keep(self._newest())
+        with self._context.timed(cooling.part):
+            while moves > 0 and go_on:
+                chunk = min(moves, CHUNK_MOVES)
+                annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
+                self._note_best()
+                moves -= chunk
+                go_on = between() and not self._is_least(float(figures[BEST]))
+        self.keep(self._best)
         return go_on
 
 

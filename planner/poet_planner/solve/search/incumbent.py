@@ -11,6 +11,7 @@ import numpy as np
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.jit import compiled
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
+from poet_planner.solve.statistics import Part
 
 MOST_RANKED = 64
 SAME = 1e-12
@@ -18,22 +19,27 @@ SAME = 1e-12
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes."""
+    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes.
+
+    ``source`` is the part of the optimiser that found it, or that made the start of the annealing pass that did; None
+    where no part did.
+    """
 
     events: Ints
     energy: float
     time: float
     peak: int
+    source: Part | None = None
 
 
-def measured(problem: Problem, events: Ints) -> Incumbent | None:
+def measured(problem: Problem, events: Ints, source: Part | None = None) -> Incumbent | None:
     """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
     work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(problem, events, len(events), work)
     if result.length < 0:
         return None
     peak = int(work.memory[: result.length].max(initial=0))
-    return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak)
+    return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak, source)
 
 
 def cheapest(*found: Incumbent | None) -> Incumbent | None:

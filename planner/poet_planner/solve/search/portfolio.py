@@ -10,6 +10,7 @@ from functools import partial
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, ranked
+from poet_planner.solve.statistics import Context, Part
 
 SEEDS = 2
 WAIT_S = 0.02
@@ -77,11 +78,14 @@ class Searches:
         Equal seeds and equal calls give equal schedules, as long as no call is ended early.
     order : (n,) or None
         As in `Search`.
+    context : Context or None
+        As in `Search`.
     """
 
-    def __init__(self, problem: Problem, seed: int, order: Ints | None = None) -> None:
+    def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
         self._problem = problem
-        self._searches = [Search(problem, SEEDS * seed + k, order) for k in range(SEEDS)]
+        self._context = context or Context()
+        self._searches = [Search(problem, SEEDS * seed + k, order, self._context) for k in range(SEEDS)]
         self._seed = seed
 
     @property
@@ -94,32 +98,35 @@ class Searches:
         """The best schedule so far, and others: the cheapest first."""
         return ranked(one for search in self._heard for one in search.found)
 
-    def adopt(self, events: Ints) -> bool:
-        """Let the first annealer go on from ``events``; False, and nothing changes, if they are no schedule."""
-        return self._searches[0].adopt(events)
+    def adopt(self, events: Ints, source: Part | None = None) -> bool:
+        """Let the first annealer go on from ``events``, which ``source`` found.
 
-    def adopt_all(self, events: Ints) -> None:
+        False, and nothing changes, if they are no schedule.
+        """
+        return self._searches[0].adopt(events, source)
+
+    def adopt_all(self, events: Ints, source: Part | None = None) -> None:
         """Let each annealer go on from ``events``, where they are a schedule."""
         for search in self._searches:
-            search.adopt(events)
+            search.adopt(events, source)
 
     def refine(self, moves: int) -> None:
         """Let the first annealer search on at low temperature."""
         self._searches[0].refine(moves)
 
-    def repair(self, events: Ints, go_on: Callable[[], bool]) -> None:
-        """Keep what ``events``, which may need more RAM than there is, are repaired to.
+    def repair(self, events: Ints, go_on: Callable[[], bool], source: Part) -> None:
+        """Keep what ``events``, which may need more RAM than there is, are repaired to on behalf of ``source``.
 
         No annealer goes on from it yet.
         """
         for number in range(MENDERS):
-            search = Search(self._problem, SEEDS * self._seed + number)
+            search = Search(self._problem, SEEDS * self._seed + number, context=self._context.within(source))
 
             def hear(search: Search = search) -> bool:
                 self._searches[0].keep(search.incumbent)
                 return go_on()
 
-            if search.adopt(events) and go_on():
+            if search.adopt(events, self._context.credited(source)) and go_on():
                 search.refine(int(MENDING_S * moves_per_second(self._problem)), hear)
                 hear()
             if self.incumbent is not None:
@@ -149,4 +156,4 @@ class Searches:
     def _share_best(self) -> None:
         incumbent = self.incumbent
         if incumbent is not None:
-            self.adopt_all(incumbent.events)
+            self.adopt_all(incumbent.events, incumbent.source)

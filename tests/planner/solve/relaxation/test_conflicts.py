@@ -101,7 +101,7 @@ def test_without_storage_nothing_can_be_forced() -> None:
 def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
     relaxed = relaxation(problem, path, np.inf, conflicts)
     root = Root(problem, relaxed)
-    branch = root.tighten(root.whole(), lambda: np.inf, lambda: 5.0, lambda bound: None, 6)
+    branch = root.tighten(root.whole(), lambda: np.inf, lambda: 5.0, lambda bound, part: None, 6)
     return float(problem.node_energy.sum()) + branch.bound / relaxed.scale
 
 

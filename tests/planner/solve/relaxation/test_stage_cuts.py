@@ -140,7 +140,7 @@ def test_no_schedule_violates_a_cut_of_a_stage() -> None:
             continue
         separator = StageCuts(problem, relaxed)
         root = Root(problem, relaxed)
-        whole = root.tighten(root.whole(), lambda: 1e9, lambda: 2.0, lambda bound: None, 2, stages=True)
+        whole = root.tighten(root.whole(), lambda: 1e9, lambda: 2.0, lambda bound, part: None, 2, stages=True)
         rng = np.random.default_rng(seed)
         noise = [whole.point * rng.random(len(whole.point)) for _ in range(8)]
         # As a MILP's solutions are, whole numbers: schedules of which something is left out.

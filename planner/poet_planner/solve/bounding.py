@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to raise the bound, or to better the schedule, before a relaxation is solved: all of one signature.
+
+`Proof` runs them in order, where they are on, and puts down what each came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from poet_planner.solve.instance import Ints, Problem, size
+from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
+from poet_planner.solve.statespace.aggregation import taken_together
+from poet_planner.solve.statespace.astar import search_between_checkpoints, search_contents
+from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.statistics import Part
+
+# States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
+# that closes so much of the overhead; of the time left, the share for each.
+FEW_STATES = 1e7
+MANY_STATES = 2e8
+MOST_STATES = 500_000
+SMALL = 600
+CLOSE = 0.6
+FEW_SHARE = 0.1
+MANY_SHARE = 0.6
+# The same between checkpoints, for any graph.
+FEW_STATES_BETWEEN = 20_000
+MOST_STATES_BETWEEN = 1_000_000
+# Of the overhead: what a node may cost whose values are taken together with others in coarser views.
+CHEAP_SHARE = 0.005
+# Of the time left, for choosing anew what the best schedule brings back.
+CHOICE_SHARE = 0.06
+
+
+class Known(NamedTuple):
+    """What is known: a lower bound and the store-all schedule's energy in joules, and the best schedule."""
+
+    bound_j: float
+    plain_j: float
+    incumbent: Incumbent
+
+    @property
+    def closed_share(self) -> float:
+        """The bound's share of the overhead of the best schedule."""
+        overhead_j = self.incumbent.energy - self.plain_j
+        return (self.bound_j - self.plain_j) / overhead_j if overhead_j > 0 else 1.0
+
+    @property
+    def cheap_j(self) -> float:
+        """Energy of a node whose values may be taken together with others."""
+        return CHEAP_SHARE * (self.incumbent.energy - self.plain_j)
+
+
+class Gain(NamedTuple):
+    """What a method came to.
+
+    Attributes
+    ----------
+    bound_j : float
+        No schedule costs less.
+    schedule : events (see `evaluation`) of a schedule, which may be late
+    near : events that are near a schedule: a start to search on from
+    """
+
+    bound_j: float = 0.0
+    schedule: Ints | None = None
+    near: Ints | None = None
+
+
+class Bounder(Protocol):
+    """A way to raise the bound or to better the schedule. It may remember what it came to."""
+
+    @property
+    def part(self) -> Part:
+        """What it belongs to."""
+
+    @property
+    def share(self) -> float:
+        """Of the time left, for one call."""
+
+    def applies(self, known: Known) -> bool:
+        """Whether to call it, or to call it again."""
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        """Work for so many seconds at most, as long as ``go_on``, which is called now and then, says so."""
+
+
+@dataclass
+class RetainedSets:
+    """What stays in RAM at the bottleneck nodes, where hardly more fits than these take.
+
+    Attributes
+    ----------
+    aggregate : bool
+        Whether to begin with some values as one.
+    exhausted : bool
+        Whether it has said all it can: the bound is as good as these sets make it.
+    """
+
+    problem: Problem
+    aggregate: bool
+    exhausted: bool = False
+    part: Part = Part.RETAINED_SETS
+    share: float = 1.0
+    _open: bool = True
+
+    def applies(self, known: Known) -> bool:
+        return self._open
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        apart = not self.aggregate
+        found = search_what_stays(self.problem, known.incumbent.energy, go_on, apart)
+        self.aggregate = False
+        # A path that holds some values as one may be followed by one that holds all apart.
+        self._open = not apart and found is not None and found.events is not None
+        if found is None:
+            return Gain()
+        self.exhausted = apart
+        return Gain(found.bound_j, near=found.events)
+
+
+@dataclass
+class MilpNeighbourhood:
+    """Choose anew what the best schedule brings back, all at once.
+
+    A graph whose transfers cost much less than its computes may be proven as soon as the bound has them all: what is
+    best among transfers is only found before.
+    """
+
+    problem: Problem
+    solver: Solver
+    part: Part = Part.MILP_NEIGHBOURHOOD
+    share: float = CHOICE_SHARE
+
+    def applies(self, known: Known) -> bool:
+        return bool(self.problem.pageable.any())
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        sequence = with_alternatives(self.problem, known.incumbent.events)
+        energy_j = known.incumbent.energy
+        return Gain(schedule=cheapest_choice(self.problem, sequence, energy_j, self.solver, seconds, go_on))
+
+
+@dataclass
+class StateSpace:
+    """A shortest path over memory states, in coarser views first, with few states.
+
+    Attributes
+    ----------
+    first : (m,) of the values that each is one with in the coarser views, the first made (see `aggregation`)
+    raised : bool
+        Whether it has raised the bound.
+    """
+
+    problem: Problem
+    first: Ints
+    part: Part = Part.STATE_SPACE
+    share: float = FEW_SHARE
+    raised: bool = False
+
+    def applies(self, known: Known) -> bool:
+        return True
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        gain = _explored(self.problem, self.first, known, FEW_STATES, go_on)
+        self.raised = gain.bound_j > known.bound_j
+        return gain
+
+
+@dataclass
+class LargeStateSpace:
+    """The same with many states, for a small graph whose bound is close; again after each better schedule.
+
+    Attributes
+    ----------
+    tried : list of StateSpace
+        Goes on as the last of those that has raised the bound, else as the first.
+    """
+
+    tried: list[StateSpace]
+    share: float = MANY_SHARE
+    _known_j: float = np.inf
+
+    @property
+    def part(self) -> Part:
+        return self._best.part
+
+    @property
+    def _best(self) -> StateSpace:
+        return next((one for one in reversed(self.tried) if one.raised), self.tried[0])
+
+    def applies(self, known: Known) -> bool:
+        better = known.incumbent.energy < self._known_j
+        return better and size(self.tried[0].problem) <= SMALL and known.closed_share > CLOSE
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        self._known_j = known.incumbent.energy
+        return _explored(self._best.problem, self._best.first, known, MANY_STATES, go_on)
+
+
+@dataclass
+class Bottlenecks:
+    """A shortest path over memory states led by the bottleneck nodes: with few states, then, if worth it, with many.
+
+    Its cheapest path with some values as one is no schedule yet, but near one.
+
+    Attributes
+    ----------
+    first : (m,) as of `StateSpace`, at the bottleneck nodes
+    aggregate : bool
+        Whether to take some values as one between them, too.
+    """
+
+    problem: Problem
+    first: Ints
+    aggregate: bool
+    retained: RetainedSets
+    part: Part = Part.BOTTLENECK_HEURISTIC
+    most_states: int = FEW_STATES_BETWEEN
+    _worth_it: bool = True
+
+    @property
+    def share(self) -> float:
+        return FEW_SHARE if self.most_states == FEW_STATES_BETWEEN else MANY_SHARE
+
+    def applies(self, known: Known) -> bool:
+        return self._worth_it and not self.problem.pageable.any() and not self.retained.exhausted
+
+    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+        closely = aggregated(self.problem, known, self.aggregate, closely=True)
+        energy_j = known.incumbent.energy
+        found = search_between_checkpoints(self.problem, self.first, closely, energy_j, self.most_states, go_on)
+        overhead_j = energy_j - known.plain_j
+        closes = found.events is None and found.bound_j - known.plain_j > CLOSE * overhead_j
+        self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
+        self.most_states = MOST_STATES_BETWEEN
+        return Gain(found.bound_j, near=found.events)
+
+
+def aggregated(problem: Problem, known: Known, aggregate: bool, closely: bool = False) -> Ints:
+    """The first made of the values that each is taken as one with (see `taken_together`); itself if none are. (m,)"""
+    return taken_together(problem, known.cheap_j, closely) if aggregate else np.arange(len(problem.size))
+
+
+def _explored(problem: Problem, first: Ints, known: Known, states: float, go_on: Callable[[], bool]) -> Gain:
+    most_states = min(MOST_STATES, int(states / size(problem)))
+    found = search_contents(problem, first, known.bound_j, known.incumbent.energy, most_states, go_on)
+    return Gain(found.bound_j, schedule=found.events)
