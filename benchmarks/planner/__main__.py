@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import typer
 
+from benchmarks.planner.parts import compare_parts
 from benchmarks.planner.run import measure_suites, table
 
 app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
 app.command("measure")(measure_suites)
 app.command("table")(table)
+app.command("parts")(compare_parts)
 
 if __name__ == "__main__":
     app()

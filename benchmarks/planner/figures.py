@@ -35,10 +35,10 @@ def report(results: pd.DataFrame) -> str:
     ]
     for (suite, seconds, clock), group in ours.groupby(["suite", "seconds", "clock"]):
         table = pd.DataFrame([_summary(paging, of_it) for paging, of_it in group.groupby("paging")])
-        parts += [f"## `{suite}`, {seconds:g} s ({clock})", _markdown(table)]
+        parts += [f"## `{suite}`, {seconds:g} s ({clock})", markdown(table)]
     sentences = [_bounds(ours), *_prototypes(ours), *_against_paper(rows)]
     parts += ["## Comparisons", "\n".join(f"- {sentence}" for sentence in sentences)]
-    parts += ["## What falls short", _markdown(_short(ours))]
+    parts += ["## What falls short", markdown(_short(ours))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -159,7 +159,8 @@ def _misses(row: pd.Series) -> Iterator[str]:
         yield "gap > 1 %" if row["gap"] > GAPS[1] else "gap > 0.1 %"
 
 
-def _markdown(frame: pd.DataFrame) -> str:
+def markdown(frame: pd.DataFrame) -> str:
+    """A table of what is in the frame."""
     if frame.empty:
         return "Nothing."
     rows = [list(map(str, frame.columns)), ["---"] * len(frame.columns)]

@@ -16,6 +16,7 @@ from unittest.mock import patch
 from poet_planner.planning.methods import method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
+from poet_planner.solve.options import Parts
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Schedule, Status
@@ -23,6 +24,7 @@ from poet_profiles.schedule import Schedule, Status
 from benchmarks.planner.instances import Instance, Loaded, load
 
 MOMENTS_S = (2.0, 10.0, 60.0)
+ALL_PARTS = Parts()
 METHODS = {"best": "optimal", "paper": "poet_ilp"}
 
 
@@ -111,17 +113,17 @@ class _Listener:
         return self._clock() - self._started_s
 
 
-def measure(instance: Instance, run: Run, ram_bytes: int | None = None) -> Measurement:
+def measure(instance: Instance, run: Run, ram_bytes: int | None = None, parts: Parts = ALL_PARTS) -> Measurement:
     """Plan one instance once, in that RAM if it is given. A fault of the planner's is a row like any other."""
     warm_up()
     loaded = load(instance)
     if ram_bytes is not None:
         loaded = replace(loaded, ram_bytes=ram_bytes)
     try:
-        return _measured(instance, run, loaded)
+        return _measured(instance, run, loaded, parts)
     except NoScheduleError as refusal:
         if instance.ram == "smallest" and refusal.smallest_ram_bytes > loaded.ram_bytes:
-            return _within_what_does(instance, run, replace(loaded, ram_bytes=refusal.smallest_ram_bytes))
+            return _within_what_does(instance, run, replace(loaded, ram_bytes=refusal.smallest_ram_bytes), parts)
         return replace(_unanswered(instance, run, loaded), note=str(refusal))
     except UserError as refusal:
         status = "none" if refusal.exit_code == NO_SCHEDULE else "error"
@@ -130,10 +132,10 @@ def measure(instance: Instance, run: Run, ram_bytes: int | None = None) -> Measu
         return replace(_unanswered(instance, run, loaded), status="error", note=f"{type(fault).__name__}: {fault}")
 
 
-def _within_what_does(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
+def _within_what_does(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
     """The smallest RAM is larger than one node's need: plan within what the planner says would do."""
     try:
-        return _measured(instance, run, loaded)
+        return _measured(instance, run, loaded, parts)
     except NoScheduleError as refusal:
         return replace(_unanswered(instance, run, loaded), note=str(refusal))
 
@@ -175,7 +177,7 @@ def _commit() -> str:
         return ""
 
 
-def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
+def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
     row = _unanswered(instance, run, loaded)
     wall, cpu = _Listener(time.perf_counter), _Listener(time.process_time)
     by_clock = cpu if run.clock == "cpu" else wall
@@ -184,6 +186,7 @@ def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
         seed=run.seed,
         solver=run.solver,
         paging=instance.paging,
+        parts=parts,
         progress=by_clock.hear,
     )
     with patch("time.monotonic", time.process_time) if run.clock == "cpu" else nullcontext():

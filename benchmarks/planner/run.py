@@ -6,11 +6,11 @@ from __future__ import annotations
 import csv
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
@@ -20,12 +20,14 @@ from poet_profiles.whole_file import write_whole
 from benchmarks.planner.best_known import add_to_best
 from benchmarks.planner.figures import INSTANCE, report
 from benchmarks.planner.instances import SUITES, Instance, suite
-from benchmarks.planner.measuring import COLUMNS, METHODS, Measurement, Run, measure
+from benchmarks.planner.measuring import COLUMNS, METHODS, Run, measure
 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})
 Formulation = StrEnum("Formulation", {name: name for name in METHODS})
 Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
+Subset = Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")]
+Only = Annotated[str, typer.Option(help="Only instances whose line holds this text.")]
 
 
 def measure_suites(
@@ -37,17 +39,15 @@ def measure_suites(
     ] = Formulation.best,
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
     seed: Annotated[int, typer.Option(help="Of the planner.")] = 0,
-    subset: Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")] = 0,
-    only: Annotated[str, typer.Option(help="Only instances whose line holds this text.")] = "",
+    subset: Subset = 0,
+    only: Only = "",
     jobs: Annotated[int, typer.Option(min=1, help="Instances at a time.")] = 1,
     again: Annotated[bool, typer.Option("--again", help="Those with a row too: the last row counts.")] = False,
     results: Results = HERE / "results.csv",
 ) -> None:
     """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
     run = Run(seconds, clock, formulation.value, solver, seed)
-    wanted = [instance for name in suites for instance in suite(name.value) if only in _line(instance)]
-    if subset:
-        wanted = sorted(random.Random(0).sample(wanted, min(subset, len(wanted))), key=wanted.index)
+    wanted = chosen([name.value for name in suites], only, subset)
     ours = ram_of_ours(results) if formulation == "paper" else {}
     wanted = wanted if again else missing(wanted, run, results, ours)
     typer.echo(f"{len(wanted)} instances to plan, at most {len(wanted) * seconds / jobs / 60:.0f} min", err=True)
@@ -55,7 +55,7 @@ def measure_suites(
         delayed(measure)(each, run, ours.get(each)) for each in wanted
     )
     better = 0
-    for row in _append(planned, results, len(wanted)):
+    for row in append(map(asdict, planned), results, COLUMNS, len(wanted)):
         if formulation == "best":
             better += add_to_best(pd.DataFrame([row]), f"poet, {seconds:g} s")
     if formulation == "best":
@@ -72,6 +72,13 @@ def table(
         print(text)
     else:
         write_whole(out, text)
+
+
+def chosen(suites: list[str], only: str, subset: int, within: Container[Instance] | None = None) -> list[Instance]:
+    """Instances of the suites whose line holds ``only``; ``subset`` of them, drawn evenly, unless it is 0."""
+    found = [each for name in suites for each in suite(name) if only in _line(each)]
+    found = [each for each in found if within is None or each in within]
+    return sorted(random.Random(0).sample(found, min(subset, len(found))), key=found.index) if subset else found
 
 
 def _line(instance: Instance) -> str:
@@ -103,30 +110,30 @@ def _last_ram(rows: pd.DataFrame) -> dict[Instance, int]:
     return dict(zip((Instance(*key) for key in keys), rows["ram_bytes"].astype(int), strict=True))
 
 
-def _append(planned: Iterable[Measurement], results: Path, total: int) -> Iterator[dict[str, object]]:
+def append(rows: Iterable[dict[str, Any]], results: Path, columns: list[str], total: int) -> Iterator[dict[str, Any]]:
     """Write each row as it comes, and say it on standard error."""
     results.parent.mkdir(parents=True, exist_ok=True)
     new = not results.exists()
     with results.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, columns)
         if new:
             writer.writeheader()
-        for number, measurement in enumerate(planned, 1):
-            row = asdict(measurement)
+        for number, row in enumerate(rows, 1):
             writer.writerow(row)
             file.flush()
-            print(f"{number}/{total} {_told(measurement)}", file=sys.stderr)
+            print(f"{number}/{total} {_told(row)}", file=sys.stderr)
             yield row
 
 
-def _told(row: Measurement) -> str:
-    what = _line(Instance(row.suite, row.graph, row.ram, row.deadline, row.paging))
-    if row.energy_j is None or row.bound_j is None:
-        return f"{what}: {row.status}, {row.note}"
-    if not row.verified:
-        return f"{what}: NOT SOUND: {row.note}"
-    overhead = 100 * (row.energy_j / row.plain_energy_j - 1)
-    gap = 100 * (row.energy_j - row.bound_j) / row.energy_j
-    return (
-        f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row.status}, {row.wall_s:.1f} s ({row.cpu_s:.1f} s CPU)"
-    )
+def _told(row: dict[str, Any]) -> str:
+    what = _line(Instance(*(row[column] for column in INSTANCE)))
+    if row.get("without"):
+        what += f" without {row['without']}"
+    if row["energy_j"] is None or row["bound_j"] is None:
+        return f"{what}: {row['status']}, {row['note']}"
+    if not row["verified"]:
+        return f"{what}: NOT SOUND: {row['note']}"
+    overhead = 100 * (row["energy_j"] / row["plain_energy_j"] - 1)
+    gap = 100 * (row["energy_j"] - row["bound_j"]) / row["energy_j"]
+    spent = f"{row['wall_s']:.1f} s ({row['cpu_s']:.1f} s CPU)"
+    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row['status']}, {spent}"
