@@ -9,10 +9,10 @@ not counted against them, its padding is against the operator. CMSIS-DSP's sourc
 pip (the source package `cmsisdsp`), unless --cmsis names a folder that holds them.
 
 Every shape is judged by itself; no average hides one. On the M4F, convolutions, their gradients and products take at
-most 3.0 cycles a multiply-accumulate wherever a block of rows and columns can share what is loaded, and nothing is
+most 3.0 cycles a multiply-accumulate wherever a tile of rows and columns can share what is loaded, and nothing is
 slower than CMSIS-DSP; on the M0+, everything is at least 1.5 times as fast as the triple loop.
 
-A fully connected layer at batch 1 has no block: each multiply-accumulate loads a weight of its own, or, in the weight
+A fully connected layer at batch 1 has no tile: each multiply-accumulate loads a weight of its own, or, in the weight
 gradient, stores a result of its own. By the cycle table that costs one cycle for the product, one for the sum, and at
 least 17/16 for the weight or result, a load or store of N registers being 1 + N cycles and the row's own elements
 needing registers too: 3.06 cycles, before those elements, the loop and the call. Such a product may take half as much
