@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import typer
+from numba.core.event import trigger_event
+from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.planning.methods import OPTIMAL
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.options import Parts
@@ -18,6 +21,7 @@ from typer.testing import CliRunner
 
 from benchmarks.planner import measuring
 from benchmarks.planner.__main__ import app
+from benchmarks.planner.instances import Instance
 from benchmarks.planner.parts import comparison, parts_without
 
 # A row of `parts.csv`, as far as the comparison reads it.
@@ -52,6 +56,23 @@ def test_what_a_part_gains_is_counted() -> None:
     assert (row["energy worse"], row["better"], row["no schedule"], row["proven"]) == ("2", "1", "0 → 1", "0 → 1")
     assert row["gap, median"] == "20.0000 % → 26.6667 %"  # of 33.3, 0, no schedule and 20 %
     assert [line.split("|")[4].strip() for line in text.splitlines() if line.startswith("| milp | 7.0")] == [*"abc"]
+
+
+def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_s = []
+
+    def compiled_at_first(
+        graph: Graph, _ram_bytes: int, _deadline_s: float | None, options: OptimiseOptions
+    ) -> Schedule:
+        limits_s.append(options.time_limit_s)
+        with trigger_event("numba:compile") if len(limits_s) == 1 else nullcontext():
+            return replace(plain_schedule(graph), energy_j=float(len(limits_s)))
+
+    monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=compiled_at_first))
+    run = measuring.Run(seconds=2.0, clock="wall", formulation="best", solver="highs", seed=0)
+    row = measuring.measure(Instance("paper", "linear.m4", "50%", "2x", True), run)
+    assert limits_s == [2.0, 2.0]
+    assert row.energy_j == 2.0
 
 
 def test_parts_are_switched_off_by_name() -> None:
