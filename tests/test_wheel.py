@@ -56,6 +56,11 @@ def test_boards_and_profiles_are_inside(site: Path, tmp_path: Path) -> None:
     assert call(site, tmp_path, code).split() == [str(len(board_names())), "48000000"]
 
 
+def test_type_checkers_find_the_types(site: Path) -> None:
+    for package in ("poet_harness", "poet_planner", "poet_profiles", "poet_runtime"):
+        assert (site / package / "py.typed").is_file()
+
+
 def test_every_source_of_the_firmware_is_inside(site: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "firmware"], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in ("platformio.ini", *tracked.stdout.split()):

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""poet's planner as a library: docs/library.md has worked examples.
+
+`plan` goes from a model and a board's profile to a verified training schedule. `optimise` and `verify` work on any
+costed graph. What a name needs (PyTorch, numba, Pyomo) is imported when the name is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poet_planner.graph import Graph
+    from poet_planner.models import Model
+    from poet_planner.planning.pipeline import Plan, plan
+    from poet_planner.schedule import Schedule
+    from poet_planner.schedule.verify import verify
+    from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+
+__all__ = ["Graph", "Model", "NoScheduleError", "OptimiseOptions", "Plan", "Schedule", "optimise", "plan", "verify"]
+
+_HOMES = {
+    "Graph": "poet_planner.graph",
+    "Model": "poet_planner.models",
+    "NoScheduleError": "poet_planner.solve",
+    "OptimiseOptions": "poet_planner.solve",
+    "Plan": "poet_planner.planning.pipeline",
+    "Schedule": "poet_planner.schedule",
+    "optimise": "poet_planner.solve",
+    "plan": "poet_planner.planning.pipeline",
+    "verify": "poet_planner.schedule.verify",
+}
+
+# Type checkers see the imports above, and no attribute that is not there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -32,8 +32,16 @@ _SEED = 0
 class Model:
     """What there is to train: ``loss(module(*inputs), *targets)``, a scalar.
 
-    ``inputs`` and ``targets`` are an example batch: tuples of tensors, of fixed values (None, numbers, flags, texts),
-    and of tuples, lists, dicts and dataclasses of these.
+    Attributes
+    ----------
+    name : str
+        For messages and files.
+    module : torch.nn.Module
+    inputs, targets : tuple
+        An example batch: tensors, fixed values (None, numbers, flags, texts), and tuples, lists, dicts and dataclasses
+        of these.
+    loss : callable
+        Of the module's output and the targets.
 
     Raises
     ------

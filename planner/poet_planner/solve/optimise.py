@@ -46,22 +46,32 @@ def optimise(
     options: OptimiseOptions | None = None,
     statistics: Statistics | None = None,
 ) -> Schedule:
-    """The schedule of least energy within ``ram_bytes`` (resident tensors included) and ``deadline_s``.
+    """The schedule of least energy within RAM and deadline, with static offsets and a lower bound.
+
+    The schedule is not verified here; `poet_planner.verify` does that.
 
     A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has addresses. Another
     one, while a schedule is planned again for want of them, makes the best that has some the answer.
 
     Parameters
     ----------
+    graph : Graph
+        With costs.
+    ram_bytes : int
+        All of the RAM, resident tensors included.
+    deadline_s : float or None
+        Most seconds of a training step; None: no deadline.
+    options : OptimiseOptions, optional
+        Time limit, seed, solver, switches, progress.
     statistics : Statistics, optional
         Filled in with what each part of the optimiser does, even if there is no schedule in the end.
 
     Raises
     ------
     NoScheduleError
-        If there is none; it says the smallest RAM and the shortest time that would do.
+        If there is none, or none was found in the time; it says the smallest RAM and the shortest time that would do.
     UserError
-        If an option has no such value, or the solver is not installed.
+        If the graph is not sound, an option has no such value, or the solver is not installed.
     KeyboardInterrupt
         If it comes before there is any schedule, or any with addresses.
     """

@@ -2,7 +2,8 @@
 """The costed training graph, `poet-graph/1` (docs/SPEC.md, section 3), as plain data.
 
 A *node* is an operator with a cost; it yields one or several *values* that occupy RAM, live and die apart, and can be
-paged out to storage. Reading and writing the JSON form is `graph_file`.
+paged out to storage. Reading and writing the JSON form is `graph.file`.
+All is in SI units: seconds, joules; sizes are bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PageCost:
-    """Cost of moving one value between RAM and storage, block rounding included."""
+    """Cost of moving one value between RAM and storage, block rounding included: seconds and joules."""
 
     out_time_s: float
     out_energy_j: float
@@ -22,7 +23,17 @@ class PageCost:
 
 @dataclass(frozen=True)
 class Value:
-    """One tensor that a node yields. ``page`` is None where it cannot be paged."""
+    """One tensor that a node yields.
+
+    Attributes
+    ----------
+    id : str
+        Different from every other value's.
+    bytes : int
+        May be 0: then it only says that one node has to come before another.
+    page : PageCost or None
+        None where it cannot be paged.
+    """
 
     id: str
     bytes: int
@@ -55,7 +66,26 @@ class Refusal:
 class Node:
     """One operator of the training step.
 
-    ``inputs`` are the ids of the distinct values it needs in RAM; ``refused`` says why the firmware cannot compute it.
+    Attributes
+    ----------
+    id : str
+        Different from every other node's.
+    time_s, energy_j : float
+        Of computing it once: seconds, joules. Not negative.
+    values : tuple of Value
+        What it yields, all at once.
+    inputs : tuple of str
+        Ids of the distinct values that it needs in RAM.
+    workspace_bytes : int
+        RAM that it needs beside inputs and values while it is computed.
+    recomputable : bool
+        Whether it may be computed again.
+    backward : bool
+        Whether it belongs to the backward pass; for pictures.
+    operation : Operation or None
+        What it computes; None where only its cost is known.
+    refused : Refusal or None
+        Why the firmware cannot compute it.
     """
 
     id: str
@@ -83,7 +113,20 @@ class Resident:
 
 @dataclass(frozen=True)
 class Graph:
-    """A training step. ``nodes`` stand in a topological order."""
+    """A training step.
+
+    Attributes
+    ----------
+    name : str
+    nodes : tuple of Node
+        In a topological order.
+    resident_bytes : int
+        RAM of what is there throughout: parameters, gradients, the batch.
+    dma : bool
+        Whether page transfers run beside compute.
+    residents : tuple of Resident
+        Where each of those tensors lies; may be empty where only the bytes are known.
+    """
 
     name: str
     nodes: tuple[Node, ...]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training schedule, `poet-schedule/1` (docs/SPEC.md, section 4), as plain data.
 
-Reading and writing the JSON form is `schedule_file`.
+Reading and writing the JSON form is `schedule.file`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One step. ``offsets`` are arena bytes by value id (compute, page_in); empty before addresses are assigned."""
+    """One step.
+
+    Attributes
+    ----------
+    do : Action
+    target : str
+        Id of a node (compute) or of a value.
+    offsets : dict of str to int
+        Bytes from the beginning of the arena, by value id (compute, page_in); empty before offsets are assigned.
+    workspace_offset : int or None
+        The same for the node's workspace.
+    """
 
     do: Action
     target: str
@@ -38,7 +49,31 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A complete answer of the planner."""
+    """A complete answer of the planner.
+
+    Attributes
+    ----------
+    graph : str
+        Name of the graph that it is for.
+    graph_hash : str
+        Of that graph's file (docs/SPEC.md, section 3).
+    ram_budget_bytes : int
+        What was allowed, resident tensors included.
+    deadline_s : float or None
+        Seconds that were allowed; None: no deadline.
+    steps : tuple of Step
+    energy_j, time_s : float
+        Of one training step: joules above the idle power, seconds.
+    peak_bytes : int
+        The most RAM that is allocated at once, resident tensors included.
+    arena_bytes : int
+        What the offsets need, without the resident tensors.
+    status : Status
+    bound_j : float
+        No schedule within the same RAM and deadline takes less energy, in joules.
+    gap : float
+        (energy_j - bound_j) / energy_j.
+    """
 
     graph: str
     graph_hash: str

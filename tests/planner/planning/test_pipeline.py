@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`plan` as a function: what it takes, what it refuses, and that it is what the command line writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from poet_planner import Model, NoScheduleError, OptimiseOptions, plan, verify
+from poet_planner.cli import main
+from poet_planner.graph import read_graph
+from poet_planner.planning.pipeline import prepare
+from poet_planner.schedule import read_schedule
+from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.graph import Graph, Node, Value
+
+GRAPH = Graph("two", (Node("a", 1.0, 1.0, (Value("a", 400),)), Node("b", 2.0, 3.0, (Value("b", 100),), ("a",))), 64)
+
+
+def tiny() -> Model:
+    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    labels = torch.zeros(2, dtype=torch.int64)
+    return Model("tiny", module, (torch.randn(2, 6),), (labels,), torch.nn.functional.cross_entropy)
+
+
+def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ("--profile", "m4", "--model", "digits_cnn_small", "--ram", "90%", "--deadline", "2x", "--momentum", "0.9")
+    options = ("--time-limit", "60", "--seed", "3", "--out", str(tmp_path / "theirs"))
+    monkeypatch.setattr("sys.argv", ["poet-plan", *model, *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    limits = OptimiseOptions(time_limit_s=60, seed=3)
+    mine = plan("digits_cnn_small", profile="m4", ram="90%", deadline="2x", momentum=0.9, options=limits)
+    mine.write(tmp_path / "mine")
+    theirs = sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    assert theirs == sorted(path.name for path in (tmp_path / "mine").iterdir())
+    for name in (name for name in theirs if not name.endswith(".png")):
+        assert (tmp_path / "mine" / name).read_text() == (tmp_path / "theirs" / name).read_text(), name
+
+
+def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:
+    of_graph = plan(GRAPH, ram=1000, method="store_all")
+    assert of_graph.graph is GRAPH
+    assert of_graph.why_no_headers
+    of_graph.write(tmp_path)
+    of_file = plan(tmp_path / "graph.json", ram="1000", method="store_all")
+    assert (of_file.schedule, of_file.graph) == (of_graph.schedule, GRAPH)
+    assert read_schedule(tmp_path / "schedule.json") == of_graph.schedule
+    assert json.loads((tmp_path / "summary.json").read_text())["energy_j"] == of_graph.summary.energy_j == 4.0
+    own = plan(tiny(), profile="m0", options=OptimiseOptions(time_limit_s=2))
+    assert own.graph.name == "tiny"
+    assert own.why_no_headers is None
+    assert own.schedule.ram_budget_bytes == own.residency.budget_bytes
+    assert verify(own.graph, own.schedule).sound
+    assert read_graph(tmp_path / "graph.json") == GRAPH
+
+
+def test_ram_and_deadline_are_numbers_or_words() -> None:
+    for ram, deadline in ((250, 4.5), ("250", "4.5s"), ("250B", "1.5x")):
+        prepared = prepare(GRAPH, ram=ram, deadline=deadline)
+        assert (prepared.residency.budget_bytes, prepared.deadline_s) == (250, 4.5)
+    assert prepare(GRAPH, ram=2**61 + 1).residency.budget_bytes == 2**61 + 1
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    with pytest.raises(NoScheduleError) as caught:
+        plan(GRAPH, ram=300, options=OptimiseOptions(time_limit_s=1))
+    assert caught.value.smallest_ram_bytes == 564
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"network": "digits_cnn"}, "nothing to plan"),
+        ({"network": GRAPH}, "no board: give the RAM"),
+        ({"network": GRAPH, "profile": "m4"}, "leave --profile out"),
+        ({"network": GRAPH, "ram": 0}, "--ram 0: not an amount above zero"),
+        ({"network": GRAPH, "ram": "much"}, "--ram much"),
+        ({"network": GRAPH, "ram": 1000, "deadline": float("nan")}, "--deadline nan: not an amount above zero"),
+        (
+            {"network": GRAPH, "ram": 1000, "parameters": "some"},
+            "--parameters some: there are auto, resident, excluded",
+        ),
+        ({"network": GRAPH, "ram": 1000, "gradients": "some"}, "--gradients some: there are auto, resident, paged"),
+        ({"network": GRAPH, "ram": 1000, "method": "guess"}, "no method 'guess'"),
+        ({"network": tiny(), "profile": "m4", "batch": 3}, "tiny comes with its own batch"),
+        ({"network": tiny(), "profile": "no.csv"}, "no profile no.csv"),
+        ({"network": tiny(), "profile": "m4", "board": "rpi4b"}, "no row of board rpi4b"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(**asked)
+    assert caught.value.exit_code == BAD_INPUT
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory policy asks for the task up to three times."""
+    from poet_planner import tracing
+
+    traced = []
+    trace = tracing.trace
+
+    def counted(*step: Any) -> object:
+        traced.append(step)
+        return trace(*step)
+
+    monkeypatch.setattr(tracing, "trace", counted)
+    prepared = prepare(tiny(), profile="m4", ram=100)
+    assert "NOT counted" in prepared.residency.note
+    assert len(traced) == 1
