@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.pipeline import Plan, Prepared
+    from poet_planner.solve import Statistics
 
 # Of the energy above plain training, from which on a look at larger budgets is advised, and those budgets.
 DEAR = 0.1
@@ -114,7 +115,12 @@ def plan(
     ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path("plan"),
-    verbose: Annotated[bool, typer.Option("--verbose", help="List every fit that the costs rest on.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="List the fits that the costs rest on, and what each part of the optimiser did."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
@@ -143,17 +149,20 @@ def plan(
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
     method = "store_all" if strategy is Strategy.PLAIN else METHODS[formulation]
-    schedule = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
+    schedule, statistics = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
     with undisturbed():
-        made = prepared.verified(schedule)
+        made = prepared.verified(schedule, statistics)
         made.write(out)
         _report(made, out, verbose, json)
 
 
-def _schedule(prepared: Prepared, method: str, time_limit_s: float, seed: int, solver: str) -> Schedule:
-    """The schedule, with its progress shown."""
-    from poet_planner.solve import OptimiseOptions, Progress
+def _schedule(
+    prepared: Prepared, method: str, time_limit_s: float, seed: int, solver: str
+) -> tuple[Schedule, Statistics]:
+    """The schedule, with its progress shown, and what the optimiser's parts did."""
+    from poet_planner.solve import OptimiseOptions, Progress, Statistics
 
+    statistics = Statistics()
     best_j = math.inf
     with progress() as show:
 
@@ -162,14 +171,16 @@ def _schedule(prepared: Prepared, method: str, time_limit_s: float, seed: int, s
             best_j = min(best_j, state.incumbent_j or math.inf)
             show(state)
 
-        options = OptimiseOptions(time_limit_s=time_limit_s, seed=seed, solver=solver, progress=tell)
+        options = OptimiseOptions(
+            time_limit_s=time_limit_s, seed=seed, solver=solver, statistics=statistics, progress=tell
+        )
         try:
             with interrupting():
                 schedule = prepared.schedule(method, options)
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
     _tell_of_lost_best(best_j, schedule.energy_j)
-    return schedule
+    return schedule, statistics
 
 
 def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
@@ -189,6 +200,7 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
 
     from rich.console import Console
 
+    from poet_planner.report.optimiser import improvements_table, parts_table
     from poet_planner.report.summary import table
 
     summary = plan.summary
@@ -197,6 +209,9 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(table(summary, verbose))
+    if verbose and summary.optimiser is not None:
+        console.print(parts_table(summary.optimiser))
+        console.print(improvements_table(summary.optimiser))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
     headers = f"no C headers: {plan.why_no_headers}" if plan.why_no_headers else "poet_model.h, poet_schedule.h"
     console.print(f"verified; wrote {out}/: {files}; {headers}")

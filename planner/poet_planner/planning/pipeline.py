@@ -30,7 +30,7 @@ from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
     from poet_planner.models import Model
-    from poet_planner.solve import OptimiseOptions
+    from poet_planner.solve import OptimiseOptions, Statistics
 
 # Unless told otherwise: until so long after the start, within these limits.
 SOON_SECONDS = 10.5
@@ -129,8 +129,13 @@ class Prepared:
         options = options or OptimiseOptions(time_limit_s=self.time_limit_s)
         return method_named(method).schedule(self.graph, self.residency.budget_bytes, self.deadline_s, options)
 
-    def verified(self, schedule: Schedule) -> Plan:
+    def verified(self, schedule: Schedule, statistics: Statistics | None = None) -> Plan:
         """The plan, once the schedule has been replayed by the contract alone.
+
+        Parameters
+        ----------
+        statistics : Statistics, optional
+            Those that the optimiser was given in its options: they go into the summary.
 
         Raises
         ------
@@ -143,7 +148,7 @@ class Prepared:
                 f"the plan of {self.graph.name} breaks the contract, a fault of poet's: {report.faults[0]}"
             )
         residency = self.residency
-        summary = summarise(self.graph, schedule, residency.task.costed, residency.excluded_bytes)
+        summary = summarise(self.graph, schedule, residency.task.costed, residency.excluded_bytes, statistics)
         return Plan(self.graph, schedule, self.store_all, summary, residency, why_no_headers(self.graph))
 
 
@@ -214,6 +219,8 @@ def plan(
     KeyboardInterrupt
         If it comes before there is any schedule.
     """
+    from poet_planner.solve import OptimiseOptions, Statistics
+
     prepared = prepare(
         network,
         profile=profile,
@@ -226,7 +233,9 @@ def plan(
         momentum=momentum,
         paging=paging,
     )
-    return prepared.verified(prepared.schedule(method, options))
+    options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
+    options = options if options.statistics else replace(options, statistics=Statistics())
+    return prepared.verified(prepared.schedule(method, options), options.statistics)
 
 
 def prepare(

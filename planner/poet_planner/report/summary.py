@@ -11,6 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.timeline import Kind, timeline
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from poet_planner.costs.cost_model import CostedGraph
+    from poet_planner.solve.statistics import Statistics
 
 
 # Sums of the same energies in another order differ by less.
@@ -39,7 +41,7 @@ class FitReport:
 class Summary:
     """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's.
 
-    ``firmware`` are the builds that the costs were profiled with.
+    ``firmware`` are the builds that the costs were profiled with; ``optimiser`` is None where another method planned.
     """
 
     graph: str
@@ -72,13 +74,20 @@ class Summary:
     energy_share: dict[str, float]
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
+    optimiser: OptimiserReport | None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
         return asdict(self)
 
 
-def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = None, excluded_bytes: int = 0) -> Summary:
+def summarise(
+    graph: Graph,
+    schedule: Schedule,
+    costed: CostedGraph | None = None,
+    excluded_bytes: int = 0,
+    statistics: Statistics | None = None,
+) -> Summary:
     """Add up a verified plan.
 
     Parameters
@@ -87,6 +96,8 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
         Parameters, gradients and state that were left out of RAM.
     costed : CostedGraph, optional
         Where the graph was costed from a profile; says what the energy rests on.
+    statistics : Statistics, optional
+        Of the run that made the plan.
     """
     moments = timeline(graph, schedule)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
@@ -126,6 +137,7 @@ def summarise(graph: Graph, schedule: Schedule, costed: CostedGraph | None = Non
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
+        optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
     )
 
 

@@ -7,7 +7,7 @@ below, and `proof` runs them until bound and schedule meet; `placement` gives a 
 """
 
 from poet_planner.solve.optimise import optimise
-from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Parts, Progress
-from poet_planner.solve.statistics import Statistics
+from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.statistics import Parts, Statistics
 
 __all__ = ["NoScheduleError", "OptimiseOptions", "Parts", "Progress", "Statistics", "optimise"]

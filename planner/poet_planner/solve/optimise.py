@@ -40,11 +40,7 @@ AGAIN_EFFORT = 0.25
 
 
 def optimise(
-    graph: Graph,
-    ram_bytes: int,
-    deadline_s: float | None = None,
-    options: OptimiseOptions | None = None,
-    statistics: Statistics | None = None,
+    graph: Graph, ram_bytes: int, deadline_s: float | None = None, options: OptimiseOptions | None = None
 ) -> Schedule:
     """The schedule of least energy within RAM and deadline, with static offsets and a lower bound.
 
@@ -62,9 +58,7 @@ def optimise(
     deadline_s : float or None
         Most seconds of a training step; None: no deadline.
     options : OptimiseOptions, optional
-        Time limit, seed, solver, switches, progress.
-    statistics : Statistics, optional
-        Filled in with what each part of the optimiser does, even if there is no schedule in the end.
+        Time limit, seed, solver, switches, statistics, progress.
 
     Raises
     ------
@@ -78,25 +72,22 @@ def optimise(
     options = options or OptimiseOptions()
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
-    context = Context(options.parts, statistics or Statistics())
-    return _Run(graph, ram_bytes, deadline_s, options, context).schedule()
+    return _Run(graph, ram_bytes, deadline_s, options).schedule()
 
 
 class _Run:
     """One call of `optimise`."""
 
-    def __init__(
-        self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions, context: Context
-    ) -> None:
+    def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
         self._graph = graph
-        self._context = context
+        self._context = Context(options.parts, options.statistics or Statistics())
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
         self._started_s = clock.seconds()
         self._limit_s = options.time_limit_s
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
-        self._search = Searches(self._problem, options.seed, context=context)
+        self._search = Searches(self._problem, options.seed, context=self._context)
         again_s = max(SEARCH_S, AGAIN_EFFORT * first_search_s(self._problem))
         self._addresses = Addresses(
             graph,
@@ -106,20 +97,23 @@ class _Run:
             options.time_limit_s,
             self._seconds_to_limit,
             self._tell,
-            context,
+            self._context,
         )
         self._addresses_lack = False
         self._refuted = 0
         self._solver = solver_named(options.solver)
-        self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed, context=context)
+        self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed, context=self._context)
 
     def schedule(self) -> Schedule:
-        possible = conceivable(self._problem)
-        if possible:
-            self._work()
-        if not self._proof.found:
-            self._look_elsewhere(possible)
-        return self._finished(self._proof.found)
+        try:
+            possible = conceivable(self._problem)
+            if possible:
+                self._work()
+            if not self._proof.found:
+                self._look_elsewhere(possible)
+            return self._finished(self._proof.found)
+        finally:
+            self._context.statistics.seconds = self._seconds()
 
     def _work(self) -> None:
         try:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
+from poet_planner.solve.statistics import Parts, Statistics
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -24,79 +26,6 @@ class Progress:
         if self.incumbent_j is None or self.bound_j is None:
             return None
         return (self.incumbent_j - self.bound_j) / self.incumbent_j if self.incumbent_j > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Which parts of the optimiser are on. Without any of them a plan is as sound, but may cost more or be less proven.
-
-    Attributes
-    ----------
-    eviction : bool
-        Starts made by passes of cost-aware eviction.
-    crossover : bool
-        Annealing passes from offspring of two good schedules.
-    lagrangian : bool
-        Annealing passes with a Lagrange multiplier in place of the deadline.
-    energy_cap : bool
-        Annealing passes with an energy cap just below the best schedule (strategic oscillation).
-    background_search : bool
-        Annealing beside the proof, in a thread of its own.
-    exhaustive : bool
-        The optimum of graphs of at most eight nodes.
-    retained_sets : bool
-        Shortest paths over the sets of values that stay in RAM at the bottleneck nodes.
-    milp_neighbourhood : bool
-        A MILP that chooses the best schedule's recomputations and page-ins anew.
-    state_space : bool
-        Shortest paths over memory states; without it no ``aggregation`` of them either.
-    aggregation : bool
-        Values that are cheap to get from one another, as one.
-    bottleneck_heuristic : bool
-        Shortest paths over memory states, led by the bottleneck nodes.
-    relaxation : bool
-        The order-free relaxation: its LP and all that follows here down to ``milp``.
-    event_points : bool
-        Few event points first, and those where the relaxation overflows; else all of them.
-    conflicts : bool
-        Values that cannot be in RAM together without paging.
-    cover_cuts : bool
-        Restoration and cover cuts.
-    rounding_cuts : bool
-        Chvátal-Gomory rounding of the capacity rows.
-    stage_cuts : bool
-        Benders cuts of the stage subproblem, and the proof beyond the relaxation's optimum that rests on them.
-    branching : bool
-        Branching on aggregated integers before the MILP solver.
-    milp : bool
-        The MILP solver on what the LP leaves.
-    ejection : bool
-        Ejection search for offsets, where lowest fit fails.
-    replanning : bool
-        Planning again with RAM in reserve, where no offsets are found.
-    """
-
-    eviction: bool = True
-    crossover: bool = True
-    lagrangian: bool = True
-    energy_cap: bool = True
-    background_search: bool = True
-    exhaustive: bool = True
-    retained_sets: bool = True
-    milp_neighbourhood: bool = True
-    state_space: bool = True
-    aggregation: bool = True
-    bottleneck_heuristic: bool = True
-    relaxation: bool = True
-    event_points: bool = True
-    conflicts: bool = True
-    cover_cuts: bool = True
-    rounding_cuts: bool = True
-    stage_cuts: bool = True
-    branching: bool = True
-    milp: bool = True
-    ejection: bool = True
-    replanning: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,6 +46,8 @@ class OptimiseOptions:
         Stop when (energy - bound) / energy is no more than this.
     parts : Parts
         Which parts of the optimiser are on.
+    statistics : Statistics or None
+        Filled in with what each part did, even if there is no schedule in the end.
     progress : callable or None
         Called a few times a second.
     """
@@ -127,6 +58,7 @@ class OptimiseOptions:
     paging: bool = True
     gap: float = 1e-6
     parts: Parts = field(default_factory=Parts)
+    statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of the optimiser did: its time, how far it raised the bound, which schedules it found."""
+"""The parts of the optimiser: which are on, and what each did (time, bound raised, schedules found)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from poet_planner.solve import clock
-from poet_planner.solve.options import Parts
 
 # Relative; a schedule that costs less by no more than this is no improvement: sums of the same energies in another
 # order differ as much.
@@ -45,6 +43,79 @@ class Part(StrEnum):
     PLACEMENT = "placement"
     EJECTION = "ejection"
     REPLANNING = "replanning"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which parts of the optimiser are on. Without any of them a plan is as sound, but may cost more or be less proven.
+
+    Attributes
+    ----------
+    eviction : bool
+        Starts made by passes of cost-aware eviction.
+    crossover : bool
+        Annealing passes from offspring of two good schedules.
+    lagrangian : bool
+        Annealing passes with a Lagrange multiplier in place of the deadline.
+    energy_cap : bool
+        Annealing passes with an energy cap just below the best schedule (strategic oscillation).
+    background_search : bool
+        Annealing beside the proof, in a thread of its own.
+    exhaustive : bool
+        The optimum of graphs of at most eight nodes.
+    retained_sets : bool
+        Shortest paths over the sets of values that stay in RAM at the bottleneck nodes.
+    milp_neighbourhood : bool
+        A MILP that chooses the best schedule's recomputations and page-ins anew.
+    state_space : bool
+        Shortest paths over memory states; without it no ``aggregation`` of them either.
+    aggregation : bool
+        Values that are cheap to get from one another, as one.
+    bottleneck_heuristic : bool
+        Shortest paths over memory states, led by the bottleneck nodes.
+    relaxation : bool
+        The order-free relaxation: its LP and all that follows here down to ``milp``.
+    event_points : bool
+        Few event points first, and those where the relaxation overflows; else all of them.
+    conflicts : bool
+        Values that cannot be in RAM together without paging.
+    cover_cuts : bool
+        Restoration and cover cuts.
+    rounding_cuts : bool
+        Chvátal-Gomory rounding of the capacity rows.
+    stage_cuts : bool
+        Benders cuts of the stage subproblem, and the proof beyond the relaxation's optimum that rests on them.
+    branching : bool
+        Branching on aggregated integers before the MILP solver.
+    milp : bool
+        The MILP solver on what the LP leaves.
+    ejection : bool
+        Ejection search for offsets, where lowest fit fails.
+    replanning : bool
+        Planning again with RAM in reserve, where no offsets are found.
+    """
+
+    eviction: bool = True
+    crossover: bool = True
+    lagrangian: bool = True
+    energy_cap: bool = True
+    background_search: bool = True
+    exhaustive: bool = True
+    retained_sets: bool = True
+    milp_neighbourhood: bool = True
+    state_space: bool = True
+    aggregation: bool = True
+    bottleneck_heuristic: bool = True
+    relaxation: bool = True
+    event_points: bool = True
+    conflicts: bool = True
+    cover_cuts: bool = True
+    rounding_cuts: bool = True
+    stage_cuts: bool = True
+    branching: bool = True
+    milp: bool = True
+    ejection: bool = True
+    replanning: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,6 +162,8 @@ class Statistics:
 
     Attributes
     ----------
+    seconds : float
+        Of the whole run.
     improvements : list of Improvement
         Each best schedule on the way, before it was given offsets. They are looked at a few dozen times a second, so
         that one may stand for several.
@@ -101,6 +174,7 @@ class Statistics:
     def __init__(self) -> None:
         self.improvements: list[Improvement] = []
         self.source: Part | None = None
+        self.seconds = 0.0
         self._records: dict[Part, PartRecord] = {}
         self._lock = threading.Lock()
         self._thread = threading.local()
@@ -143,22 +217,6 @@ class Statistics:
         if source is not None and best_j is not None:
             self._add(source, incumbent_improved_j=best_j - energy_j)
 
-    def document(self, overhead_j: float) -> dict[str, Any]:
-        """The JSON form.
-
-        Parameters
-        ----------
-        overhead_j : float
-            Energy of the schedule above the store-all schedule's: what bounds and improvements are shares of.
-        """
-        return {
-            "source": self.source,
-            "parts": {part.value: _row(self.of(part), overhead_j) for part in Part},
-            "improvements": [
-                {"seconds": one.seconds, "energy_j": one.energy_j, "source": one.source} for one in self.improvements
-            ],
-        }
-
     def _frames(self) -> list[_Frame]:
         """The parts that this thread is in, the outermost first."""
         if not hasattr(self._thread, "frames"):
@@ -182,16 +240,6 @@ class Statistics:
                 old.bound_raised_j + bound_raised_j,
                 old.incumbent_improved_j + incumbent_improved_j,
             )
-
-
-def _row(record: PartRecord, overhead_j: float) -> dict[str, float]:
-    return {
-        "seconds": record.seconds,
-        "calls": record.calls,
-        "bound_raised_j": record.bound_raised_j,
-        "bound_raised_share": record.bound_raised_j / overhead_j if overhead_j > 0 else 0.0,
-        "incumbent_improved_j": record.incumbent_improved_j,
-    }
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.options import Parts
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Aside, Searches
-from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.statistics import Context, Part, Parts
 
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.solved_problems import plain_j, solved_problem

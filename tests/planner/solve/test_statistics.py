@@ -33,7 +33,7 @@ def test_every_part_that_a_plan_needs_is_always_on() -> None:
 def test_what_the_parts_did_adds_up() -> None:
     graph, ram_bytes = instance()
     statistics = Statistics()
-    schedule = optimise(graph, ram_bytes, None, OptimiseOptions(time_limit_s=60, gap=0.02), statistics)
+    schedule = optimise(graph, ram_bytes, None, OptimiseOptions(time_limit_s=60, gap=0.02, statistics=statistics))
     raised_j = sum(statistics.of(part).bound_raised_j for part in Part)
     assert raised_j > 0
     assert plain_schedule(graph).energy_j + raised_j == pytest.approx(schedule.bound_j, rel=1e-9)
@@ -56,8 +56,8 @@ def test_what_the_parts_did_adds_up() -> None:
 def test_without_a_part_the_plan_is_sound_and_the_part_does_nothing(part: Part) -> None:
     graph, ram_bytes = instance()
     statistics = Statistics()
-    options = OptimiseOptions(time_limit_s=1, parts=Parts(**{part: False}))
-    schedule = optimise(graph, ram_bytes, None, options, statistics)
+    options = OptimiseOptions(time_limit_s=0.5, parts=Parts(**{part: False}), statistics=statistics)
+    schedule = optimise(graph, ram_bytes, None, options)
     assert verify(graph, schedule).faults == ()
     record = statistics.of(part)
     assert (record.seconds, record.calls) == (0, 0)
