@@ -51,6 +51,12 @@ def call(site: Path, folder: Path, code: str) -> str:
     return done.stdout
 
 
+def test_its_packages_are_inside_and_nothing_else(site: Path) -> None:
+    """No tests and no benchmarks, which are packages too."""
+    folders = {path.name for path in site.iterdir() if not path.name.endswith(".dist-info")}
+    assert folders == {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
+
+
 def test_boards_and_profiles_are_inside(site: Path, tmp_path: Path) -> None:
     code = "from poet_profiles.boards import *; print(len(board_names()), load_board('mkr1000').clock_hz)"
     assert call(site, tmp_path, code).split() == [str(len(board_names())), "48000000"]
