@@ -70,6 +70,13 @@ def arrows(package: Path, dotted: str) -> set[tuple[str, str, str]]:
     return found
 
 
+def changes_sys_path(text: str) -> bool:
+    """Whether source text assigns to `sys.path` or calls a method of it."""
+    targets = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    targets += [node for node in ast.walk(ast.parse(text)) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    return any(ast.unparse(target).startswith("sys.path") for target in targets)
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_follow_the_arrows(package: str) -> None:
     sources = sorted(PACKAGES[package].rglob("*.py"))
@@ -109,6 +116,26 @@ def test_firmware_core_uses_no_heap_and_no_libc_io() -> None:
     assert sources
     found = [(source.name, word) for source in sources for word in forbidden if word in source.read_text()]
     assert not found
+
+
+@pytest.mark.parametrize("package", ["poet_planner", "poet_profiles"])
+def test_tests_lie_where_their_modules_do(package: str) -> None:
+    tests = ROOT / "tests" / package.removeprefix("poet_")
+    folders = {source.parent.relative_to(tests) for source in tests.rglob("test_*.py")}
+    assert len(folders) > 2
+    assert not {folder for folder in folders if not (PACKAGES[package] / folder).is_dir()}
+
+
+def test_no_test_and_no_benchmark_changes_where_python_looks_for_modules() -> None:
+    sources = [source for folder in ("tests", "benchmarks") for source in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(sources) > 100
+    assert not [str(source.relative_to(ROOT)) for source in sources if changes_sys_path(source.read_text())]
+
+
+@pytest.mark.parametrize("line", ["sys.path.insert(0, 'x')", "sys.path[:0] = ['x']", "sys.path += ['x']"])
+def test_a_change_of_sys_path_is_noticed(line: str) -> None:
+    assert changes_sys_path(f"import sys\n{line}")
+    assert not changes_sys_path("import sys\nfound = [entry for entry in sys.path if entry]")
 
 
 @pytest.mark.parametrize("cli", ["poet_harness.cli", "poet_planner.cli"])

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from poet_harness.protocol.status import Status
 
-HEADER = Path(__file__).resolve().parents[2] / "firmware" / "include" / "poet" / "status.h"
+from tests.support import ROOT
+
+HEADER = ROOT / "firmware" / "include" / "poet" / "status.h"
 
 
 def test_status_mirrors_the_header() -> None:
