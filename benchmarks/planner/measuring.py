@@ -123,36 +123,29 @@ def measure(instance: Instance, run: Run, ram_bytes: int | None = None, parts: P
     """
     warm_up()
     loaded = load(instance)
+    in_more_ram = instance.ram == "smallest" and ram_bytes is None
     if ram_bytes is not None:
         loaded = replace(loaded, ram_bytes=ram_bytes)
     for _ in range(MOST_COMPILATIONS):
         with install_recorder("numba:compile") as compilations:
-            row = _planned(instance, run, loaded, parts)
+            row = _planned(instance, run, loaded, parts, in_more_ram)
         if not compilations.buffer:
             break
     return row
 
 
-def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
+def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts, in_more_ram: bool) -> Measurement:
+    """The row; if there is no schedule, that of the smallest RAM that the planner names, where that is asked for."""
     try:
         return _measured(instance, run, loaded, parts)
-    except NoScheduleError as refusal:
-        if instance.ram == "smallest" and refusal.smallest_ram_bytes > loaded.ram_bytes:
-            return _within_what_does(instance, run, replace(loaded, ram_bytes=refusal.smallest_ram_bytes), parts)
-        return replace(_unanswered(instance, run, loaded), note=str(refusal))
     except UserError as refusal:
+        if in_more_ram and isinstance(refusal, NoScheduleError) and refusal.smallest_ram_bytes > loaded.ram_bytes:
+            enough = replace(loaded, ram_bytes=refusal.smallest_ram_bytes)
+            return _planned(instance, run, enough, parts, in_more_ram=False)
         status = "none" if refusal.exit_code == NO_SCHEDULE else "error"
         return replace(_unanswered(instance, run, loaded), status=status, note=str(refusal))
     except Exception as fault:
         return replace(_unanswered(instance, run, loaded), status="error", note=f"{type(fault).__name__}: {fault}")
-
-
-def _within_what_does(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
-    """The smallest RAM is larger than one node's need: plan within what the planner says would do."""
-    try:
-        return _measured(instance, run, loaded, parts)
-    except NoScheduleError as refusal:
-        return replace(_unanswered(instance, run, loaded), note=str(refusal))
 
 
 def warm_up() -> None:

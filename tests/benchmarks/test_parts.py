@@ -13,7 +13,7 @@ import typer
 from numba.core.event import trigger_event
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.planning.methods import OPTIMAL
-from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.options import Parts
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
@@ -24,6 +24,7 @@ from benchmarks.planner.__main__ import app
 from benchmarks.planner.instances import Instance
 from benchmarks.planner.parts import comparison, parts_without
 
+RUN = measuring.Run(seconds=2.0, clock="wall", formulation="best", solver="highs", seed=0)
 # A row of `parts.csv`, as far as the comparison reads it.
 ROW = {
     **{"without": "", "suite": "paper", "graph": "g", "ram": "90%", "deadline": "2x", "paging": True},
@@ -58,6 +59,21 @@ def test_what_a_part_gains_is_counted() -> None:
     assert [line.split("|")[4].strip() for line in text.splitlines() if line.startswith("| milp | 7.0")] == [*"abc"]
 
 
+def test_where_the_ram_is_given_no_larger_one_is_planned_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a part without which no schedule is found would seem to cost energy."""
+
+    def from_5000_bytes_on(graph: Graph, ram_bytes: int, limit_s: float | None, options: OptimiseOptions) -> Schedule:
+        if ram_bytes < 5000:
+            raise NoScheduleError("none", 5000, 1.0)
+        return optimise(graph, ram_bytes, limit_s, options)
+
+    monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=from_5000_bytes_on))
+    instance = Instance("paper", "linear.m4", "smallest", "2x", True)
+    given, own = (measuring.measure(instance, RUN, ram_bytes) for ram_bytes in (4000, None))
+    assert (given.status, given.ram_bytes, given.energy_j) == ("none", 4000, None)
+    assert (own.verified, own.ram_bytes) == (True, 5000)
+
+
 def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     limits_s = []
 
@@ -69,8 +85,7 @@ def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pyt
             return replace(plain_schedule(graph), energy_j=float(len(limits_s)))
 
     monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=compiled_at_first))
-    run = measuring.Run(seconds=2.0, clock="wall", formulation="best", solver="highs", seed=0)
-    row = measuring.measure(Instance("paper", "linear.m4", "50%", "2x", True), run)
+    row = measuring.measure(Instance("paper", "linear.m4", "50%", "2x", True), RUN)
     assert limits_s == [2.0, 2.0]
     assert row.energy_j == 2.0
 
