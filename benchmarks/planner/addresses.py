@@ -13,6 +13,7 @@ from poet_planner.solve.instance import build_problem
 from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.decode import decode
+from poet_planner.solve.time_budget import TimeBudget
 
 from benchmarks.planner.instances import Instance, load
 
@@ -36,7 +37,7 @@ def report(instance: Instance, moves: int, search_s: float) -> None:
             continue
         decoded = decode(loaded.graph, problem, search.incumbent.events)
         started_s = time.perf_counter()
-        placement = place(loaded.graph, decoded.steps, problem.budget, search_s)
+        placement = place(loaded.graph, decoded.steps, problem.budget, TimeBudget(search_s))
         seconds = time.perf_counter() - started_s
         alive, arena = decoded.peak / problem.budget, placement.arena_bytes / problem.budget
         print(

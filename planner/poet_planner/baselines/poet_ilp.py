@@ -16,7 +16,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.method import Method
-from poet_planner.solve import OptimiseOptions, Progress, clock
+from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, smallest_ram
 from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
@@ -25,6 +25,7 @@ from poet_planner.solve.placement.assign import Addressed
 from poet_planner.solve.placement.first_fit import alive_bytes, place
 from poet_planner.solve.search.decode import decode
 from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
 
 if TYPE_CHECKING:
@@ -136,37 +137,33 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     """
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
     plain_j = float(problem.node_energy.sum())
-    started_s = clock.seconds()
+    started_s = options.clock()
+    limit = TimeBudget(options.time_limit_s, options.clock)
     placing_s = min(MOST_PLACING_S, PLACING_SHARE * options.time_limit_s)
 
-    def seconds_left() -> float:
-        """Until the schedule must be given offsets."""
-        return started_s + options.time_limit_s - placing_s - clock.seconds()
-
-    def tell(note: str = "") -> bool:
+    def tell(note: str = "") -> None:
         if options.progress:
-            options.progress(Progress(clock.seconds() - started_s, None, plain_j, note))
-        return seconds_left() > 0
+            options.progress(Progress(options.clock() - started_s, None, plain_j, note))
 
+    # Until the schedule must be given offsets.
+    budget = limit.keeping(lambda: placing_s).noting(tell)
     if not conceivable(problem):
         tell("looking for the smallest RAM that would do")
-        bracket = smallest_ram(fits_in_time(problem), 0, options.seed, solver, seconds_left)
+        bracket = smallest_ram(fits_in_time(problem), 0, options.seed, solver, budget)
         raise no_schedule(graph, problem, bracket, options.seed)
-    budget = problem.budget
-    while budget > 0 and tell():
-        outcome = solver.solve(
-            algorithm_1(problem, budget), max(1.0, seconds_left()), SCALE * RELATIVE_GAP, hear=lambda _: tell()
-        )
+    ram_left = problem.budget
+    while ram_left > 0 and not budget.expired:
+        outcome = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)
         found = measured(problem, events_of_paper(problem, outcome.solutions[-1])) if outcome.solutions else None
         if found is None:
             break
         needed = found.peak
         if needed <= problem.budget and found.time <= problem.deadline:
-            placed = _placed(graph, problem, found, placing_s, options.seed)
+            placed = _placed(graph, problem, found, limit.share(1.0, placing_s), options.seed)
             needed = placed.placement.arena_bytes
             if needed <= problem.budget:
                 return schedule_of(graph, ram_bytes, deadline_s, placed, plain_j, options.gap)
-        budget -= max(WORD, needed - problem.budget)
+        ram_left -= max(WORD, needed - problem.budget)
     raise UserError(
         "Algorithm 1 as printed gives no schedule that keeps the budget and the deadline in the time allowed; "
         "raise --time-limit, or use --formulation best",
@@ -185,11 +182,11 @@ METHOD = Method(
 )
 
 
-def _placed(graph: Graph, problem: Problem, found: Incumbent, search_s: float, seed: int) -> Addressed:
+def _placed(graph: Graph, problem: Problem, found: Incumbent, budget: TimeBudget, seed: int) -> Addressed:
     """Steps with offsets, whether these are within the budget or not."""
     decoded = decode(graph, problem, found.events)
     decoded = replace(decoded, peak=int(alive_bytes(graph, decoded.steps).max(initial=0)))
-    return Addressed(found, decoded, place(graph, decoded.steps, problem.budget, search_s, seed=seed))
+    return Addressed(found, decoded, place(graph, decoded.steps, problem.budget, budget, seed=seed))
 
 
 def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:

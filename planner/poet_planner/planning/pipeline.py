@@ -234,7 +234,7 @@ def plan(
         paging=paging,
     )
     options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
-    options = options if options.statistics else replace(options, statistics=Statistics())
+    options = options if options.statistics else replace(options, statistics=Statistics(options.clock))
     return prepared.verified(prepared.schedule(method, options), options.statistics)
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -20,6 +19,7 @@ from poet_planner.solve.statespace.aggregation import taken_together
 from poet_planner.solve.statespace.astar import search_between_checkpoints, search_contents
 from poet_planner.solve.statespace.retained_sets import search_what_stays
 from poet_planner.solve.statistics import Part
+from poet_planner.solve.time_budget import TimeBudget
 
 # States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
 # that closes so much of the overhead; of the time left, the share for each.
@@ -88,8 +88,8 @@ class Bounder(Protocol):
     def applies(self, known: Known) -> bool:
         """Whether to call it, or to call it again."""
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
-        """Work for so many seconds at most, as long as ``go_on``, which is called now and then, says so."""
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
+        """Work until there is no more to do, or the budget has expired."""
 
 
 @dataclass
@@ -114,9 +114,9 @@ class RetainedSets:
     def applies(self, known: Known) -> bool:
         return self._open
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
         apart = not self.aggregate
-        found = search_what_stays(self.problem, known.incumbent.energy, go_on, apart)
+        found = search_what_stays(self.problem, known.incumbent.energy, budget, apart)
         self.aggregate = False
         # A path that holds some values as one may be followed by one that holds all apart.
         self._open = not apart and found is not None and found.events is not None
@@ -142,10 +142,10 @@ class MilpNeighbourhood:
     def applies(self, known: Known) -> bool:
         return bool(self.problem.pageable.any())
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
         sequence = with_alternatives(self.problem, known.incumbent.events)
         energy_j = known.incumbent.energy
-        return Gain(schedule=cheapest_choice(self.problem, sequence, energy_j, self.solver, seconds, go_on))
+        return Gain(schedule=cheapest_choice(self.problem, sequence, energy_j, self.solver, budget))
 
 
 @dataclass
@@ -168,8 +168,8 @@ class StateSpace:
     def applies(self, known: Known) -> bool:
         return True
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
-        gain = _explored(self.problem, self.first, known, FEW_STATES, go_on)
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
+        gain = _explored(self.problem, self.first, known, FEW_STATES, budget)
         self.raised = gain.bound_j > known.bound_j
         return gain
 
@@ -200,9 +200,9 @@ class LargeStateSpace:
         better = known.incumbent.energy < self._known_j
         return better and size(self.tried[0].problem) <= SMALL and known.closed_share > CLOSE
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
-        return _explored(self._best.problem, self._best.first, known, MANY_STATES, go_on)
+        return _explored(self._best.problem, self._best.first, known, MANY_STATES, budget)
 
 
 @dataclass
@@ -233,10 +233,10 @@ class Bottlenecks:
     def applies(self, known: Known) -> bool:
         return self._worth_it and not self.problem.pageable.any() and not self.retained.exhausted
 
-    def improve(self, known: Known, seconds: float, go_on: Callable[[], bool]) -> Gain:
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
         closely = aggregated(self.problem, known, self.aggregate, closely=True)
         energy_j = known.incumbent.energy
-        found = search_between_checkpoints(self.problem, self.first, closely, energy_j, self.most_states, go_on)
+        found = search_between_checkpoints(self.problem, self.first, closely, energy_j, self.most_states, budget)
         overhead_j = energy_j - known.plain_j
         closes = found.events is None and found.bound_j - known.plain_j > CLOSE * overhead_j
         self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
@@ -249,7 +249,7 @@ def aggregated(problem: Problem, known: Known, aggregate: bool, closely: bool = 
     return taken_together(problem, known.cheap_j, closely) if aggregate else np.arange(len(problem.size))
 
 
-def _explored(problem: Problem, first: Ints, known: Known, states: float, go_on: Callable[[], bool]) -> Gain:
+def _explored(problem: Problem, first: Ints, known: Known, states: float, budget: TimeBudget) -> Gain:
     most_states = min(MOST_STATES, int(states / size(problem)))
-    found = search_contents(problem, first, known.bound_j, known.incumbent.energy, most_states, go_on)
+    found = search_contents(problem, first, known.bound_j, known.incumbent.energy, most_states, budget)
     return Gain(found.bound_j, schedule=found.events)

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
-from poet_planner.solve import clock
 from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late, in_time
 from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, plain, smallest_ram
 from poet_planner.solve.instance import Problem, build_problem
@@ -22,6 +19,7 @@ from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part, Statistics
+from poet_planner.solve.time_budget import TimeBudget
 
 SEARCH_S = 1.0
 SEARCH_S_PER_NODE = 0.015
@@ -80,12 +78,14 @@ class _Run:
 
     def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
         self._graph = graph
-        self._context = Context(options.parts, options.statistics or Statistics())
+        self._context = Context(options.parts, options.statistics or Statistics(options.clock))
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
-        self._started_s = clock.seconds()
-        self._limit_s = options.time_limit_s
+        self._started_s = options.clock()
+        self._limit = TimeBudget(options.time_limit_s, options.clock)
+        # Until the schedule must be given addresses.
+        self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed, context=self._context)
         again_s = max(SEARCH_S, AGAIN_EFFORT * first_search_s(self._problem))
@@ -95,7 +95,7 @@ class _Run:
             options.seed,
             again_s,
             options.time_limit_s,
-            self._seconds_to_limit,
+            self._limit,
             self._tell,
             self._context,
         )
@@ -121,7 +121,7 @@ class _Run:
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
-            self._limit_s = self._seconds()
+            self._limit.end()
 
     def _look_elsewhere(self, possible: bool) -> None:
         """Look for the smallest RAM that would do.
@@ -135,7 +135,9 @@ class _Run:
         problem = fits_in_time(self._problem)
         with self._context.timed(Part.FEASIBILITY):
             context = self._context.within(Part.FEASIBILITY)
-            bracket = smallest_ram(problem, self._refuted, self._options.seed, self._solver, self._share(1.0), context)
+            bracket = smallest_ram(
+                problem, self._refuted, self._options.seed, self._solver, self._limit.noting(self._tell), context
+            )
         within = possible and bracket.enough <= self._problem.budget
         if not (within and self._search.adopt(bracket.found.events, Part.FEASIBILITY)):
             raise no_schedule(self._graph, self._problem, bracket, self._options.seed)
@@ -150,47 +152,34 @@ class _Run:
 
     def _improve(self) -> None:
         """Search, then prove; where no schedule turns up, search on until the time is up."""
-        limit_s = SEARCH_SHARE * self._options.time_limit_s
-
-        def go_on() -> bool:
-            early = self._search.incumbent is None or self._seconds() < limit_s
-            return self._tell() and early
-
-        begin_between_bottlenecks(self._problem, self._search, go_on, context=self._context)
-        if self._search.incumbent is None and clearly_late(self._problem, go_on, self._context):
+        search_s = min(SEARCH_SHARE * self._options.time_limit_s, first_search_s(self._problem))
+        share = self._limit.share(SEARCH_SHARE)
+        early = self._budget.until(lambda: self._search.incumbent is not None and share.expired)
+        begin_between_bottlenecks(self._problem, self._search, early, context=self._context)
+        if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
             self._refuted = self._problem.budget
             return
-        self._search.run(self._moves(min(limit_s, first_search_s(self._problem))), go_on)
-        self._proof.exhaust(self._tell)
+        self._search.run(self._moves(search_s), early)
+        self._proof.exhaust(self._budget)
         if self._search.incumbent is None and not self._find_any():
             return
         self._look_for_addresses()
         if self._search.incumbent is not None and not self._proof.complete:
-            self._proof.run(self._seconds_left, self._tell)
-        while not self._proof.complete and self._seconds_left() > 0:
-            self._search.run(self._moves(2 * SEARCH_S), self._tell)
+            self._proof.run(self._budget)
+        while not self._proof.complete and not self._budget.expired:
+            self._search.run(self._moves(2 * SEARCH_S), self._budget)
 
     def _find_any(self) -> bool:
         """A schedule in time, where the search has found none: whether there is one."""
-        start, seconds_left = plain(self._problem), self._share(FINDING_SHARE)
+        start, budget = plain(self._problem), self._limit.share(FINDING_SHARE).noting(self._tell)
         with self._context.timed(Part.FEASIBILITY):
             context = self._context.within(Part.FEASIBILITY)
-            answer = in_time(self._problem, start, self._options.seed, self._solver, seconds_left, context)
+            answer = in_time(self._problem, start, self._options.seed, self._solver, budget, context)
         if answer.impossible:
             self._refuted = self._problem.budget
         if answer.found is not None:
             self._search.adopt_all(answer.found.events, Part.FEASIBILITY)
         return self._search.incumbent is not None
-
-    def _share(self, share: float) -> Callable[[], float]:
-        """Seconds left of a share of the time until the limit; tells of the progress."""
-        end_s = (1 - share) * self._seconds_to_limit()
-
-        def seconds_left() -> float:
-            self._tell()
-            return self._seconds_to_limit() - end_s
-
-        return seconds_left
 
     def _look_for_addresses(self) -> None:
         """So that time can be left for planning again."""
@@ -202,29 +191,22 @@ class _Run:
         return int(seconds * moves_per_second(self._problem))
 
     def _seconds(self) -> float:
-        return clock.seconds() - self._started_s
+        return self._options.clock() - self._started_s
 
-    def _seconds_to_limit(self) -> float:
-        return self._limit_s - self._seconds()
-
-    def _seconds_left(self) -> float:
-        """Until the schedule must be given addresses."""
-        limit_s = self._limit_s
-        placing_s = PLACING_SHARE * limit_s
+    def _placing_s(self) -> float:
+        """Seconds kept for addresses."""
+        limit_s = self._options.time_limit_s
         if not self._addresses_lack:
-            placing_s = min(placing_s, MOST_PLACING_S)
-        elif self._proof.closed_share < HOPELESS:
-            placing_s = LACKING_SHARE * limit_s
-        return limit_s - placing_s - self._seconds()
+            return min(PLACING_SHARE * limit_s, MOST_PLACING_S)
+        return (LACKING_SHARE if self._proof.closed_share < HOPELESS else PLACING_SHARE) * limit_s
 
-    def _tell(self, note: str = "") -> bool:
+    def _tell(self, note: str = "") -> None:
         incumbent = self._proof.best
         energy_j = None if incumbent is None else incumbent.energy
         if incumbent is not None:
             self._context.statistics.found(self._seconds(), incumbent.energy, incumbent.source)
         if self._options.progress:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
-        return self._seconds_left() > 0
 
     def _finished(self, found: list[Incumbent]) -> Schedule:
         """The answer, with addresses: the best that was found, if it gets any."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
 from poet_planner.solve.statistics import Parts, Statistics
+from poet_planner.solve.time_budget import work_clock
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class OptimiseOptions:
         Filled in with what each part did, even if there is no schedule in the end.
     progress : callable or None
         Called a few times a second.
+    clock : callable
+        Whose seconds the time limit is in (see `WorkClock`). A MILP solver that is given a time limit goes by the
+        wall's.
     """
 
     time_limit_s: float = 60.0
@@ -60,6 +64,7 @@ class OptimiseOptions:
     parts: Parts = field(default_factory=Parts)
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
+    clock: Callable[[], float] = work_clock
 
 
 class NoScheduleError(UserError):

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -29,6 +30,7 @@ from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, r
 from poet_planner.solve.search.portfolio import SEEDS, Aside, Searches
 from poet_planner.solve.statespace.exhaustive import cheapest_events
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
 REFINE_S = 0.3
@@ -106,51 +108,37 @@ class Proof:
         """The bound's share of the overhead of the best schedule."""
         return 1.0 if self._search.incumbent is None else self._now().closed_share
 
-    def exhaust(self, tell: Callable[[], bool]) -> None:
+    def exhaust(self, budget: TimeBudget) -> None:
         """Find the best schedule of a tiny graph.
 
         Transfers beside compute matter to the deadline alone: without one a shortest path tells the least energy, and
         the best schedule is found where it meets the deadline.
-
-        Parameters
-        ----------
-        tell : callable
-            Called now and then; False ends the work.
         """
         if not self._context.has(Part.EXHAUSTIVE):
             return
         problem = self._problem
         with self._context.timed(Part.EXHAUSTIVE):
-            events = cheapest_events(problem._replace(deadline=np.inf, dma=False) if problem.dma else problem, tell)
+            events = cheapest_events(problem._replace(deadline=np.inf, dma=False) if problem.dma else problem, budget)
         best = self._adopted(events, Part.EXHAUSTIVE)
         if best is not None:
             self._raise(best.energy, Part.EXHAUSTIVE)
 
-    def run(self, seconds_left: Callable[[], float], tell: Callable[[], bool]) -> None:
+    def run(self, budget: TimeBudget) -> None:
         """Work until proof, until the relaxation has no more to say, or until the time is up.
 
         The search must have found a schedule.
-
-        Parameters
-        ----------
-        tell : callable
-            Called now and then; False ends the work.
         """
-
-        def hear(bound_j: float, part: Part = Part.RELAXATION) -> bool:
-            self._raise(bound_j, part)
-            return tell() and not self.complete
-
-        self._bound(seconds_left, hear)
+        budget = budget.until(lambda: self.complete)
+        self._bound(budget)
         if self._context.has(Part.RELAXATION):
             with self._context.timed(Part.RELAXATION):
-                self._relax(seconds_left, tell, hear)
+                self._relax(budget)
 
-    def _bound(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+    def _bound(self, budget: TimeBudget) -> None:
         """Raise the bound without a relaxation: with few states, then with more where that is worth it."""
         aggregate = self._context.has(Part.AGGREGATION)
         retained = RetainedSets(self._problem, aggregate)
-        while self._improved(retained, seconds_left, hear):
+        while self._improved(retained, budget):
             pass
         if self.complete:
             return
@@ -162,27 +150,26 @@ class Proof:
             spaces = []
         bottlenecks = Bottlenecks(self._problem, together, aggregate, retained)
         quick: list[Bounder] = [MilpNeighbourhood(self._problem, self._solver), *spaces, bottlenecks]
-        with self._searching_beside(ASIDE_FEW_S, seconds_left, hear):
+        with self._searching_beside(ASIDE_FEW_S, budget):
             for bounder in quick:
-                self._improved(bounder, seconds_left, hear)
+                self._improved(bounder, budget)
         thorough: list[Bounder] = [LargeStateSpace(spaces), bottlenecks] if spaces else [bottlenecks]
         for bounder in thorough:
-            while self._is_open(bounder, hear):
-                with self._searching_beside(ASIDE_S, seconds_left, hear):
-                    self._improved(bounder, seconds_left, hear)
+            while self._is_open(bounder, budget):
+                with self._searching_beside(ASIDE_S, budget):
+                    self._improved(bounder, budget)
 
-    def _is_open(self, bounder: Bounder, hear: Callable[[float], bool]) -> bool:
+    def _is_open(self, bounder: Bounder, budget: TimeBudget) -> bool:
         """Whether a method is on, and has anything to do yet."""
-        return self._context.has(bounder.part) and hear(self.bound_j) and bounder.applies(self._now())
+        return self._context.has(bounder.part) and not budget.expired and bounder.applies(self._now())
 
-    def _improved(self, bounder: Bounder, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> bool:
+    def _improved(self, bounder: Bounder, budget: TimeBudget) -> bool:
         """Let a method work once; whether it had anything to do."""
-        if not self._is_open(bounder, hear):
+        if not self._is_open(bounder, budget):
             return False
-        part, share = bounder.part, bounder.share
+        part = bounder.part
         with self._context.timed(part):
-            go_on = self._for_share(share, seconds_left, hear)
-            gain = bounder.improve(self._now(), share * seconds_left(), go_on)
+            gain = bounder.improve(self._now(), budget.share(bounder.share))
         self._adopted(gain.schedule, part)
         self._raise(gain.bound_j, part)
         if gain.near is not None:
@@ -192,36 +179,36 @@ class Proof:
     def _now(self) -> Known:
         return Known(self.bound_j, float(self._problem.node_energy.sum()), self._known())
 
-    def _relax(
-        self, seconds_left: Callable[[], float], tell: Callable[[], bool], hear: Callable[[float, Part], bool]
-    ) -> None:
+    def _relax(self, budget: TimeBudget) -> None:
         """Settle relaxations, the coarsest first, until one has no more to say."""
         conflicts = self._conflicts()
         instants = self._first_instants()
         events = self._known().events
-        while tell() and not self.complete:
+        while not budget.expired:
             level = Level(
                 self._problem,
                 self._path,
                 instants,
                 self._known(),
                 conflicts,
+                self._solver,
                 self._gap,
                 self._seed,
                 self.bound_j,
                 self._context,
             )
-            level.search(events, seconds_left, tell)
+            raising = budget.noting(partial(self._raise_by, level))
+            level.search(events, budget)
             overflow = overflowing(self._problem, self._path, level.events)
-            missed = level.missed(seconds_left, self._hearing(level, hear)) if self._lean else None
+            missed = level.missed(raising) if self._lean else None
             if missed is not None:
                 overflow = np.array([missed])
             elif not level.undercuts or instants[overflow].all():
-                self._settle(level, instants, seconds_left, self._hearing(level, hear))
+                self._settle(level, instants, raising)
                 overflow = overflowing(self._problem, self._path, level.events)
                 if instants[overflow].all():
                     return
-                self._search_on(seconds_left, tell)
+                self._search_on(budget)
             events = level.events
             instants = instants.copy()
             instants[overflow] = True
@@ -241,18 +228,6 @@ class Proof:
         everywhere[self._path] = True
         return everywhere
 
-    @staticmethod
-    def _hearing(level: Level, hear: Callable[[float, Part], bool]) -> Callable[[float], bool]:
-        """Hears the bound of a level, and who raised it."""
-        return lambda bound_j: hear(bound_j, level.raised_by)
-
-    def _for_share(
-        self, share: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
-    ) -> Callable[[], bool]:
-        """Tells and goes on until so much of the time left is spent."""
-        end_s = seconds_left() * (1 - share)
-        return lambda: hear(self.bound_j) and seconds_left() > end_s
-
     def _adopted(self, events: Ints | None, source: Part) -> Incumbent | None:
         """Let the search go on from ``events``, where they are a schedule that is in time and not too long for it."""
         best = None if events is None else measured(self._problem, events)
@@ -262,30 +237,26 @@ class Proof:
             return None
         return best
 
-    def _settle(
-        self, level: Level, instants: Flags, seconds_left: Callable[[], float], hear: Callable[[float], bool]
-    ) -> None:
+    def _settle(self, level: Level, instants: Flags, budget: TimeBudget) -> None:
         """Settle the level, with searches beside it: LP and MILP keep but one core busy.
 
         A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
         beyond the relaxation.
         """
-        with self._searching_beside(ASIDE_S, seconds_left, hear):
+        with self._searching_beside(ASIDE_S, budget):
             if level.share_beyond < NOT_WORTH:
-                level.prove(self._solver, seconds_left, hear)
+                level.prove(budget)
             last = instants[overflowing(self._problem, self._path, level.events)].all()
             beyond = last and level.undercuts and self._context.has(Part.STAGE_CUTS)
-            if beyond and hear(level.bound_j):
+            if beyond and not budget.expired:
                 with self._context.timed(Part.STAGE_CUTS):
-                    level.prove_beyond(self._solver, seconds_left, hear)
-            self._raise(level.bound_j, level.raised_by)
+                    level.prove_beyond(budget)
+            self._raise_by(level)
         if not self.complete:
             self._follow(level.events, Part.RELAXATION)
 
     @contextmanager
-    def _searching_beside(
-        self, seconds: float, seconds_left: Callable[[], float], hear: Callable[[float], bool]
-    ) -> Generator[None, None, None]:
+    def _searching_beside(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
         """Searches beside what is proven meanwhile, each for so many seconds.
 
         The first is heard when all of its moves are made, unless the proof makes it pointless, and those after it
@@ -301,7 +272,7 @@ class Proof:
             yield
             if self.complete:
                 return
-            aside.wait(lambda: hear(self.bound_j) and seconds_left() > 0)
+            aside.wait(budget)
         finally:
             self._beside = ranked([*self._beside, *aside.stop()])
         found = aside.first.incumbent if aside.first else None
@@ -334,7 +305,9 @@ class Proof:
         if self.bound_j > before_j and self._context.on_behalf_of is None:
             self._context.statistics.raised(part, self.bound_j - before_j)
 
-    def _search_on(self, seconds_left: Callable[[], float], tell: Callable[[], bool]) -> None:
-        end_s = (1 - BETWEEN_SHARE) * seconds_left()
+    def _raise_by(self, level: Level) -> None:
+        self._raise(level.bound_j, level.raised_by)
+
+    def _search_on(self, budget: TimeBudget) -> None:
         moves = int(BETWEEN_S * moves_per_second(self._problem))
-        self._search.run(moves, lambda: tell() and seconds_left() > end_s)
+        self._search.run(moves, budget.share(BETWEEN_SHARE))

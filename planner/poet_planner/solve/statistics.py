@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from poet_planner.solve import clock
+from poet_planner.solve.time_budget import work_clock
 
 # Relative; a schedule that costs less by no more than this is no improvement: sums of the same energies in another
 # order differ as much.
@@ -160,6 +160,11 @@ class _Frame:
 class Statistics:
     """What each part of one run did; filled in by `optimise`, from several threads.
 
+    Parameters
+    ----------
+    clock : callable
+        As in `OptimiseOptions`.
+
     Attributes
     ----------
     seconds : float
@@ -171,7 +176,8 @@ class Statistics:
         The part that found the schedule that is the answer. None while there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = work_clock) -> None:
+        self._clock = clock
         self.improvements: list[Improvement] = []
         self.source: Part | None = None
         self.seconds = 0.0
@@ -190,7 +196,7 @@ class Statistics:
         if frames and frames[-1].part is part:
             yield
             return
-        now_s = clock.seconds()
+        now_s = self._clock()
         if frames:
             self._add(frames[-1].part, seconds=now_s - frames[-1].mark_s)
         frame = _Frame(part, now_s)
@@ -198,7 +204,7 @@ class Statistics:
         try:
             yield
         finally:
-            now_s = clock.seconds()
+            now_s = self._clock()
             frames.pop()
             self._add(part, seconds=now_s - frame.mark_s, calls=1)
             if frames:

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import numba
 import pytest
-from numba.core import event
-from poet_planner.solve import clock
 from poet_planner.solve.jit import forget_older, keep_elsewhere
 
 
@@ -33,20 +30,6 @@ def test_what_a_changed_source_is_compiled_into_is_forgotten(tmp_path: Path, cha
         os.utime(path, (time_s, time_s))
     forget_older(package)
     assert index.exists() == kept
-
-
-def test_the_clock_stands_still_while_numba_compiles() -> None:
-    """One compilation sets off another inside itself, as a caller does its callees'."""
-    before_s, began_s = clock.seconds(), time.monotonic()
-    with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
-        time.sleep(0.2)
-        assert clock.seconds() - before_s < time.monotonic() - began_s - 0.1
-    compiled_s = time.monotonic() - began_s
-    worked_s = clock.seconds() - before_s
-    assert worked_s <= time.monotonic() - began_s - 0.2
-    time.sleep(0.01)
-    assert clock.seconds() - before_s >= 0.01
-    assert compiled_s >= 0.2
 
 
 def test_where_the_package_cannot_be_written_numba_keeps_its_code_elsewhere(

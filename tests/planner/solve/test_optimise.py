@@ -50,7 +50,7 @@ def test_proven_optimum_is_that_of_brute_force(tens: int) -> None:
 @pytest.mark.parametrize("seed", [1001, 1002, 1004, 1010, 1016, 1022, 1024, 1030])
 def test_bound_of_the_relaxation_is_never_above_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same without the exhaustion that settles tiny graphs, so that the MILP has to bound them."""
-    monkeypatch.setattr("poet_planner.solve.proof.cheapest_events", lambda problem, go_on: None)
+    monkeypatch.setattr("poet_planner.solve.proof.cheapest_events", lambda problem, budget: None)
     graph, ram, deadline = instance(seed)
     ram = max(ram, int(0.8 * plain_schedule(graph).peak_bytes))
     least = least_energy(graph, ram, deadline)

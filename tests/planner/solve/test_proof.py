@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Aside, Searches
 from poet_planner.solve.statistics import Context, Part, Parts
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.solved_problems import plain_j, solved_problem
@@ -29,8 +29,8 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
     beside: list[Incumbent] = []
 
     class Interrupted(Aside):
-        def wait(self, go_on: Callable[[], bool]) -> None:
-            super().wait(lambda: True)
+        def wait(self, budget: TimeBudget = UNLIMITED) -> None:
+            super().wait()
             assert self.best is not None
             beside.append(self.best)
             raise KeyboardInterrupt
@@ -46,7 +46,7 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
 
     interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0)
     with pytest.raises(KeyboardInterrupt):
-        interrupted.run(lambda: 60.0, lambda: True)
+        interrupted.run(TimeBudget(60.0))
 
     assert interrupted.best is not None
     assert interrupted.best.energy == min(found.energy for found in beside) < before_j
@@ -73,7 +73,7 @@ class Stuck(Searches):
     def refine(self, moves: int) -> None:
         pass
 
-    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+    def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         pass
 
 
@@ -101,7 +101,7 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, conten
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
         proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean, Context(parts))
-        proving.run(lambda: 60.0, lambda: True)
+        proving.run(TimeBudget(60.0))
         assert plain_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)
     assert proven >= 5

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +16,7 @@ from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statespace.astar import Contents
 from poet_planner.solve.statespace.retained_sets import search_what_stays
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import TimeBudget
 
 SEARCH_S = 0.5
 # The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
@@ -34,17 +34,17 @@ class Answer:
     impossible: bool
 
 
-def clearly_late(problem: Problem, go_on: Callable[[], bool], context: Context | None = None) -> bool:
+def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None = None) -> bool:
     """Whether what may stay in RAM at the hungriest nodes shows at once that no schedule is in time."""
     late = _deadline(problem) * (1 + LATER)
-    found = _retained(_asked(problem), late, go_on, context or Context())
+    found = _retained(_asked(problem), late, budget, context or Context())
     return found is not None and found.bound_j > _deadline(problem)
 
 
 def begin_between_bottlenecks(
     problem: Problem,
     searches: Searches,
-    go_on: Callable[[], bool],
+    budget: TimeBudget,
     known_j: float = np.inf,
     context: Context | None = None,
 ) -> float:
@@ -63,30 +63,30 @@ def begin_between_bottlenecks(
         A lower bound, up to ``known_j``, in joules.
     """
     context = context or Context()
-    found = _retained(problem, known_j, go_on, context)
+    found = _retained(problem, known_j, budget, context)
     if found is None:
         return float(problem.node_energy.sum())
     if found.events is not None:
         with context.timed(Part.RETAINED_SETS):
-            searches.repair(found.events, go_on, Part.RETAINED_SETS)
+            searches.repair(found.events, budget, Part.RETAINED_SETS)
     return found.bound_j
 
 
-def _retained(problem: Problem, known_j: float, go_on: Callable[[], bool], context: Context) -> Contents | None:
+def _retained(problem: Problem, known_j: float, budget: TimeBudget, context: Context) -> Contents | None:
     """What the sets that may stay in RAM at the bottleneck nodes tell (see `search_what_stays`), if anything."""
     if not context.has(Part.RETAINED_SETS):
         return None
     with context.timed(Part.RETAINED_SETS):
-        return search_what_stays(problem, known_j, go_on, apart=not context.has(Part.AGGREGATION))
+        return search_what_stays(problem, known_j, budget, apart=not context.has(Part.AGGREGATION))
 
 
-def soon_in_time(problem: Problem, seed: int, seconds_left: Callable[[], float], context: Context) -> Answer:
+def soon_in_time(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Answer:
     """Look for a schedule within RAM and deadline for a short while.
 
     That there is none, only what may stay in RAM at the hungriest nodes shows so soon.
     """
     searches = _InTime(problem, seed, None, context)
-    searches.look(seconds_left)
+    searches.look(budget)
     return searches.answer
 
 
@@ -95,7 +95,7 @@ def in_time(
     start: Incumbent,
     seed: int,
     solver: Solver,
-    seconds_left: Callable[[], float],
+    budget: TimeBudget,
     context: Context | None = None,
 ) -> Answer:
     """Look for a schedule within RAM and deadline, and for a proof that there is none.
@@ -111,16 +111,16 @@ def in_time(
     """
     context = context or Context()
     searches = _InTime(problem, seed, start, context)
-    searches.look(seconds_left)
+    searches.look(budget)
     proof = Proof(_asked(problem), searches, solver, GAP, seed, lean=True, context=context)
 
-    def go_on() -> bool:
+    def raise_bound() -> None:
         searches.bound_s = max(searches.bound_s, proof.bound_j)
-        return searches.is_open and seconds_left() > 0
 
-    if go_on():
-        proof.run(seconds_left, go_on)
-        go_on()
+    left = budget.until(lambda: not searches.is_open)
+    if not left.expired:
+        proof.run(left.noting(raise_bound))
+        raise_bound()
     return searches.answer
 
 
@@ -175,16 +175,13 @@ class _InTime(Searches):
     def incumbent(self) -> Incumbent | None:
         return self._in_time or self._late
 
-    def look(self, seconds_left: Callable[[], float]) -> None:
+    def look(self, budget: TimeBudget) -> None:
         """Search for a short while, or until the question is settled."""
-
-        def go_on() -> bool:
-            return self.is_open and seconds_left() > 0
-
+        budget = budget.until(lambda: not self.is_open)
         late = self._deadline * (1 + LATER)
-        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, go_on, late, self._context))
-        if go_on():
-            self.run(self._moves, go_on)
+        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, budget, late, self._context))
+        if not budget.expired:
+            self.run(self._moves, budget)
 
     @property
     def _in_time(self) -> Incumbent | None:

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 from poet_profiles.graph import Graph
 
-from poet_planner.solve import clock
 from poet_planner.solve.feasibility.deadline import in_time, soon_in_time, timed
 from poet_planner.solve.instance import WORD, Problem, node_need, whole_words
 from poet_planner.solve.milp.solvers import Solver
@@ -18,6 +16,7 @@ from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.statistics import Context
+from poet_planner.solve.time_budget import TimeBudget
 
 CLOSE = 1.01
 # Of the time left, for one question.
@@ -56,7 +55,7 @@ def smallest_ram(
     refuted: int,
     seed: int,
     solver: Solver,
-    seconds_left: Callable[[], float],
+    budget: TimeBudget,
     context: Context | None = None,
 ) -> Bracket:
     """Bracket the smallest RAM in which there is a schedule within the deadline, whatever ``problem.budget``.
@@ -70,8 +69,8 @@ def smallest_ram(
         Plain training keeps its deadline.
     refuted : int
         With so many bytes there is none, that is known.
-    seconds_left : callable
-        When none are left, the bracket so far is the answer.
+    budget : TimeBudget
+        When it has expired, the bracket so far is the answer.
     context : Context or None
         As in `Search`.
     """
@@ -81,13 +80,13 @@ def smallest_ram(
     missed: set[int] = set()
     undecided: set[int] = set()
     asked = too_few + WORD
-    while seconds_left() > 0:
+    while not budget.expired:
         within = problem._replace(budget=asked)
         if asked > max({bracket.too_few, *missed}):
-            answer = soon_in_time(within, seed, seconds_left, context)
+            answer = soon_in_time(within, seed, budget, context)
             missed.add(asked)
         else:
-            answer = in_time(within, bracket.found, seed, solver, _for_share(seconds_left), context)
+            answer = in_time(within, bracket.found, seed, solver, budget.share(SHARE), context)
             undecided.add(asked)
         bracket = Bracket(asked if answer.impossible else bracket.too_few, answer.found or bracket.found)
         missed = {ram for ram in missed if ram < bracket.enough}
@@ -106,11 +105,6 @@ def smallest_ram(
 
 def _middle(low: int, high: int) -> int:
     return (low + high) // 2 // WORD * WORD
-
-
-def _for_share(seconds_left: Callable[[], float]) -> Callable[[], float]:
-    end_s = (1 - SHARE) * seconds_left()
-    return lambda: seconds_left() - end_s
 
 
 def _close(too_few: int, enough: int) -> bool:
@@ -160,7 +154,6 @@ def _shortest_time(problem: Problem, seed: int) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
-    end_s = clock.seconds() + SHORTEST_S
     search = Search(timed(problem), seed)
-    search.run(int(SHORTEST_S * moves_per_second(problem)), lambda: clock.seconds() < end_s)
+    search.run(int(SHORTEST_S * moves_per_second(problem)), TimeBudget(SHORTEST_S))
     return np.inf if search.incumbent is None else search.incumbent.time

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from poet_planner.solve import clock
 from poet_planner.solve.instance import Floats
 from poet_planner.solve.milp.linear_model import LinearModel
 from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,10 @@ def seconds_to_state(entries: int) -> float:
 def solve_milp(
     model: LinearModel,
     solver: Solver,
-    time_limit_s: float,
+    budget: TimeBudget,
     absolute_gap: float,
     cutoff: float,
-    hear: Callable[[float], bool] = lambda bound: True,
+    on_progress: OnProgress = unheard,
 ) -> Answer:
     """Solve ``model``; variables that are fixed and rows that they satisfy do not reach the solver.
 
@@ -42,13 +41,12 @@ def solve_milp(
     ----------
     cutoff : float
         Solutions above are not wanted; a solver that can is told so, and answers "infeasible" where there is no better.
-    hear : callable
-        Told the bound now and then by a solver that can; False ends the work.
+    on_progress : callable
+        Told bound and best solution now and then, in units of the model, by a solver that can.
     """
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
 
-    started_s = clock.seconds()
     free = np.nonzero(model.lower < model.upper)[0]
     fixed_value = np.where(model.lower < model.upper, 0.0, model.lower)
     number = np.full(len(model.cost), -1, dtype=np.int64)
@@ -84,8 +82,7 @@ def solve_milp(
     stated.energy = pyo.Objective(
         expr=LinearExpression(constant=constant, linear_vars=variables, linear_coefs=model.cost[free].tolist())
     )
-    left_s = time_limit_s - (clock.seconds() - started_s)
-    outcome = solver.solve(stated, max(left_s, 0.01), absolute_gap, cutoff, hear)
+    outcome = solver.solve(stated, budget, absolute_gap, cutoff, on_progress)
     solutions = []
     for values in outcome.solutions:
         x = fixed_value.copy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from poet_profiles.errors import UserError
 
-from poet_planner.solve import clock
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
 
-HEAR_EVERY_S = 0.2
+REPORT_EVERY_S = 0.2
 LEAST_S = 0.01
 
 
@@ -35,10 +34,15 @@ class Outcome:
 class Limits:
     """How far a solver is to go; as the parameters of `Solver.solve`."""
 
-    time_s: float
+    budget: TimeBudget
     absolute_gap: float
     cutoff: float
-    hear: Callable[[float], bool]
+    on_progress: OnProgress
+
+    @property
+    def time_s(self) -> float:
+        """For a solver that minds a time limit only if there is one."""
+        return max(self.budget.left(), LEAST_S)
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,14 @@ class Solver(ABC):
     def solve(
         self,
         model: pyo.ConcreteModel,
-        time_limit_s: float,
+        budget: TimeBudget,
         absolute_gap: float,
         cutoff: float = np.inf,
-        hear: Callable[[float], bool] = lambda bound: True,
+        on_progress: OnProgress = unheard,
     ) -> Outcome:
         """Minimise ``model``; nothing above ``cutoff`` is wanted, which not every solver can be told.
+
+        A solver that ``reports_progress`` tells ``on_progress`` its bound and its best solution now and then.
 
         Raises
         ------
@@ -78,7 +84,7 @@ class Solver(ABC):
             If the solver fails: a licence that allows no model as large, too little memory.
         """
         try:
-            return self._solve(model, Limits(max(time_limit_s, LEAST_S), absolute_gap, cutoff, hear))
+            return self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
@@ -184,7 +190,7 @@ class Highs(Solver):
         highs.setOptionValue("mip_abs_gap", limits.absolute_gap)
         highs.setOptionValue("objective_bound", limits.cutoff)
         outcome = Outcome()
-        listener = _Listener(limits.hear, names, outcome)
+        listener = _Listener(limits, names, outcome)
         highs.cbMipInterrupt.subscribe(listener.interrupt)
         highs.cbMipImprovingSolution.subscribe(listener.improved)
         highs.run()
@@ -204,17 +210,18 @@ class Highs(Solver):
 class _Listener:
     """HiGHS's callbacks."""
 
-    def __init__(self, hear: Callable[[float], bool], names: list[str], outcome: Outcome) -> None:
-        self._hear = hear
+    def __init__(self, limits: Limits, names: list[str], outcome: Outcome) -> None:
+        self._limits = limits
         self._names = names
         self._outcome = outcome
-        self._heard_s = 0.0
+        self._reported_s = -np.inf
 
     def interrupt(self, event: Any) -> None:
-        if clock.seconds() < self._heard_s + HEAR_EVERY_S:
+        if event.data_out.running_time < self._reported_s + REPORT_EVERY_S:
             return
-        self._heard_s = clock.seconds()
-        if not self._hear(event.data_out.mip_dual_bound):
+        self._reported_s = event.data_out.running_time
+        self._limits.on_progress(event.data_out.mip_dual_bound, event.data_out.mip_primal_bound)
+        if self._limits.budget.expired:
             event.interrupt()
 
     def improved(self, event: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from graphlib import TopologicalSorter
 from itertools import count, islice
 
@@ -24,6 +25,7 @@ from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.incumbent import Incumbent, measured, ranked, same
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import producers
 
 ADDRESSES_S = 3.0
@@ -72,9 +74,9 @@ class Addresses:
     again_s : float
         Seconds of searching for each plan made again.
     time_limit_s : float
-    seconds_left : callable
+    budget : TimeBudget
         Until the time limit.
-    tell : callable
+    on_note : callable
         Told what is done.
     context : Context or None
         As in `Search`.
@@ -87,8 +89,8 @@ class Addresses:
         seed: int,
         again_s: float,
         time_limit_s: float,
-        seconds_left: Callable[[], float],
-        tell: Callable[[str], object],
+        budget: TimeBudget,
+        on_note: Callable[[str], object],
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
@@ -97,8 +99,8 @@ class Addresses:
         self._seed = seed
         self._moves = int(again_s * moves_per_second(problem))
         self._least_s = AGAIN_SHARE * time_limit_s
-        self._seconds_left = seconds_left
-        self._tell = tell
+        self._budget = budget
+        self._on_note = on_note
         self._tries = count()
         self._newest: Addressed | None = None
         self._found: Addressed | None = None
@@ -148,7 +150,8 @@ class Addresses:
             if self._found is None:
                 raise
         if self._found is None:
-            lowest = place(self._graph, best.decoded.steps, self._problem.budget, 0.0, context=self._context)
+            no_time = self._budget.share(0.0)
+            lowest = place(self._graph, best.decoded.steps, self._problem.budget, no_time, context=self._context)
             raise NoAddressesError(lowest.arena_bytes)
         return self._found
 
@@ -159,14 +162,15 @@ class Addresses:
 
     def _first_fitting(self, schedules: Iterator[Incumbent], share: float) -> Addressed | None:
         """The first with addresses that is better than what is there, within such a share of the time left."""
-        end_s = (1 - share) * self._seconds_left()
+        budget = self._budget.share(share)
         better = filter(self._better, schedules)
         while some := list(islice(better, THREADS)):
-            tries = [delayed(self._placed)(one, self._problem, OTHER_S, next(self._tries)) for one in some]
+            each = partial(self._placed, planned=self._problem, budget=self._budget.share(1.0, OTHER_S))
+            tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
                 return first
-            if self._seconds_left() < end_s:
+            if budget.expired:
                 break
         return None
 
@@ -185,7 +189,7 @@ class Addresses:
         enough: Ints | None = None
         late = 0
         for attempt in range(1, MOST_ATTEMPTS):
-            late += self._seconds_left() < self._least_s
+            late += self._budget.left() < self._least_s
             if self._found_near(best.incumbent, NEAR) or (self._found is not None and late > 0):
                 break
             before = aside
@@ -196,7 +200,7 @@ class Addresses:
             else:
                 aside = self._set_aside(aside, newest, late)
             lacking = sum(life.size for life in newest.placement.without_place)
-            self._tell(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
+            self._on_note(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
             planned = problem._replace(workspace=problem.workspace + aside)
             within = self._context.within(Part.REPLANNING)
             search = Searches(planned, self._seed + attempt, _any_order(planned, attempt), within)
@@ -236,16 +240,16 @@ class Addresses:
 
     def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
         """Steps as ``planned`` wants them, and addresses, if there are any."""
-        search_s = min(ADDRESSES_S, self._seconds_left() / 2) / (attempt + 1)
-        self._newest = self._keep(self._placed(incumbent, planned, search_s, next(self._tries)))
+        budget = self._budget.share(0.5 / (attempt + 1), ADDRESSES_S / (attempt + 1))
+        self._newest = self._keep(self._placed(incumbent, planned, budget, next(self._tries)))
         return self._newest
 
-    def _placed(self, incumbent: Incumbent, planned: Problem, search_s: float, seed: int) -> Addressed:
+    def _placed(self, incumbent: Incumbent, planned: Problem, budget: TimeBudget, seed: int) -> Addressed:
         """With another ``seed`` each time, nothing is tried twice."""
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
         placement = place(
-            self._graph, decoded.steps, self._problem.budget, search_s, lowest=False, seed=seed, context=self._context
+            self._graph, decoded.steps, self._problem.budget, budget, lowest=False, seed=seed, context=self._context
         )
         return Addressed(incumbent, decoded, placement)
 
@@ -271,11 +275,10 @@ class Addresses:
         more = share * (best.energy - float(self._problem.node_energy.sum()))
         return one.energy <= best.energy + more or same(one.energy, best.energy)
 
-    def _within(self, search: Searches) -> Callable[[], bool]:
-        """Whether a search may go on: for some of the time left, or until it has found anything."""
-        left_s = self._seconds_left()
-        end_s = left_s - max(left_s / 2.5, self._least_s)
-        return lambda: search.incumbent is None or self._seconds_left() > end_s
+    def _within(self, search: Searches) -> TimeBudget:
+        """For some of the time left, or until it has found anything."""
+        some = TimeBudget(max(self._budget.left() / 2.5, self._least_s))
+        return UNLIMITED.until(lambda: search.incumbent is not None and some.expired)
 
 
 def _half(sizes: Ints) -> Ints:

@@ -14,11 +14,11 @@ import numpy as np
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Step
 
-from poet_planner.solve import clock
 from poet_planner.solve.instance import Ints, whole_words
 from poet_planner.solve.jit import allocating
 from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 ROUND_MOVES = 20_000
 ROUNDS = 75
@@ -42,7 +42,7 @@ class Life(NamedTuple):
 class Placement:
     """Steps with addresses, and the bytes of the arena that they need.
 
-    Where those are more than the budget: what found no place in the fullest placement within it.
+    Where those are more than the capacity: what found no place in the fullest placement within it.
     """
 
     steps: tuple[Step, ...]
@@ -67,20 +67,20 @@ class _Block:
 def place(
     graph: Graph,
     steps: Sequence[Step],
-    budget: int,
-    search_s: float = 10.0,
+    capacity: int,
+    budget: TimeBudget = UNLIMITED,
     lowest: bool = True,
     seed: int = 0,
     context: Context | None = None,
 ) -> Placement:
-    """Give every block of ``steps`` an offset, if it can be within ``budget`` bytes; if not, as low as was found.
+    """Give every block of ``steps`` an offset, if it can be within ``capacity`` bytes; if not, as low as was found.
 
     Parameters
     ----------
-    budget : int
+    capacity : int
         Bytes of the arena; the search for offsets stops when they fit.
-    search_s : float
-        No round of the search within the budget starts after this; there is always one.
+    budget : TimeBudget
+        No round of the search within the capacity starts once it has expired; there is always one.
     lowest : bool
         Whether it is searched for how low the blocks could lie where they do not fit.
     seed : int
@@ -93,13 +93,13 @@ def place(
     if not blocks:
         return Placement(tuple(steps), 0)
     start, end, size = _arrays(blocks)
-    offsets, height = _greedy(start, end, size, budget)
+    offsets, height = _greedy(start, end, size, capacity)
     without = np.zeros(0, dtype=np.int64)
-    if height > budget and not context.has(Part.EJECTION):
-        without = np.nonzero(offsets + size > budget)[0]
-    elif height > budget:
+    if height > capacity and not context.has(Part.EJECTION):
+        without = np.nonzero(offsets + size > capacity)[0]
+    elif height > capacity:
         with context.timed(Part.EJECTION):
-            offsets, height, without = _by_ejection(start, end, size, budget, offsets, search_s, lowest, seed)
+            offsets, height, without = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed)
     lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
     return Placement(_with_offsets(steps, blocks, offsets), height, lives)
 
@@ -145,7 +145,7 @@ def _with_offsets(steps: Sequence[Step], blocks: list[_Block], offsets: Ints) ->
     return tuple(placed)
 
 
-def _greedy(start: Ints, end: Ints, size: Ints, budget: int) -> tuple[Ints, int]:
+def _greedy(start: Ints, end: Ints, size: Ints, capacity: int) -> tuple[Ints, int]:
     length = end - start
     best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
     for keys in ((start, -size), (start, -length), (-length, -size), (-size, -length * size), (start,)):
@@ -153,7 +153,7 @@ def _greedy(start: Ints, end: Ints, size: Ints, budget: int) -> tuple[Ints, int]
         height = _lowest_fit(np.lexsort(keys), start, end, size, offsets)
         if height < lowest:
             best, lowest = offsets, height
-        if lowest <= budget:
+        if lowest <= capacity:
             break
     return best, int(lowest)
 
@@ -188,52 +188,51 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
     return height
 
 
-def _lowest(start: Ints, end: Ints, size: Ints, budget: int, known: Ints) -> tuple[Ints, int]:
+def _lowest(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints) -> tuple[Ints, int]:
     """Offsets within the least capacity at which a few rounds of search succeed.
 
     Parameters
     ----------
     known : Ints
-        Offsets without overlaps, higher than the budget.
+        Offsets without overlaps, higher than the capacity.
     """
     best, height = known, int((known + size).max())
-    low = max(budget, _most_alive(start, end, size) - 1)
+    low = max(capacity, _most_alive(start, end, size) - 1)
     for _ in range(HALVINGS):
-        capacity = (low + height) // 2
-        found = _within(start, end, size, capacity, ROUNDS_EACH, np.inf, 0)
+        middle = (low + height) // 2
+        found = _within(start, end, size, middle, ROUNDS_EACH, UNLIMITED, 0)
         if (found < 0).any():
-            low = capacity
+            low = middle
         else:
             best, height = found, int((found + size).max())
     return best, height
 
 
 def _by_ejection(
-    start: Ints, end: Ints, size: Ints, budget: int, known: Ints, search_s: float, lowest: bool, seed: int
+    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget, lowest: bool, seed: int
 ) -> tuple[Ints, int, Ints]:
-    """Offsets, their height, and the blocks that found no place within the budget.
+    """Offsets, their height, and the blocks that found no place within the capacity.
 
     Parameters
     ----------
     known : Ints
-        Offsets without overlaps, higher than the budget.
-    search_s, lowest, seed : as of `place`
+        Offsets without overlaps, higher than the capacity.
+    budget, lowest, seed : as of `place`
     """
     offsets, height = known, int((known + size).max())
     without = np.zeros(0, dtype=np.int64)
-    if _most_alive(start, end, size) <= budget:
-        found = _within(start, end, size, budget, ROUNDS, search_s, seed)
+    if _most_alive(start, end, size) <= capacity:
+        found = _within(start, end, size, capacity, ROUNDS, budget, seed)
         without = np.nonzero(found < 0)[0]
         if len(without) == 0:
             offsets, height = found, int((found + size).max())
-    if height > budget and lowest:
-        offsets, height = _lowest(start, end, size, budget, offsets)
+    if height > capacity and lowest:
+        offsets, height = _lowest(start, end, size, capacity, offsets)
     return offsets, height, without
 
 
-def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, search_s: float, seed: int) -> Ints:
+def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, budget: TimeBudget, seed: int) -> Ints:
     """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
-    end_s = clock.seconds() + search_s
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
         way = ROUNDS * seed + number
@@ -244,7 +243,7 @@ def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, sear
         without = int(size[offsets < 0].sum())
         if without < fewest:
             fullest, fewest = offsets, without
-        if clock.seconds() >= end_s:
+        if budget.expired:
             break
     return fullest
 

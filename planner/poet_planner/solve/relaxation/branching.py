@@ -10,6 +10,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Floats, Ints
 from poet_planner.solve.relaxation.cutting_planes import Branch, Root
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
 MOST_BRANCHES = 8
 # Shares of what the branch's bound lacks. A split has to raise its lower side by WORTH, or by LITTLE where the other
@@ -26,17 +27,17 @@ def explore(
     root: Root,
     whole: Branch,
     cutoff: Callable[[], float],
-    seconds_left: Callable[[], float],
-    hear: Callable[[float], None],
+    budget: TimeBudget,
+    on_progress: OnProgress = unheard,
 ) -> list[Branch]:
     """Split ``whole`` by counts as long as that raises the bound.
 
     Parameters
     ----------
-    cutoff, seconds_left : callable
+    cutoff : callable
         As in `Root.tighten`.
-    hear : callable
-        Told the bound of all that is left.
+    on_progress : callable
+        Told the bound of all that is left, and the cutoff.
 
     Returns
     -------
@@ -45,21 +46,21 @@ def explore(
     """
     waiting = [whole]
     done: list[Branch] = []
-    while waiting and len(waiting) + len(done) < MOST_BRANCHES and seconds_left() > 0:
+    while waiting and len(waiting) + len(done) < MOST_BRANCHES and not budget.expired:
         lowest = waiting.pop(0)
         if lowest.bound >= cutoff():
             continue
-        children = _split(root, lowest, cutoff, seconds_left)
+        children = _split(root, lowest, cutoff, budget)
         if not children:
             done.append(lowest)
             continue
         for child in children:
             if child.bound < cutoff():
-                child = root.tighten(child, cutoff, seconds_left, lambda bound, part: None, PATIENCE)
+                child = root.tighten(child, cutoff, budget, PATIENCE)
             if child.bound < cutoff():
                 waiting.append(child)
         waiting.sort(key=_bound)
-        hear(min([branch.bound for branch in waiting + done], default=cutoff()))
+        on_progress(min([branch.bound for branch in waiting + done], default=cutoff()), cutoff())
     return sorted(waiting + done, key=_bound)
 
 
@@ -67,7 +68,7 @@ def _bound(branch: Branch) -> float:
     return branch.bound
 
 
-def _split(root: Root, branch: Branch, cutoff: Callable[[], float], seconds_left: Callable[[], float]) -> list[Branch]:
+def _split(root: Root, branch: Branch, cutoff: Callable[[], float], budget: TimeBudget) -> list[Branch]:
     """Two branches between which one count is no fraction any more; none if no such split is worth it."""
     cost = root.relaxation.model.cost
     values = values_at(root.counts, branch.point)
@@ -83,8 +84,7 @@ def _split(root: Root, branch: Branch, cutoff: Callable[[], float], seconds_left
         most, least = branch.most.copy(), branch.least.copy()
         most[count], least[count] = below[count], below[count] + 1
         sides = [
-            root.solve(side, cutoff, seconds_left())
-            for side in (replace(branch, most=most), replace(branch, least=least))
+            root.solve(side, cutoff, budget) for side in (replace(branch, most=most), replace(branch, least=least))
         ]
         solved = [side for side in sides if side is not None]
         if len(solved) < 2:

@@ -17,10 +17,12 @@ from poet_planner.solve.relaxation.model import Relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
 STALL_SHARE = 2e-2
 # Relative; columns whose costs differ by less are counted together.
 EQUAL = 1e-9
+LEAST_S = 0.01
 # LPs in a row in which a cut may be idle.
 MOST_IDLE = 4
 
@@ -56,12 +58,15 @@ class Root:
     ----------
     relaxation : Relaxation
     counts : columns of each count
+    most_cuts_of : Part
+        The part that most of the cuts are of that were added before the last LP.
     """
 
     def __init__(self, problem: Problem, relaxation: Relaxation, context: Context | None = None) -> None:
         self._problem = problem
         self._context = context or Context()
         self.relaxation = relaxation
+        self.most_cuts_of = Part.RELAXATION
         self.counts = counted(relaxation.model)
         self._highs = lp_of(relaxation.model)
         self._first_count = len(relaxation.model.row_lower)
@@ -81,10 +86,10 @@ class Root:
         self,
         branch: Branch,
         cutoff: Callable[[], float],
-        seconds_left: Callable[[], float],
-        hear: Callable[[float, Part], None],
+        budget: TimeBudget,
         patience: int,
-        stages: bool = False,
+        on_progress: OnProgress = unheard,
+        with_stage_cuts: bool = False,
     ) -> Branch:
         """Add cuts and fix variables until neither helps.
 
@@ -92,39 +97,37 @@ class Root:
         ----------
         cutoff : callable
             Energy of the best known schedule, in units of the model.
-        seconds_left : callable
-            The work ends when this is 0 or less.
-        hear : callable
-            Told the bound after every LP, and the part that most of the cuts since the last one are of.
         patience : int
             Rounds that may go by with little progress.
-        stages : bool
+        on_progress : callable
+            Told the bound and the cutoff after every LP.
+        with_stage_cuts : bool
             Whether the RAM between the instants is worth cuts, too.
         """
         history: list[float] = []
-        most_cuts_of = Part.RELAXATION
+        self.most_cuts_of = Part.RELAXATION
         while True:
-            solved = self.solve(branch, cutoff, seconds_left())
+            solved = self.solve(branch, cutoff, budget)
             if solved is None:
                 return branch
             branch = solved
-            hear(branch.bound, most_cuts_of)
+            on_progress(branch.bound, cutoff())
             history.append(branch.bound)
             left = cutoff() - branch.bound
             if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
                 return branch
             cuts = self._cover_cuts(branch.point)
             between = Rows()
-            if stages:
-                between = self._stage_cuts(branch.upper, branch.point, cutoff, seconds_left)
+            if with_stage_cuts:
+                between = self._stage_cuts(branch.upper, branch.point, cutoff, budget)
             rounding = self._rounding_cuts(branch.point)
             found = {
                 Part.COVER_CUTS: len(cuts.starts) - 1,
                 Part.STAGE_CUTS: len(between.lower),
                 Part.ROUNDING_CUTS: len(rounding.lower),
             }
-            most_cuts_of = max(found, key=lambda part: found[part])
-            if not found[most_cuts_of]:
+            self.most_cuts_of = max(found, key=lambda part: found[part])
+            if not found[self.most_cuts_of]:
                 return branch
             self._purge()
             ones = np.ones(len(cuts.starts) - 1)
@@ -146,38 +149,34 @@ class Root:
         with self._context.timed(Part.ROUNDING_CUTS):
             return self._rounding.separate(point)
 
-    def _stage_cuts(
-        self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
-    ) -> Rows:
+    def _stage_cuts(self, upper: Floats, point: Floats, cutoff: Callable[[], float], budget: TimeBudget) -> Rows:
         """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
         if not self._context.has(Part.STAGE_CUTS):
             return Rows()
         with self._context.timed(Part.STAGE_CUTS):
-            return self._stages.separate(upper, point, max(cutoff(), 0.0), lambda: seconds_left() > 0)
+            return self._stages.separate(upper, point, max(cutoff(), 0.0), budget)
 
-    def rule_out(
-        self, upper: Floats, point: Floats, cutoff: Callable[[], float], seconds_left: Callable[[], float]
-    ) -> bool:
+    def rule_out(self, upper: Floats, point: Floats, cutoff: Callable[[], float], budget: TimeBudget) -> bool:
         """Add the cuts of the stages that a solution of the MILP violates; whether there are any.
 
         They stay, though the LP does not need them: the MILP would find the same solution again.
         """
-        rows = self._stage_cuts(upper, point, cutoff, seconds_left)
+        rows = self._stage_cuts(upper, point, cutoff, budget)
         self._idle = np.append(self._idle_lps(), np.full(len(rows.lower), -np.inf))
         self._add_rows(rows)
         return len(rows.lower) > 0
 
-    def solve(self, branch: Branch, cutoff: Callable[[], float], seconds: float) -> Branch | None:
+    def solve(self, branch: Branch, cutoff: Callable[[], float], budget: TimeBudget) -> Branch | None:
         """The branch after one LP, bounded by the cutoff where it has no solution; None if time is up."""
         import highspy
 
-        if seconds <= 0:
+        if budget.expired:
             return None
         columns = np.arange(len(branch.lower), dtype=np.int32)
         self._highs.changeColsBounds(len(columns), columns, branch.lower, branch.upper)
         for row, (least, most) in enumerate(zip(branch.least, branch.most, strict=True), self._first_count):
             self._highs.changeRowBounds(row, least, most)
-        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + seconds)
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(budget.left(), LEAST_S))
         self._highs.run()
         status = self._highs.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:

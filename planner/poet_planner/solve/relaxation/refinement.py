@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
 # Effort in seconds of searching, and as shares of the time left.
 SEARCH_S = 0.5
@@ -39,6 +39,17 @@ MOST_SOLUTIONS = 3
 LP_SAFETY = 1e-3
 # Share of what the bound lacks that branching has to gain.
 FAR = 0.5
+
+
+@dataclass(frozen=True)
+class LpState:
+    """The LP as far as it has been tightened: its cuts, and what they leave.
+
+    Cuts and what is fixed hold below one cutoff only.
+    """
+
+    root: Root
+    whole: Branch
 
 
 class Level:
@@ -76,6 +87,7 @@ class Level:
         instants: Flags,
         known: Incumbent,
         conflicts: Conflicts,
+        solver: Solver,
         gap: float,
         seed: int,
         bound_j: float,
@@ -87,13 +99,14 @@ class Level:
         self._path = path
         self._instants = path[instants[path]]
         self._known = known
+        self._solver = solver
         self._gap = gap
         self._context = context or Context()
         own = self._context.within(Part.RELAXATION)
         self._search = Searches(problem._replace(instant=instants), seed, context=own)
         self._beyond_j: float | None = None
-        # The LP that `missed` has looked at, for `prove` to go on from.
-        self._begun: tuple[Root, Branch] | None = None
+        # What `missed` has looked at, for `prove` to go on from.
+        self._begun: LpState | None = None
         self._plain_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
@@ -105,45 +118,49 @@ class Level:
         return self._best().events if self._solution is None else self._solution
 
     @property
+    def relaxation_optimum_j(self) -> float:
+        """Energy of the best schedule of the relaxation that was found: its optimum, unless the search missed that."""
+        return self._best().energy
+
+    @property
+    def incumbent_j(self) -> float:
+        """Energy of the best schedule of the problem that was known at first."""
+        return self._known.energy
+
+    @property
     def share_beyond(self) -> float:
         """Share of what the bound lacks that `prove` cannot close: it lies above the relaxation's best schedule."""
-        lacking_j = self._known.energy - self.bound_j
-        return (self._known.energy - self._best().energy) / lacking_j if lacking_j > 0 else 0.0
+        lacking_j = self.incumbent_j - self.bound_j
+        return (self.incumbent_j - self.relaxation_optimum_j) / lacking_j if lacking_j > 0 else 0.0
 
     @property
     def undercuts(self) -> bool:
         """Whether the relaxation is known to have a schedule that the problem may not have."""
-        return self._best().energy < self._known.energy * (1 - self._gap)
+        return self.relaxation_optimum_j < self.incumbent_j * (1 - self._gap)
 
-    def search(self, start: Ints, seconds_left: Callable[[], float], go_on: Callable[[], bool]) -> None:
+    def search(self, start: Ints, budget: TimeBudget) -> None:
         """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
         self._search.adopt(start)
-        end_s = seconds_left() * (1 - SEARCH_SHARE)
         moves = int(SEARCH_S * moves_per_second(self._problem))
-        self._search.run(moves, lambda: go_on() and seconds_left() > end_s)
+        self._search.run(moves, budget.share(SEARCH_SHARE))
 
-    def missed(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> int | None:
+    def missed(self, budget: TimeBudget) -> int | None:
         """The node of the path at whose first compute the LP overflows the RAM most, if it does anywhere."""
-        self._begun = root, whole = self._root(seconds_left, hear)
-        return missed(self._problem, self._path, root.relaxation.columns, whole.point)
+        self._begun = begun = self._lp(budget)
+        return missed(self._problem, self._path, begun.root.relaxation.columns, begun.whole.point)
 
-    def prove(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
-        """Raise the bound until the relaxation is settled or the time is up.
+    def prove(self, budget: TimeBudget) -> None:
+        """Raise the bound until the relaxation is solved or the time is up.
 
         What the search found for the relaxation is the cutoff. Where that is below the best schedule of the problem,
         some of the time is left for `prove_beyond`: as large a share as lies beyond of what the bound lacks, but half
         of it at most.
-
-        Parameters
-        ----------
-        hear : callable
-            Told the bound in joules now and then; False ends the work.
         """
-        share = 1.0 - min(MOST_BEYOND, self.share_beyond)
         begun, self._begun = self._begun, None
-        self._settle(self.share_beyond > LITTLE, solver, self._share_of(seconds_left, hear, share), hear, begun)
+        for_this = budget.share(1.0 - min(MOST_BEYOND, self.share_beyond))
+        self._solve_relaxation(for_this, with_stage_cuts=self.share_beyond > LITTLE, start=begun)
 
-    def prove_beyond(self, solver: Solver, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> None:
+    def prove_beyond(self, budget: TimeBudget) -> None:
         """Raise the bound further: the RAM counts between the instants, too.
 
         The cutoff rises in steps towards the best schedule of the problem. The lower it is, the more is fixed, and the
@@ -151,92 +168,72 @@ class Level:
         """
         self._context = self._context.within(Part.STAGE_CUTS)
         share = FIRST_STEP
-        settled = True
-        while settled and not self._reached(self._known.energy) and hear(self.bound_j) and seconds_left() > 0:
-            self._beyond_j = self.bound_j + min(share, 1.0) * (self._known.energy - self.bound_j)
+        solved = True
+        while solved and not self._reached(self.incumbent_j) and not budget.expired:
+            self._beyond_j = self.bound_j + min(share, 1.0) * (self.incumbent_j - self.bound_j)
             share *= 2
-            settled = self._settle(True, solver, seconds_left, hear)
+            solved = self._solve_relaxation(budget, with_stage_cuts=True)
 
-    def _settle(
-        self,
-        stages: bool,
-        solver: Solver,
-        seconds_left: Callable[[], float],
-        hear: Callable[[float], bool],
-        begun: tuple[Root, Branch] | None = None,
-    ) -> bool:
+    def _solve_relaxation(self, budget: TimeBudget, *, with_stage_cuts: bool, start: LpState | None = None) -> bool:
         """Raise the bound to the cutoff; whether that is reached.
 
         With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
 
         Parameters
         ----------
-        begun : tuple, optional
-            The LP to go on from, of the same cutoff: cuts and what is fixed hold below it only.
+        start : LpState, optional
+            The LP to go on from, of the same cutoff.
         """
-        root, whole = begun or self._root(seconds_left, hear)
+        lp = start or self._lp(budget)
+        root, whole = lp.root, lp.whole
         if (
             self._beyond_j is None
             and whole.bound < self._cutoff()
             and self._follow(events_of(self._problem, root.relaxation, whole.point))
         ):
-            whole = self._tightened(root, whole, seconds_left, hear)
+            whole = self._tightened(root, whole, budget)
         ruled_out = True
         while ruled_out and not self._reached(self._limit_j):
-            if stages:
-                whole = self._tightened(root, whole, seconds_left, hear, stages=True)
-            branches = self._branches(root, whole, self._share_of(seconds_left, hear, ROOT_SHARE))
-            points = self._settle_branches(root, branches, solver, seconds_left, hear)
+            if with_stage_cuts:
+                whole = self._tightened(root, whole, budget, with_stage_cuts=True)
+            branches = self._branches(root, whole, budget.share(ROOT_SHARE))
+            points = self._solve_branches(root, branches, budget)
             ruled_out = False
-            for point in points if stages else []:
-                ruled_out |= root.rule_out(whole.upper, point, self._cutoff, seconds_left)
+            for point in points if with_stage_cuts else []:
+                ruled_out |= root.rule_out(whole.upper, point, self._cutoff, budget)
         return self._reached(self._limit_j)
 
-    def _root(self, seconds_left: Callable[[], float], hear: Callable[[float], bool]) -> tuple[Root, Branch]:
+    def _lp(self, budget: TimeBudget) -> LpState:
         """The relaxation's LP, with cuts."""
         relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
         self._scale = relaxed.scale
         root = Root(self._problem, relaxed, self._context)
-        return root, self._tightened(root, root.whole(), seconds_left, hear)
+        return LpState(root, self._tightened(root, root.whole(), budget))
 
-    def _tightened(
-        self,
-        root: Root,
-        branch: Branch,
-        seconds_left: Callable[[], float],
-        hear: Callable[[float], bool],
-        stages: bool = False,
-    ) -> Branch:
-        go_on = self._share_of(seconds_left, hear, ROOT_SHARE)
-        return root.tighten(branch, self._cutoff, go_on, self._raise, PATIENCE, stages)
+    def _tightened(self, root: Root, branch: Branch, budget: TimeBudget, with_stage_cuts: bool = False) -> Branch:
+        def on_progress(bound: float, _cutoff: float) -> None:
+            self._raise(bound, root.most_cuts_of)
+
+        share = budget.share(ROOT_SHARE)
+        return root.tighten(branch, self._cutoff, share, PATIENCE, on_progress, with_stage_cuts)
 
     def _reached(self, energy_j: float) -> bool:
         return self.bound_j >= energy_j * (1 - self._gap)
 
-    def _share_of(
-        self, seconds_left: Callable[[], float], hear: Callable[[float], bool], share: float
-    ) -> Callable[[], float]:
-        """Seconds left of a share of the time left now."""
-        end_s = seconds_left() * (1 - share)
-        return lambda: seconds_left() - end_s if hear(self.bound_j) else 0.0
-
-    def _branches(self, root: Root, whole: Branch, seconds_left: Callable[[], float]) -> list[Branch]:
+    def _branches(self, root: Root, whole: Branch, budget: TimeBudget) -> list[Branch]:
         """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
         if not self._context.has(Part.BRANCHING):
             return [whole]
+
+        def on_progress(bound: float, _cutoff: float) -> None:
+            self._raise(bound, Part.BRANCHING)
+
         with self._context.timed(Part.BRANCHING):
-            branches = explore(root, whole, self._cutoff, seconds_left, partial(self._raise, part=Part.BRANCHING))
+            branches = explore(root, whole, self._cutoff, budget, on_progress)
         lowest = min([branch.bound for branch in branches], default=np.inf)
         return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
 
-    def _settle_branches(
-        self,
-        root: Root,
-        branches: list[Branch],
-        solver: Solver,
-        seconds_left: Callable[[], float],
-        hear: Callable[[float], bool],
-    ) -> list[Floats]:
+    def _solve_branches(self, root: Root, branches: list[Branch], budget: TimeBudget) -> list[Floats]:
         """Raise the bound to the least of all branches, one MILP after the other; solutions that the MILPs found.
 
         The lowest bound comes last, and has what time the others leave: it is the one that counts.
@@ -248,15 +245,14 @@ class Level:
             if branch.bound >= self._cutoff() or not self._context.has(Part.MILP):
                 continue
             model = root.model(branch)
-            if not hear(self.bound_j) or seconds_left() < seconds_to_state(len(model.columns)):
+            if budget.left() < seconds_to_state(len(model.columns)):
                 return points
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 
-            def told(bound: float, others: float = others) -> bool:
+            def on_progress(bound: float, _incumbent: float, others: float = others) -> None:
                 self._raise(min(bound, others), Part.MILP)
-                return hear(self.bound_j)
 
-            answer = self._milp(model, solver, seconds_left() / (len(branches) - k), told)
+            answer = self._milp(model, budget.share(1 / (len(branches) - k)), on_progress)
             bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
             points += answer.solutions[-MOST_SOLUTIONS:]
             for point in answer.solutions[-1:]:
@@ -264,12 +260,12 @@ class Level:
         self._raise(min(bounds, default=np.inf), Part.MILP)
         return points
 
-    def _milp(self, model: LinearModel, solver: Solver, seconds: float, told: Callable[[float], bool]) -> Answer:
+    def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> Answer:
         """Solve the MILP of one branch."""
         # In units of the model, in which plain training costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
         with self._context.timed(Part.MILP):
-            return solve_milp(model, solver, seconds, absolute_gap, self._cutoff(), told)
+            return solve_milp(model, self._solver, budget, absolute_gap, self._cutoff(), on_progress)
 
     def _adopt(self, events: Ints) -> None:
         """Let the search know of a MILP's solution, if it is a sequence that can be."""
@@ -284,7 +280,7 @@ class Level:
     @property
     def _limit_j(self) -> float:
         """No schedule that costs more is looked for."""
-        return self._best().energy if self._beyond_j is None else self._beyond_j
+        return self.relaxation_optimum_j if self._beyond_j is None else self._beyond_j
 
     def _cutoff(self) -> float:
         """The same in units of the model."""
@@ -299,7 +295,7 @@ class Level:
 
     def _follow(self, events: Ints) -> bool:
         """Search on from where the LP points; whether that found anything better."""
-        before_j = self._best().energy
+        before_j = self.relaxation_optimum_j
         if self._search.adopt(events):
             self._search.refine(int(REFINE_S * moves_per_second(self._problem)))
-        return self._best().energy < before_j
+        return self.relaxation_optimum_j < before_j

@@ -9,7 +9,6 @@ docs/optimiser/relaxation.md has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of,
 from poet_planner.solve.milp.linear_model import Rows
 from poet_planner.solve.relaxation.model import Relaxation
 from poet_planner.solve.relaxation.stage_path import MOST_VALUES, Prices, Stage, cheapest
+from poet_planner.solve.time_budget import TimeBudget
 
 ROUNDS = 25
 # A violation within this share of the most that is possible does.
@@ -63,7 +63,7 @@ class StageCuts:
         self._relaxation = relaxation
         self._need = node_need(problem)
 
-    def separate(self, upper: Floats, point: Floats, most: float, go_on: Callable[[], bool]) -> Rows:
+    def separate(self, upper: Floats, point: Floats, most: float, budget: TimeBudget) -> Rows:
         """Violated cuts, one a stage at most.
 
         Parameters
@@ -72,12 +72,12 @@ class StageCuts:
         point : (columns,)
         most : float
             By which a cut may be violated, in units of the model.
-        go_on : callable
-            Called before each stage; False ends the work.
+        budget : TimeBudget
+            Asked before each stage.
         """
         rows = Rows()
         for t in range(len(self._relaxation.columns.compute)):
-            if not go_on():
+            if budget.expired:
                 break
             self._cut(self.scene(t, upper, point), point, most, rows)
         return rows

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -33,6 +33,7 @@ from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measu
 from poet_planner.solve.search.lagrangian import FIRST_PRICE, Price, priced
 from poet_planner.solve.search.moves import COMPUTE_TRIES
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 CHUNK_MOVES = 3000
 # Temperatures, in units of what one event beyond plain training costs in the best schedule.
@@ -228,7 +229,7 @@ class Search:
         self._started |= adopted
         return adopted
 
-    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+    def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
 
         The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
@@ -238,19 +239,19 @@ class Search:
 
         Parameters
         ----------
-        between : callable
-            Called every few hundredths of a second; False ends the run.
+        budget : TimeBudget
+            Asked every few hundredths of a second.
         """
         first, self._started = not self._started, True
-        if first and not self._starts_made(moves, between):
+        if first and not self._starts_made(moves, budget):
             return
         for cooling in self._coolings(moves, first):
-            if not self._cool(int(moves * cooling.share), cooling, between):
+            if not self._cool(int(moves * cooling.share), cooling, budget):
                 return
 
-    def refine(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
+    def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal from the current state at low temperature; what that finds is its source's."""
-        self._cool(moves, Cooling(1.0, WARM, COLD, part=self._start_source or Part.ANNEALING), between)
+        self._cool(moves, Cooling(1.0, WARM, COLD, part=self._start_source or Part.ANNEALING), budget)
 
     def keep(self, found: Incumbent | None) -> None:
         """Keep a schedule, and let it be a parent if it is among the best."""
@@ -314,18 +315,18 @@ class Search:
             self._begin(events, self._context.credited(Part.LAGRANGIAN))
             yield Cooling(share / len(self._priced), WARM, COLD, part=Part.LAGRANGIAN)
 
-    def _starts_made(self, moves: int, between: Callable[[], bool]) -> bool:
+    def _starts_made(self, moves: int, budget: TimeBudget) -> bool:
         """Make starts by eviction and with prices of time; False ends the run."""
         go_on = True
         if self._context.has(Part.EVICTION):
             with self._context.timed(Part.EVICTION):
-                go_on = self._evict(moves, between)
+                go_on = self._evict(moves, budget)
         if go_on and self._context.has(Part.LAGRANGIAN):
             with self._context.timed(Part.LAGRANGIAN):
-                go_on = self._price(moves, between)
+                go_on = self._price(moves, budget)
         return go_on
 
-    def _price(self, moves: int, between: Callable[[], bool]) -> bool:
+    def _price(self, moves: int, budget: TimeBudget) -> bool:
         """Where the deadline binds, anneal with prices of time instead, from one to the next."""
         if self._problem.deadline == np.inf:
             return True
@@ -335,35 +336,35 @@ class Search:
         found: dict[bool, Incumbent] = {}
         last = None
         for _ in range(PRICES):
-            last = self._at_price(price.now, last, np.inf, moves, between)
+            last = self._at_price(price.now, last, np.inf, moves, budget)
             if last is None:
-                return between()
+                return not budget.expired
             late = last.time > self._problem.deadline
             if price.now == 0.0 and not late:
-                return between()
+                return not budget.expired
             if not late:
                 self.keep(last)
-            if not between():
+            if budget.expired:
                 return False
             found[late] = last
             price.told(late)
         lower = MENDING_PRICE * price.low
         for late, one in found.items():
-            mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, between)
+            mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, budget)
             self.keep(mended)
             found[late] = mended or one
         self._priced = [one.events for one in found.values()]
-        return between()
+        return not budget.expired
 
     def _at_price(
-        self, price: float, start: Incumbent | None, deadline: float, moves: int, between: Callable[[], bool]
+        self, price: float, start: Incumbent | None, deadline: float, moves: int, budget: TimeBudget
     ) -> Incumbent | None:
         """The best schedule where each second has a price, with its true figures; None where there is none."""
         at_price = priced(self._problem, price)._replace(deadline=deadline)
         search = Search(at_price, self._seed, self._plain, self._context.within(Part.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)
-        search.run(moves, between)
+        search.run(moves, budget)
         source = self._context.credited(Part.LAGRANGIAN)
         return search.incumbent and measured(self._problem, search.incumbent.events, source)
 
@@ -376,7 +377,7 @@ class Search:
         self._note_best()
         return True
 
-    def _evict(self, moves: int, between: Callable[[], bool]) -> bool:
+    def _evict(self, moves: int, budget: TimeBudget) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
         passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
         enough = ENOUGH_EVICTED
@@ -385,7 +386,7 @@ class Search:
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
                 self._evicted = sorted([*self._evicted, made], key=self._cost)
-            if not between():
+            if budget.expired:
                 return False
             if enough == 0:
                 break
@@ -475,7 +476,7 @@ class Search:
         extras = max(1, len(incumbent.events) - len(self._plain))
         return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
 
-    def _cool(self, moves: int, cooling: Cooling, between: Callable[[], bool]) -> bool:
+    def _cool(self, moves: int, cooling: Cooling, budget: TimeBudget) -> bool:
         """Its temperatures, and what it may rise, are in units of `_event_energy`."""
         figures = self._state.figures
         figures[TEMPERATURE] = cooling.hot * self._event_energy()
@@ -489,7 +490,7 @@ class Search:
                 annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
                 self._note_best()
                 moves -= chunk
-                go_on = between() and not self._is_least(float(figures[BEST]))
+                go_on = not budget.expired and not self._is_least(float(figures[BEST]))
         self.keep(self._best)
         return go_on
 

@@ -7,7 +7,6 @@ transfers fill the deadline to the last second, what lies between two good sched
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +15,7 @@ from poet_planner.solve.instance import Ints, Problem, inputs_of
 from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
 from poet_planner.solve.milp.pyomo_model import seconds_to_state, solve_milp
 from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.time_budget import TimeBudget
 
 # So many events after it was last needed or made, a value may be worth bringing back; so many events before, the same
 # event is no alternative.
@@ -49,7 +49,7 @@ def with_alternatives(problem: Problem, events: Ints) -> Ints:
 
 
 def cheapest_choice(
-    problem: Problem, sequence: Ints, energy_j: float, solver: Solver, seconds: float, go_on: Callable[[], bool]
+    problem: Problem, sequence: Ints, energy_j: float, solver: Solver, budget: TimeBudget
 ) -> Ints | None:
     """The cheapest schedule that leaves out some of the events of ``sequence`` (see `evaluation`).
 
@@ -59,22 +59,20 @@ def cheapest_choice(
     ----------
     energy_j : float
         Only what costs less is of interest.
-    go_on : callable
-        Called now and then; False ends the work.
 
     Returns
     -------
-    None if none was found in so many seconds, or if they would not do. With DMA it may turn out to be late: only what
+    None if none was found in time, or if the time would not do. With DMA it may turn out to be late: only what
     computes take is known to the model.
     """
-    if seconds < seconds_to_state(_entries(problem, sequence)):
+    if budget.left() < seconds_to_state(_entries(problem, sequence)):
         return None
     model = _stated(problem, sequence)
-    if seconds < seconds_to_state(len(model.columns)):
+    if budget.left() < seconds_to_state(len(model.columns)):
         return None
     unit = _unit(problem)
     cutoff = energy_j * (1 - LEAST_GAIN) * unit
-    answer = solve_milp(model, solver, seconds, GAP * SCALE, cutoff, lambda _: go_on())
+    answer = solve_milp(model, solver, budget, GAP * SCALE, cutoff)
     if not answer.solutions:
         return None
     chosen: Ints = sequence[answer.solutions[-1][: len(sequence)] > 0.5]

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, ranked
 from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 SEEDS = 2
 WAIT_S = 0.02
@@ -39,9 +40,9 @@ class Aside:
         self._thread = threading.Thread(target=self._work, args=(searches, moves), daemon=True)
         self._thread.start()
 
-    def wait(self, go_on: Callable[[], bool]) -> None:
-        """Until the first has made all its moves, or until ``go_on`` says no; either ends the work."""
-        while not self._first_ended.wait(WAIT_S) and go_on():
+    def wait(self, budget: TimeBudget = UNLIMITED) -> None:
+        """Until the first has made all its moves, or until the budget has expired; either ends the work."""
+        while not self._first_ended.wait(WAIT_S) and not budget.expired:
             pass
         self.stop()
 
@@ -55,8 +56,8 @@ class Aside:
         try:
             for search in searches:
                 self.first = self.first or search
-                search.run(moves, partial(self._go_on, search))
-                self._go_on(search)
+                search.run(moves, UNLIMITED.until(self._stop.is_set).noting(partial(self._note, search)))
+                self._note(search)
                 self._found = ranked([*self._found, *search.found])
                 self._first_ended.set()
                 if self._stop.is_set():
@@ -64,9 +65,8 @@ class Aside:
         finally:
             self._first_ended.set()
 
-    def _go_on(self, search: Search) -> bool:
+    def _note(self, search: Search) -> None:
         self.best = cheapest(self.best, search.incumbent)
-        return not self._stop.is_set()
 
 
 class Searches:
@@ -114,39 +114,38 @@ class Searches:
         """Let the first annealer search on at low temperature."""
         self._searches[0].refine(moves)
 
-    def repair(self, events: Ints, go_on: Callable[[], bool], source: Part) -> None:
+    def repair(self, events: Ints, budget: TimeBudget, source: Part) -> None:
         """Keep what ``events``, which may need more RAM than there is, are repaired to on behalf of ``source``.
 
         No annealer goes on from it yet.
         """
         for number in range(MENDERS):
             search = Search(self._problem, SEEDS * self._seed + number, context=self._context.within(source))
-
-            def hear(search: Search = search) -> bool:
-                self._searches[0].keep(search.incumbent)
-                return go_on()
-
-            if search.adopt(events, self._context.credited(source)) and go_on():
-                search.refine(int(MENDING_S * moves_per_second(self._problem)), hear)
-                hear()
+            keep = partial(self._keep, search)
+            if search.adopt(events, self._context.credited(source)) and not budget.expired:
+                search.refine(int(MENDING_S * moves_per_second(self._problem)), budget.noting(keep))
+                keep()
             if self.incumbent is not None:
                 return
 
-    def run(self, moves: int, between: Callable[[], bool] = lambda: True) -> None:
-        """Anneal all of them for ``moves`` moves each; ``between`` is called in this thread, and False ends the run.
+    def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
+        """Anneal all of them for ``moves`` moves each; the budget is asked in this thread.
 
-        So does a schedule of the first that costs no more than plain training; one of another only ends that one. What
+        A schedule of the first that costs no more than plain training ends the run; one of another only that one. What
         is found then does not depend on which of them was faster.
         """
         self._share_best()
         asides = [Aside([search], moves) for search in self._searches[1:]]
         try:
-            self._searches[0].run(moves, between)
+            self._searches[0].run(moves, budget)
             for aside in asides:
-                aside.wait(lambda: between() and not self._searches[0].has_least)
+                aside.wait(budget.until(lambda: self._searches[0].has_least))
         finally:
             for aside in asides:
                 aside.stop()
+
+    def _keep(self, search: Search) -> None:
+        self._searches[0].keep(search.incumbent)
 
     @property
     def _heard(self) -> list[Search]:

@@ -9,7 +9,6 @@ docs/optimiser/state_space.md has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from heapq import heappop, heappush
@@ -40,6 +39,7 @@ from poet_planner.solve.statespace.memory_state import (
     swapped,
     uncompute,
 )
+from poet_planner.solve.time_budget import TimeBudget
 
 # The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
 # or by such a share of that energy: the lower, the fewer states. All at once where no view had more than this share of
@@ -131,7 +131,7 @@ class Contents(NamedTuple):
 
 
 def search_contents(
-    problem: Problem, first: Ints, bound_j: float, known_j: float, most_states: int, go_on: Callable[[], bool]
+    problem: Problem, first: Ints, bound_j: float, known_j: float, most_states: int, budget: TimeBudget
 ) -> Contents:
     """A lower bound, up to ``known_j``; or a cheapest schedule.
 
@@ -146,8 +146,8 @@ def search_contents(
         Energy of the best schedule known, in joules.
     most_states : int
         Of a view; one that has more ends the work.
-    go_on : callable
-        Called every few hundredths of a second; False ends the work.
+    budget : TimeBudget
+        Asked every few hundredths of a second.
     """
     plain_j = float(problem.node_energy.sum())
     limit = known_j - plain_j
@@ -157,23 +157,23 @@ def search_contents(
     problem = problem._replace(pageable=problem.pageable & worth)
     ladder = views(problem, first)
     nowhere = no_checkpoints(problem)
-    coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, go_on)
+    coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, budget)
     bound = max(bound_j - plain_j, coarsest.lowest)
     step = STEP
     while bound < limit:
         trial = min(limit, bound + max(step * (limit - bound), LEAST_STEP * limit))
-        within = _within(problem, ladder, nowhere, trial, most_states, go_on)
+        within = _within(problem, ladder, nowhere, trial, most_states, budget)
         bound = max(bound, within.bound)
         if within.events is not None:
             return Contents(plain_j + bound, within.events)
-        if bound < trial and (step == STEP or not go_on()):
+        if bound < trial and (step == STEP or budget.expired):
             break
         step = 1.0 if bound >= trial and within.states <= EASY * most_states else STEP
     return Contents(plain_j + bound, None)
 
 
 def search_between_checkpoints(
-    problem: Problem, first: Ints, closely: Ints, known_j: float, most_states: int, go_on: Callable[[], bool]
+    problem: Problem, first: Ints, closely: Ints, known_j: float, most_states: int, budget: TimeBudget
 ) -> Contents:
     """The same in one view, led by what is to be paid where the RAM counts at checkpoints alone.
 
@@ -183,12 +183,12 @@ def search_between_checkpoints(
     Parameters
     ----------
     first, closely : (m,) the values that are taken together at the checkpoints, and in the view: no others than those
-    known_j, most_states, go_on : as of `search_contents`
+    known_j, most_states, budget : as of `search_contents`
     """
     plain_j = float(problem.node_energy.sum())
     view = whole_view(problem, closely)
     known = checkpoints(problem, first, LEAST_ROWS + ROWS_PER_STATE * most_states)
-    found = _explore(view, _nothing_known(problem), known, known_j - plain_j, most_states, True, go_on)
+    found = _explore(view, _nothing_known(problem), known, known_j - plain_j, most_states, True, budget)
     events = made_apart(problem, closely, _events(problem, view, found)) if found.goal >= 0 else None
     return Contents(plain_j + found.lowest, events)
 
@@ -207,13 +207,13 @@ def _within(
     nowhere: Checkpoints,
     limit: float,
     most_states: int,
-    go_on: Callable[[], bool],
+    budget: TimeBudget,
 ) -> _Within:
     bound, states = 0.0, 0
     bounds = _nothing_known(problem)
     for view in ladder:
         finest = view is ladder[-1]
-        found = _explore(view, bounds, nowhere, limit, most_states, finest, go_on)
+        found = _explore(view, bounds, nowhere, limit, most_states, finest, budget)
         states = max(states, len(found.opened))
         if not found.complete or finest:
             events = _events(problem, view, found) if found.goal >= 0 else None
@@ -233,14 +233,14 @@ def _explore(
     limit: float,
     most_states: int,
     first_goal: bool,
-    go_on: Callable[[], bool],
+    budget: TimeBudget,
 ) -> Found:
     """All states from which less than ``limit`` may be paid in all, or those up to the first goal."""
     stop = np.zeros(1, dtype=np.bool_)
     with ThreadPoolExecutor(1) as thread:
         work = thread.submit(_explored, view, *bounds, known, limit, most_states, first_goal, stop)
         try:
-            while not wait_for([work], WAIT_S).done and go_on():
+            while not wait_for([work], WAIT_S).done and not budget.expired:
                 pass
         finally:
             stop[0] = True

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, inputs_of
+from poet_planner.solve.time_budget import TimeBudget
 
 MOST_NODES = 8
 MOST_VALUES = 14
@@ -20,7 +20,7 @@ _State = tuple[int, int, int]
 _Label = tuple[float, float, _State, int, "_Label | None"]
 
 
-def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
+def cheapest_events(problem: Problem, budget: TimeBudget) -> Ints | None:
     """Events (see `evaluation`) of a schedule of least energy; None if the graph is not tiny, or it takes too long.
 
     A shortest path over what is computed, in RAM and on the card (three bit sets). First computes count nothing, since
@@ -49,7 +49,7 @@ def cheapest_events(problem: Problem, go_on: Callable[[], bool]) -> Ints | None:
             continue
         least_time[state] = time
         labels += 1
-        if labels > MOST_LABELS or (labels % 1000 == 0 and not go_on()):
+        if labels > MOST_LABELS or (labels % 1000 == 0 and budget.expired):
             return None
         after: list[tuple[float, float, _State, int]] = []
         for j in range(n):

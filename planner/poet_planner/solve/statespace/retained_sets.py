@@ -8,7 +8,7 @@ segment between two sets takes is found out only where the shortest path so far 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from poet_planner.solve.statespace.astar import Contents
 from poet_planner.solve.statespace.bitset import bits_of, put, words_of
 from poet_planner.solve.statespace.bottleneck_heuristic import hungriest, made_and_needed
 from poet_planner.solve.statespace.segment import NOWHERE, Segment, cheapest_way, keep_until_middle, least_of_all
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
 
 # Of the RAM: what is less takes none. Of plain training's energy, or of the overhead: what a node may cost whose values
@@ -55,9 +56,7 @@ class Step(NamedTuple):
     tried: Ints
 
 
-def search_what_stays(
-    problem: Problem, known_j: float, go_on: Callable[[], bool], apart: bool = False
-) -> Contents | None:
+def search_what_stays(problem: Problem, known_j: float, budget: TimeBudget, apart: bool = False) -> Contents | None:
     """A lower bound, up to ``known_j``; or a cheapest way that it allows.
 
     Values that are cheap to get from one another are taken together (see `merging`). The deadline is not looked at, and
@@ -68,8 +67,8 @@ def search_what_stays(
     ----------
     known_j : float
         Energy of the best schedule known, in joules; infinite where there is none.
-    go_on : callable
-        Called every few hundredths of a second; False ends the work.
+    budget : TimeBudget
+        Asked every few hundredths of a second.
     apart : bool
         Take no values together.
 
@@ -88,7 +87,7 @@ def search_what_stays(
     steps = steps_between(view, before)
     if steps is None:
         return None
-    found = _shortest(steps, known_j - plain_j, go_on)
+    found = _shortest(steps, known_j - plain_j, budget)
     events = None if found.events is None else made_apart(problem, first, _completed(problem, before, found.events))
     return Contents(plain_j + found.bound_j, events)
 
@@ -202,7 +201,7 @@ class _Shortest(NamedTuple):
     events: list[int] | None
 
 
-def _shortest(steps: list[Step], limit: float, go_on: Callable[[], bool]) -> _Shortest:
+def _shortest(steps: list[Step], limit: float, budget: TimeBudget) -> _Shortest:
     """A shortest path; what a segment takes is found out where the shortest so far uses it, the earliest first."""
     to_pay = [np.zeros(1) for _ in range(len(steps) + 1)]
     events: dict[tuple[int, int, int], list[int]] = {}
@@ -214,7 +213,7 @@ def _shortest(steps: list[Step], limit: float, go_on: Callable[[], bool]) -> _Sh
         bound = float(to_pay[-1][0])
         path = _path(steps, to_pay)
         unsettled = [(t, i, k) for t, i, k in path if steps[t].tried[i, k] != SETTLED]
-        if bound >= limit or states_left <= 0 or not go_on():
+        if bound >= limit or states_left <= 0 or budget.expired:
             return _Shortest(min(bound, limit), None)
         if not unsettled:
             nodes = [[step.segment.start] if step.segment.start != NOWHERE else [] for step in steps]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +13,7 @@ from poet_planner.solve.feasibility.deadline import in_time
 from poet_planner.solve.feasibility.minimum_ram import Bracket, plain, smallest_ram
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph
 
 from tests.support.graphs.brute_force import least_energy
@@ -25,8 +25,7 @@ SECONDS = 5.0
 
 def bracket_of(graph: Graph, deadline_s: float | None, seconds: float = SECONDS) -> Bracket:
     problem = build_problem(graph, 0, deadline_s)
-    end_s = time.monotonic() + seconds
-    return smallest_ram(problem, 0, 0, solver_named("highs"), lambda: end_s - time.monotonic())
+    return smallest_ram(problem, 0, 0, solver_named("highs"), TimeBudget(seconds))
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -48,8 +47,7 @@ def test_what_is_found_and_what_is_refuted_is_so_within_any_ram(seed: int) -> No
     for share in (0.5, 0.7, 0.9):
         ram_bytes, deadline_s = int(share * plan.peak_bytes), 1.3 * plan.time_s
         problem = build_problem(graph, ram_bytes, deadline_s)
-        end_s = time.monotonic() + SECONDS
-        answer = in_time(problem, plain(problem), seed, solver_named("highs"), lambda e=end_s: e - time.monotonic())
+        answer = in_time(problem, plain(problem), seed, solver_named("highs"), TimeBudget(SECONDS))
         exists = math.isfinite(least_energy(graph, ram_bytes, deadline_s))
         assert not (exists and answer.impossible)
         if answer.found is not None:

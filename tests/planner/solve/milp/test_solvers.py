@@ -13,6 +13,7 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve.milp.solvers import Outcome, Solver, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
+from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Schedule
 
@@ -69,7 +70,7 @@ def taken_in(outcome: Outcome) -> tuple[int, ...]:
 @each_solver
 @pytest.mark.parametrize("gap", [1e-6, 10.0])
 def test_solution_and_bound(solver: Solver, gap: float) -> None:
-    outcome = solver.solve(knapsack(), 30.0, gap)
+    outcome = solver.solve(knapsack(), TimeBudget(30.0), gap)
     found, least = left_behind(taken_in(outcome)), least_left_behind()
     assert not outcome.infeasible
     assert least <= found <= least + gap
@@ -78,7 +79,7 @@ def test_solution_and_bound(solver: Solver, gap: float) -> None:
 
 @each_solver
 def test_infeasible(solver: Solver) -> None:
-    outcome = solver.solve(knapsack(room=-1.0), 30.0, 1e-6)
+    outcome = solver.solve(knapsack(room=-1.0), TimeBudget(30.0), 1e-6)
     assert outcome.infeasible
     assert outcome.solutions == []
 
@@ -86,7 +87,7 @@ def test_infeasible(solver: Solver) -> None:
 @each_solver
 def test_no_time(solver: Solver) -> None:
     """Whatever there is by then is still right."""
-    outcome = solver.solve(knapsack(), 0.0, 1e-6)
+    outcome = solver.solve(knapsack(), TimeBudget(0.0), 1e-6)
     assert outcome.bound <= least_left_behind() + 1e-6
     assert not outcome.infeasible
 
@@ -118,4 +119,4 @@ def test_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     highs = solver_named("highs")
     monkeypatch.setattr(type(highs), "_solve", fails)
     with pytest.raises(UserError, match=r"^solver highs failed: no licence; .*$"):
-        highs.solve(knapsack(), 1.0, 1e-6)
+        highs.solve(knapsack(), TimeBudget(1.0), 1e-6)

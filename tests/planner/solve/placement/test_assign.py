@@ -12,6 +12,7 @@ from poet_planner.solve.placement.assign import Addressed, Addresses
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
@@ -27,9 +28,8 @@ IN_ANOTHER_ORDER = (20, 36)
 LIMIT_S = 60.0
 
 
-def addresses(graph: Graph, problem: Problem, left_s: list[float], notes: list[str]) -> Addresses:
-    """With ``left_s[0]`` seconds left all the time."""
-    return Addresses(graph, problem, 0, 0.3, LIMIT_S, lambda: left_s[0], notes.append)
+def addresses(graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str]) -> Addresses:
+    return Addresses(graph, problem, 0, 0.3, LIMIT_S, budget, notes.append)
 
 
 def searched(seed: int) -> tuple[Graph, Problem, list[Incumbent]]:
@@ -69,7 +69,7 @@ def answer(graph: Graph, problem: Problem, found: Addressed) -> Schedule:
 def test_what_is_planned_again_has_addresses_and_holds(seed: int) -> None:
     graph, problem, all_found = searched(seed)
     notes: list[str] = []
-    giving = addresses(graph, problem, [LIMIT_S], notes)
+    giving = addresses(graph, problem, TimeBudget(LIMIT_S), notes)
     assert giving.lack(all_found)
 
     found = giving.give(all_found)
@@ -83,13 +83,13 @@ def test_what_is_planned_again_has_addresses_and_holds(seed: int) -> None:
 def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, problem, (best, *_) = searched(WITHOUT_PLACE[0])
     dearer = within_less(problem)
-    left_s = [LIMIT_S]
+    budget = TimeBudget(LIMIT_S)
     notes: list[str] = []
-    giving = addresses(graph, problem, left_s, notes)
+    giving = addresses(graph, problem, budget, notes)
     assert giving.lack([best, dearer])
     monkeypatch.setattr(assign, "AS_GOOD", 1e6)
     assert not giving.lack([best, dearer])
-    left_s[0] = 0.0
+    budget.end()
 
     found = giving.give([best, dearer])
 
@@ -102,7 +102,7 @@ def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.Monke
 def test_the_best_finds_its_place_in_another_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, problem, (best, *_) = searched(seed)
     notes: list[str] = []
-    giving = addresses(graph, problem, [LIMIT_S], notes)
+    giving = addresses(graph, problem, TimeBudget(LIMIT_S), notes)
     with monkeypatch.context() as without:
         without.setattr(assign, "ORDERS", 0)
         assert giving.lack([best])
@@ -131,12 +131,12 @@ def test_wandering_leads_to_other_orders_that_cost_no_more() -> None:
 
 def test_without_time_what_had_addresses_before_is_the_answer() -> None:
     graph, problem, (best, *_) = searched(WITHOUT_PLACE[0])
-    left_s = [LIMIT_S]
-    earlier = addresses(graph, problem, left_s, []).give([best]).incumbent
+    budget = TimeBudget(LIMIT_S)
+    earlier = addresses(graph, problem, budget, []).give([best]).incumbent
     notes: list[str] = []
-    giving = addresses(graph, problem, left_s, notes)
+    giving = addresses(graph, problem, budget, notes)
     assert not giving.lack([earlier])
-    left_s[0] = 0.0
+    budget.end()
 
     assert giving.give([best]).incumbent.energy == earlier.energy
     assert notes == []
@@ -150,7 +150,7 @@ def test_interrupted_planning_again_answers_with_what_had_addresses() -> None:
     def interrupt(_note: str) -> None:
         raise KeyboardInterrupt
 
-    giving = Addresses(graph, problem, 0, 0.3, LIMIT_S, lambda: LIMIT_S, interrupt)
+    giving = Addresses(graph, problem, 0, 0.3, LIMIT_S, TimeBudget(LIMIT_S), interrupt)
     assert giving.lack([best])
     with pytest.raises(KeyboardInterrupt):
         giving.give([best])

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.solve.placement.first_fit import place
+from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Action, Step
 
@@ -122,7 +123,7 @@ def test_the_least_height_of_brute_force_is_met(pieces: list[Piece]) -> None:
 @given(st.lists(a_piece, min_size=1, max_size=40), st.integers(1, 60))
 def test_whatever_the_budget_nothing_overlaps(pieces: list[Piece], budget_words: int) -> None:
     graph, steps = schedule(pieces)
-    placement = place(graph, steps, WORD * budget_words, 0.0, lowest=False)
+    placement = place(graph, steps, WORD * budget_words, TimeBudget(0.0), lowest=False)
     assert height_without_overlaps(graph, placement.steps) == placement.arena_bytes
     assert [step.target for step in placement.steps] == [step.target for step in steps]
 

@@ -15,6 +15,7 @@ from poet_planner.solve.relaxation.branching import explore, values_at
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.cutting_planes import Root, counted
 from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
 from tests.support.graphs.random_graphs import either_graph, training_like_graph
@@ -22,7 +23,7 @@ from tests.support.graphs.random_graphs import either_graph, training_like_graph
 
 def least(model) -> float:  # type: ignore[no-untyped-def]
     """What the MILP solver finds by itself."""
-    answer = solve_milp(model, solver_named("highs"), 20.0, 1e-6, np.inf)
+    answer = solve_milp(model, solver_named("highs"), TimeBudget(20.0), 1e-6, np.inf)
     return np.inf if answer.infeasible else answer.bound
 
 
@@ -39,9 +40,9 @@ def test_the_branches_hold_the_best_solution(tight: float) -> None:
         cutoff = alone * 1.01 + 1e-3
         root = Root(problem, relaxed)
         limit = partial(float, cutoff)
-        whole = root.solve(root.whole(), limit, 5.0)
+        whole = root.solve(root.whole(), limit, TimeBudget(5.0))
         assert whole is not None
-        branches = explore(root, whole, limit, lambda: 5.0, lambda bound: None)
+        branches = explore(root, whole, limit, TimeBudget(5.0))
         split += any(np.isfinite([*branch.least, *branch.most]).any() for branch in branches)
         assert branches, seed
         assert all(branch.bound <= least(root.model(branch)) + 1e-4 for branch in branches)

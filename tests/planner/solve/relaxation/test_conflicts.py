@@ -16,6 +16,7 @@ from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.cutting_planes import Root
 from poet_planner.solve.relaxation.event_points import first_instants
 from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
@@ -86,7 +87,7 @@ def test_what_is_made_paged_out_and_paged_in_within_one_stage_is_an_excuse() -> 
     assert conflicts.pairs[1, 3]
     relaxed = relaxation(problem, instants, np.inf, conflicts)
 
-    answer = solve_milp(relaxed.model, solver_named("highs"), 10.0, 1e-6, np.inf)
+    answer = solve_milp(relaxed.model, solver_named("highs"), TimeBudget(10.0), 1e-6, np.inf)
 
     least = least_energy(graph, 14, None)
     assert least == pytest.approx(sum(one.energy_j for one in graph.nodes) + 2.0)
@@ -101,7 +102,7 @@ def test_without_storage_nothing_can_be_forced() -> None:
 def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
     relaxed = relaxation(problem, path, np.inf, conflicts)
     root = Root(problem, relaxed)
-    branch = root.tighten(root.whole(), lambda: np.inf, lambda: 5.0, lambda bound, part: None, 6)
+    branch = root.tighten(root.whole(), lambda: np.inf, TimeBudget(5.0), 6)
     return float(problem.node_energy.sum()) + branch.bound / relaxed.scale
 
 

@@ -11,12 +11,14 @@ from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.refinement import Level
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.random_graphs import training_like_graph
 
 GAP = 1e-6
+HIGHS = solver_named("highs")
 
 
 @pytest.mark.parametrize("seed", [10, 26])
@@ -31,13 +33,14 @@ def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> Non
     instants = np.zeros(len(problem.node_time), dtype=np.bool_)
     path = longest_path(problem)
     instants[path] = True
-    level = Level(problem, path, instants, known, Conflicts(problem), GAP, 0, float(problem.node_energy.sum()))
-    level.search(known.events, lambda: 60.0, lambda: True)
+    plain_j = float(problem.node_energy.sum())
+    level = Level(problem, path, instants, known, Conflicts(problem), HIGHS, GAP, 0, plain_j)
+    level.search(known.events, TimeBudget(60.0))
     assert level.undercuts
 
-    level.prove(solver_named("highs"), lambda: 60.0, lambda bound_j: True)
+    level.prove(TimeBudget(60.0))
     relaxed_j = level.bound_j
-    level.prove_beyond(solver_named("highs"), lambda: 60.0, lambda bound_j: True)
+    level.prove_beyond(TimeBudget(60.0))
 
     best = least_energy(graph, ram_bytes, None)
     assert relaxed_j < level.bound_j <= best * (1 + 1e-9)

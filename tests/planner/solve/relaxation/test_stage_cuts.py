@@ -16,6 +16,7 @@ from poet_planner.solve.relaxation.cutting_planes import Root
 from poet_planner.solve.relaxation.model import relaxation
 from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.relaxation.stage_path import Prices, Stage, cheapest
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import longest_path
 
 from tests.support.graphs.random_graphs import random_graph, training_like_graph
@@ -140,13 +141,13 @@ def test_no_schedule_violates_a_cut_of_a_stage() -> None:
             continue
         separator = StageCuts(problem, relaxed)
         root = Root(problem, relaxed)
-        whole = root.tighten(root.whole(), lambda: 1e9, lambda: 2.0, lambda bound, part: None, 2, stages=True)
+        whole = root.tighten(root.whole(), lambda: 1e9, TimeBudget(2.0), 2, with_stage_cuts=True)
         rng = np.random.default_rng(seed)
         noise = [whole.point * rng.random(len(whole.point)) for _ in range(8)]
         # As a MILP's solutions are, whole numbers: schedules of which something is left out.
         broken = [np.where(rng.random(len(x)) < 0.1, 0.0, x) for x in points for _ in range(3)]
         for point in [whole.point, *noise, *(0.5 * (whole.point + points[0]),), np.round(whole.point), *broken]:
-            rows = separator.separate(relaxed.model.upper, point, 3e4, lambda: True)
+            rows = separator.separate(relaxed.model.upper, point, 3e4, UNLIMITED)
             for r, least in enumerate(rows.lower):
                 entries = slice(rows.starts[r], rows.starts[r + 1])
                 taken, weights = np.array(rows.columns[entries]), np.array(rows.coefficients[entries])

@@ -12,6 +12,7 @@ from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.statespace.exhaustive import cheapest_events
+from poet_planner.solve.time_budget import UNLIMITED
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
 from tests.support.graphs.chains import chain
@@ -73,7 +74,7 @@ def test_the_deadline_of_a_plan_is_met_by_that_plan(times: tuple[float, ...]) ->
     )
     for deadline_s in (sum(times), sum(reversed(times))):
         problem = build_problem(Graph("in time", nodes), 100, deadline_s)
-        events = cheapest_events(problem, lambda: True)
+        events = cheapest_events(problem, UNLIMITED)
         assert events is not None
         found = measured(problem, events)
         assert found is not None

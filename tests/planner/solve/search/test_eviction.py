@@ -15,6 +15,7 @@ from poet_planner.solve.search.decode import decode
 from poet_planner.solve.search.eviction import evicting
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.statespace.exhaustive import cheapest_events
+from poet_planner.solve.time_budget import UNLIMITED
 
 from tests.support.graphs.chains import chain
 from tests.support.graphs.random_graphs import either_graph
@@ -38,7 +39,7 @@ def test_every_pass_keeps_the_budget_and_none_beats_the_optimum(seed: int, share
     graph = either_graph(seed)
     ram_bytes = int(share * plain_schedule(graph).peak_bytes)
     problem = build_problem(graph, ram_bytes, None)
-    best = cheapest_events(problem, lambda: True)
+    best = cheapest_events(problem, UNLIMITED)
 
     found = schedules(problem)
 

@@ -15,6 +15,7 @@ from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
+from poet_planner.solve.time_budget import TimeBudget
 
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import random_graph
@@ -66,7 +67,7 @@ def least_of_all_choices(problem: Problem, sequence: Ints, optional: list[int]) 
 
 
 def choose(problem: Problem, sequence: Ints, energy_j: float = math.inf, seconds: float = 60.0) -> Ints | None:
-    return cheapest_choice(problem, sequence, energy_j, HIGHS, seconds, lambda: True)
+    return cheapest_choice(problem, sequence, energy_j, HIGHS, TimeBudget(seconds))
 
 
 def test_the_cheapest_of_all_choices() -> None:
@@ -93,7 +94,7 @@ def test_the_cheapest_of_all_choices() -> None:
 
 def test_no_time_no_choice() -> None:
     problem = bounded_problem(0)
-    assert cheapest_choice(problem, np.arange(len(problem.node_time)), math.inf, HIGHS, 0.1, lambda: True) is None
+    assert cheapest_choice(problem, np.arange(len(problem.node_time)), math.inf, HIGHS, TimeBudget(0.1)) is None
 
 
 def check_alternatives(seed: int) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import count
+from math import inf
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.search.portfolio import Aside, Searches
+from poet_planner.solve.time_budget import TimeBudget
 
 from tests.support.graphs.random_graphs import training_like_graph
 
@@ -30,15 +32,15 @@ def start(problem: Problem) -> Incumbent:
     return searches.incumbent
 
 
-def aside(problem: Problem, start: Incumbent, moves: int, go_on: bool) -> Incumbent | None:
+def aside(problem: Problem, start: Incumbent, moves: int, may_go_on: bool) -> Incumbent | None:
     search = Search(problem, 1)
     search.adopt(start.events)
-    Aside([search], moves).wait(lambda: go_on)
+    Aside([search], moves).wait(TimeBudget(inf if may_go_on else 0.0))
     return search.incumbent
 
 
 def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, start: Incumbent) -> None:
-    first, second = (aside(problem, start, 20_000, go_on=True) for _ in range(2))
+    first, second = (aside(problem, start, 20_000, may_go_on=True) for _ in range(2))
     assert first is not None and second is not None
     assert np.array_equal(first.events, second.events)
     again = measured(problem, first.events)
@@ -48,14 +50,14 @@ def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, star
 
 
 def test_a_search_aside_that_is_stopped_keeps_what_it_began_with(problem: Problem, start: Incumbent) -> None:
-    stopped = aside(problem, start, 10**12, go_on=False)
+    stopped = aside(problem, start, 10**12, may_go_on=False)
     assert stopped is not None
     assert stopped.energy <= start.energy
 
 
 def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
     work = Aside((Search(problem, seed) for seed in count()), 3000)
-    work.wait(lambda: True)
+    work.wait()
     alone = Search(problem, 0)
     alone.run(3000)
     assert work.first is not None and work.best is not None

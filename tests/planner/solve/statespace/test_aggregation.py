@@ -11,6 +11,7 @@ import pytest
 from poet_planner.solve.instance import Problem, build_problem, inputs_of, node_need
 from poet_planner.solve.statespace.aggregation import merged, taken_together
 from poet_planner.solve.statespace.astar import search_contents
+from poet_planner.solve.time_budget import UNLIMITED
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
 from tests.support.graphs.solved_problems import solved_problem
@@ -42,7 +43,7 @@ def test_a_merged_problem_costs_no_more(tens: int) -> None:
         joined += int((first != np.arange(len(first))).sum())
         smaller, apart = merged(problem, first), np.arange(len(first))
         plain_j = float(problem.node_energy.sum())
-        found = search_contents(smaller, apart, plain_j, DEAR * least, PLENTY, lambda: True)
+        found = search_contents(smaller, apart, plain_j, DEAR * least, PLENTY, UNLIMITED)
         assert found.bound_j <= least * (1 + 1e-9), seed
     assert joined > 0
 

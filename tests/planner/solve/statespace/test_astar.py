@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,7 @@ from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.statespace.aggregation import taken_together
 from poet_planner.solve.statespace.astar import Contents, search_contents
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
 from benchmarks.planner.exhaustive import least_energy_j, small_instance
@@ -25,11 +25,11 @@ FEW = (1, 2, 5, 20, 80)
 
 
 def found_below(
-    problem: Problem, seed: int, known_j: float, most: int = PLENTY, go_on: Callable[[], bool] = lambda: True
+    problem: Problem, seed: int, known_j: float, most: int = PLENTY, budget: TimeBudget = UNLIMITED
 ) -> Contents:
     """With values of no, half or all of the nodes taken together in coarser views, as the seed says."""
     together = taken_together(problem, cheap_j(problem, seed))
-    return search_contents(problem, together, plain_j(problem), known_j, most, go_on)
+    return search_contents(problem, together, plain_j(problem), known_j, most, budget)
 
 
 @pytest.mark.parametrize("tens", range(15))
@@ -67,7 +67,7 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
         if math.isinf(least):
             continue
         bounds_j = [found_below(problem, seed, 1.5 * least, most).bound_j for most in FEW]
-        bounds_j.append(found_below(problem, seed, 1.5 * least, go_on=lambda: False).bound_j)
+        bounds_j.append(found_below(problem, seed, 1.5 * least, budget=TimeBudget(0.0)).bound_j)
         assert max(bounds_j) <= least * (1 + 1e-9), seed
         assert min(bounds_j) >= plain_j(problem), seed
 

@@ -13,6 +13,7 @@ from poet_planner.solve.statespace import bottleneck_heuristic
 from poet_planner.solve.statespace.aggregation import made_apart, taken_together
 from poet_planner.solve.statespace.astar import Contents, search_between_checkpoints, search_contents
 from poet_planner.solve.statespace.bottleneck_heuristic import Checkpoints, checkpoints, least_to_pay, table_full
+from poet_planner.solve.time_budget import UNLIMITED
 
 from tests.support.graphs.chains import chain
 from tests.support.graphs.solved_problems import cheap_j, plain_j, solved_problem
@@ -29,7 +30,7 @@ def hungry_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def found_below(problem: Problem, seed: int, known_j: float, most: int = PLENTY) -> Contents:
     first, closely = (taken_together(problem, cheap_j(problem, seed), closely) for closely in (False, True))
-    return search_between_checkpoints(problem, first, closely, known_j, most, lambda: True)
+    return search_between_checkpoints(problem, first, closely, known_j, most, UNLIMITED)
 
 
 def from_the_end(known: Checkpoints) -> float:
@@ -87,9 +88,9 @@ def test_a_chain_is_led_to_its_optimum_in_fewer_states(words: int) -> None:
     apart = np.arange(len(problem.size))
     dear_j = 10 * plain_j(problem)
 
-    alone = search_contents(problem, apart, plain_j(problem), dear_j, 200_000, lambda: True)
-    led = search_between_checkpoints(problem, apart, apart, dear_j, 200_000, lambda: True)
-    few = search_between_checkpoints(problem, apart, apart, dear_j, 500, lambda: True)
+    alone = search_contents(problem, apart, plain_j(problem), dear_j, 200_000, UNLIMITED)
+    led = search_between_checkpoints(problem, apart, apart, dear_j, 200_000, UNLIMITED)
+    few = search_between_checkpoints(problem, apart, apart, dear_j, 500, UNLIMITED)
 
     assert alone.events is not None
     assert led.bound_j == pytest.approx(alone.bound_j, rel=1e-9)

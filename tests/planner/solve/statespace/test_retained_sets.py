@@ -17,6 +17,7 @@ from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
 from poet_planner.solve.statespace.abstraction import whole_view
 from poet_planner.solve.statespace.astar import search_contents
 from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.time_budget import UNLIMITED
 from poet_planner.solve.topology import ancestors
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -82,8 +83,8 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
         problem = build_problem(graph, smallest_ram_bytes(graph) + 4 * (seed % 3), None)
         apart = np.arange(len(problem.size))
         known_j = 6 * plain_j(problem)
-        least = search_contents(problem, apart, plain_j(problem), known_j, 300_000, lambda: True)
-        found = search_what_stays(problem, known_j, lambda: True, apart=True)
+        least = search_contents(problem, apart, plain_j(problem), known_j, 300_000, UNLIMITED)
+        found = search_what_stays(problem, known_j, UNLIMITED, apart=True)
         if found is not None:
             assert found.bound_j <= least.bound_j * (1 + 1e-9), seed
             raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
@@ -107,7 +108,7 @@ def test_never_more_than_the_least_energy(
     for seed in range(100 * hundreds, 100 * hundreds + 100):
         problem, least_j = solved_problem(seed, without_storage(either_graph(seed)))
         known_j = 10 * plain_j(problem) + 100.0
-        found = search_what_stays(problem, known_j, lambda: True, apart=cheap_share == 0.0)
+        found = search_what_stays(problem, known_j, UNLIMITED, apart=cheap_share == 0.0)
         assert found is not None
         assert plain_j(problem) * (1 - 1e-9) <= found.bound_j <= min(least_j, known_j) * (1 + 1e-9) + 1e-9, seed
         raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
@@ -122,8 +123,8 @@ def test_never_more_than_the_least_energy(
 def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
     problem = build_problem(chain(depth), 4 * words, None)
     known_j = 10 * plain_j(problem)
-    alone = search_contents(problem, np.arange(len(problem.size)), plain_j(problem), known_j, 200_000, lambda: True)
-    found = search_what_stays(problem, known_j, lambda: True, apart=True)
+    alone = search_contents(problem, np.arange(len(problem.size)), plain_j(problem), known_j, 200_000, UNLIMITED)
+    found = search_what_stays(problem, known_j, UNLIMITED, apart=True)
 
     assert alone.events is not None
     assert found is not None and found.events is not None
@@ -138,17 +139,17 @@ def test_work_that_is_cut_short_leaves_a_bound(most: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(retained_sets, "STATES", (most,))
     problem = build_problem(chain(12), 4 * 5, None)
     apart = np.arange(len(problem.size))
-    whole = search_contents(problem, apart, plain_j(problem), 1e9, 200_000, lambda: True)
-    found = search_what_stays(problem, 1e9, lambda: True, apart=True)
+    whole = search_contents(problem, apart, plain_j(problem), 1e9, 200_000, UNLIMITED)
+    found = search_what_stays(problem, 1e9, UNLIMITED, apart=True)
     assert found is not None
     assert plain_j(problem) <= found.bound_j <= whole.bound_j * (1 + 1e-9)
 
 
 def test_a_board_with_storage_and_too_many_sets_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = either_graph(0)
-    assert search_what_stays(build_problem(graph, 1000, None), 1e9, lambda: True) is None
+    assert search_what_stays(build_problem(graph, 1000, None), 1e9, UNLIMITED) is None
     monkeypatch.setattr(retained_sets, "MOST_SETS", 1)
-    assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, lambda: True) is None
+    assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED) is None
 
 
 def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
@@ -156,10 +157,10 @@ def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
     graph, plan = paper_graph("bert.m0")
     problem = build_problem(graph, 33_030_144, 2 * plan.time_s, paging=False)
     searches = Searches(problem, 0)
-    bound_j = begin_between_bottlenecks(problem, searches, lambda: True)
+    bound_j = begin_between_bottlenecks(problem, searches, UNLIMITED)
 
     best = searches.incumbent
     assert best is not None and best.peak <= problem.budget and best.time <= problem.deadline
     assert bound_j >= best.energy * (1 - 1e-3)
-    assert not clearly_late(problem, lambda: True)
-    assert clearly_late(problem._replace(budget=33_030_140), lambda: True)
+    assert not clearly_late(problem, UNLIMITED)
+    assert clearly_late(problem._replace(budget=33_030_140), UNLIMITED)
