@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     budget : bytes for values and workspace, without the resident tensors
     deadline : seconds, with room for what sums of floating-point numbers differ by; infinite where there is none
     dma : transfers overlap compute
-    instant : (n,) where the RAM is limited, at the first compute of which nodes; (0,): always, at every event
+    is_event_point : (n,) whether the RAM is limited at the first compute of a node; (0,): it is limited at every event
     """
 
     node_time: Floats
@@ -66,7 +66,7 @@ class Problem(NamedTuple):
     budget: int
     deadline: float
     dma: bool
-    instant: Flags
+    is_event_point: Flags
 
 
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
@@ -118,7 +118,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         budget=min(ram_bytes, MOST_RAM_BYTES) - graph.resident_bytes,
         deadline=np.inf if deadline_s is None else deadline_s * (1 + ROUNDING),
         dma=graph.dma,
-        instant=np.zeros(0, dtype=np.bool_),
+        is_event_point=np.zeros(0, dtype=np.bool_),
     )
 
 

@@ -23,8 +23,8 @@ from poet_planner.solve.bounding import (
 from poet_planner.solve.instance import Flags, Ints, Problem
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.event_points import fewest_instants, first_instants, overflowing
-from poet_planner.solve.relaxation.refinement import Level
+from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
+from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked
 from poet_planner.solve.search.portfolio import SEEDS, Aside, Searches
@@ -34,7 +34,7 @@ from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
 REFINE_S = 0.3
-# Searching on between one level and the next.
+# Searching on between one step and the next.
 BETWEEN_S = 1.0
 BETWEEN_SHARE = 0.1
 # Searching beside a proof, and before that beside the first count of what RAM holds.
@@ -42,7 +42,7 @@ ASIDE_S = 6.0
 ASIDE_FEW_S = 3.0
 # More than there ever are: an odd number, so that searches beside one proof differ in manner.
 MOST_PROOFS = 1001
-# Share of what the bound lacks; a level that leaves more to what comes after it is not worth its proof.
+# Share of what the bound lacks; a step that leaves more to what comes after it is not worth its proof.
 NOT_WORTH = 0.9
 
 
@@ -52,8 +52,8 @@ class Proof:
     Parameters
     ----------
     lean : bool
-        The RAM is limited at as few instants as the LP can do with: for a known energy just below which there may be
-        nothing, where a MILP solver has to go through all that is left.
+        Begin with minimal event points, and refine them from the LP. For proofs with a small margin, in which each
+        needless event point costs the MILP solver much time.
     context : Context or None
         As in `Search`.
 
@@ -182,13 +182,13 @@ class Proof:
     def _relax(self, budget: TimeBudget) -> None:
         """Settle relaxations, the coarsest first, until one has no more to say."""
         conflicts = self._conflicts()
-        instants = self._first_instants()
+        event_points = self._first_event_points()
         events = self._known().events
         while not budget.expired:
-            level = Level(
+            step = RefinementStep(
                 self._problem,
                 self._path,
-                instants,
+                event_points,
                 self._known(),
                 conflicts,
                 self._solver,
@@ -197,21 +197,21 @@ class Proof:
                 self.bound_j,
                 self._context,
             )
-            raising = budget.noting(partial(self._raise_by, level))
-            level.search(events, budget)
-            overflow = overflowing(self._problem, self._path, level.events)
-            missed = level.missed(raising) if self._lean else None
-            if missed is not None:
-                overflow = np.array([missed])
-            elif not level.undercuts or instants[overflow].all():
-                self._settle(level, instants, raising)
-                overflow = overflowing(self._problem, self._path, level.events)
-                if instants[overflow].all():
+            raising = budget.noting(partial(self._raise_by, step))
+            step.search(events, budget)
+            overflow = overflowing(self._problem, self._path, step.events)
+            overflowing_node = step.most_overflowing(raising) if self._lean else None
+            if overflowing_node is not None:
+                overflow = np.array([overflowing_node])
+            elif not step.undercuts or event_points[overflow].all():
+                self._settle(step, event_points, raising)
+                overflow = overflowing(self._problem, self._path, step.events)
+                if event_points[overflow].all():
                     return
                 self._search_on(budget)
-            events = level.events
-            instants = instants.copy()
-            instants[overflow] = True
+            events = step.events
+            event_points = event_points.copy()
+            event_points[overflow] = True
 
     def _conflicts(self) -> Conflicts:
         if not self._context.has(Part.CONFLICTS):
@@ -219,11 +219,11 @@ class Proof:
         with self._context.timed(Part.CONFLICTS):
             return Conflicts(self._problem)
 
-    def _first_instants(self) -> Flags:
+    def _first_event_points(self) -> Flags:
         """Where the first relaxation limits the RAM: at few nodes of the path, or at all of them. (n,)"""
         if self._context.has(Part.EVENT_POINTS):
             with self._context.timed(Part.EVENT_POINTS):
-                return (fewest_instants if self._lean else first_instants)(self._problem, self._path)
+                return (minimal_event_points if self._lean else bottleneck_event_points)(self._problem, self._path)
         everywhere: Flags = np.zeros(len(self._problem.node_time), dtype=np.bool_)
         everywhere[self._path] = True
         return everywhere
@@ -237,23 +237,23 @@ class Proof:
             return None
         return best
 
-    def _settle(self, level: Level, instants: Flags, budget: TimeBudget) -> None:
-        """Settle the level, with searches beside it: LP and MILP keep but one core busy.
+    def _settle(self, step: RefinementStep, event_points: Flags, budget: TimeBudget) -> None:
+        """Settle the step, with searches beside it: LP and MILP keep but one core busy.
 
-        A level that can hardly raise the bound is not proven. Where no more instants would help, the proof goes on
+        A step that can hardly raise the bound is not proven. Where no more event points would help, the proof goes on
         beyond the relaxation.
         """
         with self._searching_beside(ASIDE_S, budget):
-            if level.share_beyond < NOT_WORTH:
-                level.prove(budget)
-            last = instants[overflowing(self._problem, self._path, level.events)].all()
-            beyond = last and level.undercuts and self._context.has(Part.STAGE_CUTS)
+            if step.share_beyond < NOT_WORTH:
+                step.prove(budget)
+            last = event_points[overflowing(self._problem, self._path, step.events)].all()
+            beyond = last and step.undercuts and self._context.has(Part.STAGE_CUTS)
             if beyond and not budget.expired:
                 with self._context.timed(Part.STAGE_CUTS):
-                    level.prove_beyond(budget)
-            self._raise_by(level)
+                    step.prove_beyond(budget)
+            self._raise_by(step)
         if not self.complete:
-            self._follow(level.events, Part.RELAXATION)
+            self._follow(step.events, Part.RELAXATION)
 
     @contextmanager
     def _searching_beside(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
@@ -305,8 +305,8 @@ class Proof:
         if self.bound_j > before_j and self._context.on_behalf_of is None:
             self._context.statistics.raised(part, self.bound_j - before_j)
 
-    def _raise_by(self, level: Level) -> None:
-        self._raise(level.bound_j, level.raised_by)
+    def _raise_by(self, step: RefinementStep) -> None:
+        self._raise(step.bound_j, step.raised_by)
 
     def _search_on(self, budget: TimeBudget) -> None:
         moves = int(BETWEEN_S * moves_per_second(self._problem))

@@ -28,7 +28,7 @@ def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Float
     x = np.zeros(len(relaxed.model.cost))
     places: dict[int, list[int]] = {v: [] for v in range(len(problem.size))}
     uses: dict[int, list[int]] = {v: [] for v in range(len(problem.size))}
-    instants = columns.instants.tolist()
+    event_points = columns.event_points.tolist()
     stage = 0
     at: list[int] = []
     for k, event in enumerate(events.tolist()):
@@ -45,7 +45,7 @@ def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Float
         else:
             places[event - n].append(k)
             x[columns.page_out[event - n]] = 1.0
-        if stage < len(instants) and event == instants[stage]:
+        if stage < len(event_points) and event == event_points[stage]:
             at.append(k)
             stage += 1
     for t, k in enumerate(at):

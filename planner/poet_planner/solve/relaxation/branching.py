@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branch and bound on counts (see `counts`), before the rest is left to a MILP solver."""
+"""Branching on aggregated integers, before the MILP solver gets the rest (docs/optimiser/relaxation.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from poet_planner.solve.instance import Floats, Ints
-from poet_planner.solve.relaxation.cutting_planes import Branch, Root
+from poet_planner.solve.relaxation.cutting_planes import Branch, LpRelaxation
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
 MOST_BRANCHES = 8
@@ -24,18 +24,18 @@ PATIENCE = 2
 
 
 def explore(
-    root: Root,
+    lp: LpRelaxation,
     whole: Branch,
     cutoff: Callable[[], float],
     budget: TimeBudget,
     on_progress: OnProgress = unheard,
 ) -> list[Branch]:
-    """Split ``whole`` by counts as long as that raises the bound.
+    """Split ``whole`` by aggregated integers as long as that raises the bound.
 
     Parameters
     ----------
     cutoff : callable
-        As in `Root.tighten`.
+        As in `LpRelaxation.add_cuts`.
     on_progress : callable
         Told the bound of all that is left, and the cutoff.
 
@@ -50,13 +50,13 @@ def explore(
         lowest = waiting.pop(0)
         if lowest.bound >= cutoff():
             continue
-        children = _split(root, lowest, cutoff, budget)
+        children = _split(lp, lowest, cutoff, budget)
         if not children:
             done.append(lowest)
             continue
         for child in children:
             if child.bound < cutoff():
-                child = root.tighten(child, cutoff, budget, PATIENCE)
+                child = lp.add_cuts(child, cutoff, budget, PATIENCE)
             if child.bound < cutoff():
                 waiting.append(child)
         waiting.sort(key=_bound)
@@ -68,23 +68,24 @@ def _bound(branch: Branch) -> float:
     return branch.bound
 
 
-def _split(root: Root, branch: Branch, cutoff: Callable[[], float], budget: TimeBudget) -> list[Branch]:
-    """Two branches between which one count is no fraction any more; none if no such split is worth it."""
-    cost = root.relaxation.model.cost
-    values = values_at(root.counts, branch.point)
+def _split(lp: LpRelaxation, branch: Branch, cutoff: Callable[[], float], budget: TimeBudget) -> list[Branch]:
+    """Two branches between which one aggregated integer is no fraction any more; none if no split is worth it."""
+    cost = lp.relaxation.model.cost
+    values = aggregates_at(lp.aggregates, branch.point)
     below = np.floor(values + FRACTION)
     fraction = np.maximum(values - below, 0.0)
-    weight = np.array([cost[columns[0]] for columns in root.counts]) * np.minimum(fraction, 1 - fraction)
+    weight = np.array([cost[columns[0]] for columns in lp.aggregates]) * np.minimum(fraction, 1 - fraction)
     lacking = cutoff() - branch.bound
     best: list[Branch] = []
     best_gain = 0.0
     for count in np.argsort(-weight)[:MOST_TRIED]:
         if fraction[count] < FRACTION:
             break
-        most, least = branch.most.copy(), branch.least.copy()
+        most, least = branch.aggregate_upper.copy(), branch.aggregate_lower.copy()
         most[count], least[count] = below[count], below[count] + 1
         sides = [
-            root.solve(side, cutoff, budget) for side in (replace(branch, most=most), replace(branch, least=least))
+            lp.solve(side, cutoff, budget)
+            for side in (replace(branch, aggregate_upper=most), replace(branch, aggregate_lower=least))
         ]
         solved = [side for side in sides if side is not None]
         if len(solved) < 2:
@@ -97,6 +98,6 @@ def _split(root: Root, branch: Branch, cutoff: Callable[[], float], budget: Time
     return best
 
 
-def values_at(counts: tuple[Ints, ...], point: Floats) -> Floats:
-    """The counts at a point of the LP."""
-    return np.array([point[columns].sum() for columns in counts])
+def aggregates_at(aggregates: tuple[Ints, ...], point: Floats) -> Floats:
+    """The aggregated integers at a point of the LP."""
+    return np.array([point[columns].sum() for columns in aggregates])

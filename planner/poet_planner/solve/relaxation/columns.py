@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of the relaxation, by what they mean."""
+"""What the columns of the relaxation mean (docs/optimiser/relaxation.md)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from poet_planner.solve.instance import Ints
 
 
 class Columns(NamedTuple):
-    """Column numbers of the MILP (as in `bound.Relaxation`), and the gaps.
+    """Column numbers of the MILP; -1 where there is no such column.
 
-    ``repeated`` is (instants + 1,): the energy of what is done again within one and the same stage. ``must`` is
-    (instants, m): tau of value v after instant t, -1 where nothing is certain to need it.
+    Attributes
+    ----------
+    event_points : (t,) nodes at whose first compute the RAM is limited
+    compute : (t + 1, n) R: node j is computed in a stage
+    page_in : (t + 1, m) N: value v is paged in in a stage
+    keep : (t, m) K: value v is in RAM at an event point
+    page_out : (m,) P: value v is ever paged out
+    repeated : (t + 1,) X: energy of what a stage does a second time or more often
+    interval_end : (t, m) tau: the last stage of the interval of value v after an event point; -1: no certain use
     """
 
-    instants: Ints
+    event_points: Ints
     compute: Ints
     page_in: Ints
     keep: Ints
     page_out: Ints
     repeated: Ints
-    must: Ints
+    interval_end: Ints

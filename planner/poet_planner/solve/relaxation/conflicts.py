@@ -17,7 +17,7 @@ MOST_VALUES = 1500
 
 
 @dataclass(frozen=True)
-class Excuse:
+class Explanation:
     """A page-in of ``value`` when both of ``pair`` have been computed."""
 
     value: int
@@ -44,9 +44,9 @@ class Conflicts:
             self.pairs, self._way = _closure(problem)
         else:
             self.pairs = np.zeros((m, m), dtype=np.bool_)
-        self._known: dict[tuple[int, int], frozenset[Excuse]] = {}
+        self._known: dict[tuple[int, int], frozenset[Explanation]] = {}
 
-    def excuses(self, u: int, v: int) -> frozenset[Excuse]:
+    def explanations(self, u: int, v: int) -> frozenset[Explanation]:
         """Of which one has happened before u and v, which conflict, are in RAM together."""
         pair = _ordered(u, v)
         if pair not in self._known:
@@ -59,7 +59,7 @@ class Conflicts:
                     if self._way[a, b] >= 0 and why not in pairs:
                         pairs.add(why)
                         waiting.append(why)
-            self._known[pair] = frozenset(Excuse(x, each) for each in pairs for x in each if self._pageable[x])
+            self._known[pair] = frozenset(Explanation(x, each) for each in pairs for x in each if self._pageable[x])
         return self._known[pair]
 
 

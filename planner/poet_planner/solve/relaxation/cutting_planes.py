@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LP relaxation of the order-free MILP, tightened by cuts and by what a known schedule rules out."""
+"""The cutting-plane loop: the LP relaxation of the order-free MILP, with cuts and reduced-cost fixing.
+
+See docs/optimiser/relaxation.md, "Cutting planes".
+"""
 
 from __future__ import annotations
 
@@ -19,47 +22,45 @@ from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
 
-STALL_SHARE = 2e-2
-# Relative; columns whose costs differ by less are counted together.
-EQUAL = 1e-9
-LEAST_S = 0.01
-# LPs in a row in which a cut may be idle.
-MOST_IDLE = 4
+STALL = 2e-2  # an increase over ``patience`` LPs is little below this fraction of the bound's gap
+EQUAL = 1e-9  # columns whose costs differ by less are one aggregated integer: relative
+LEAST_S = 0.01  # time limit of an LP at least: seconds
+MOST_IDLE = 4  # LPs in a row in which a cut may be slack before it is dropped
 
 
 @dataclass(frozen=True)
 class Branch:
-    """Those solutions of the relaxation that keep some bounds; and what the LP says of them.
+    """The solutions of the relaxation within some bounds, and the last LP over them.
 
     Attributes
     ----------
     lower, upper : (columns,)
-    least, most : (counts,) of the counts of `counts`
+    aggregate_lower, aggregate_upper : (aggregated integers,)
     bound : float
-        A lower bound on the energy of every schedule among them that is better than the known one, in units of the
+        A lower bound on the energy of every schedule of the branch that costs less than the cutoff, in units of the
         model.
     point : (columns,) the last solution of the LP
     """
 
     lower: Floats
     upper: Floats
-    least: Floats
-    most: Floats
+    aggregate_lower: Floats
+    aggregate_upper: Floats
     bound: float
     point: Floats
 
 
-class Root:
-    """The relaxation's LP, solved by HiGHS from one round of cuts to the next.
+class LpRelaxation:
+    """The LP of the relaxation with its cuts, held by HiGHS.
 
-    The cuts hold for all that costs less than the cutoff, so that all branches share them.
+    The cuts hold for every schedule that costs less than the cutoff, so all branches share them.
 
     Attributes
     ----------
     relaxation : Relaxation
-    counts : columns of each count
+    aggregates : the columns of each aggregated integer
     most_cuts_of : Part
-        The part that most of the cuts are of that were added before the last LP.
+        The part that found most of the cuts that the last LP added.
     """
 
     def __init__(self, problem: Problem, relaxation: Relaxation, context: Context | None = None) -> None:
@@ -67,22 +68,22 @@ class Root:
         self._context = context or Context()
         self.relaxation = relaxation
         self.most_cuts_of = Part.RELAXATION
-        self.counts = counted(relaxation.model)
+        self.aggregates = aggregated_integers(relaxation.model)
         self._highs = lp_of(relaxation.model)
-        self._first_count = len(relaxation.model.row_lower)
-        self._first_cut = self._first_count + len(self.counts)
+        self._first_aggregate = len(relaxation.model.row_lower)
+        self._first_cut = self._first_aggregate + len(self.aggregates)
         self._idle = np.zeros(0)
-        self._add_rows(counting_rows(self.counts))
+        self._add_rows(aggregate_rows(self.aggregates))
         self._rounding = RoundingCuts(problem, relaxation.columns)
         self._stages = StageCuts(problem, relaxation)
 
     def whole(self) -> Branch:
-        """All solutions."""
+        """The branch of all solutions."""
         model = self.relaxation.model
-        free = np.full(len(self.counts), np.inf)
+        free = np.full(len(self.aggregates), np.inf)
         return Branch(model.lower, model.upper, -free, free, -np.inf, np.zeros(len(model.lower)))
 
-    def tighten(
+    def add_cuts(
         self,
         branch: Branch,
         cutoff: Callable[[], float],
@@ -91,18 +92,18 @@ class Root:
         on_progress: OnProgress = unheard,
         with_stage_cuts: bool = False,
     ) -> Branch:
-        """Add cuts and fix variables until neither helps.
+        """Run the cutting-plane loop: solve the LP, fix variables, add cuts, until the bound hardly rises.
 
         Parameters
         ----------
         cutoff : callable
-            Energy of the best known schedule, in units of the model.
+            Nothing that costs more is looked for; in units of the model.
         patience : int
-            Rounds that may go by with little progress.
+            LPs in a row that may raise the bound by little.
         on_progress : callable
-            Told the bound and the cutoff after every LP.
+            Called with the bound and the cutoff after every LP.
         with_stage_cuts : bool
-            Whether the RAM between the instants is worth cuts, too.
+            Whether to add Benders cuts, too.
         """
         history: list[float] = []
         self.most_cuts_of = Part.RELAXATION
@@ -113,26 +114,26 @@ class Root:
             branch = solved
             on_progress(branch.bound, cutoff())
             history.append(branch.bound)
-            left = cutoff() - branch.bound
-            if left <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL_SHARE * left):
+            gap = cutoff() - branch.bound
+            if gap <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL * gap):
                 return branch
-            cuts = self._cover_cuts(branch.point)
-            between = Rows()
+            cover = self._cover_cuts(branch.point)
+            stage = Rows()
             if with_stage_cuts:
-                between = self._stage_cuts(branch.upper, branch.point, cutoff, budget)
+                stage = self._stage_cuts(branch.upper, branch.point, cutoff, budget)
             rounding = self._rounding_cuts(branch.point)
             found = {
-                Part.COVER_CUTS: len(cuts.starts) - 1,
-                Part.STAGE_CUTS: len(between.lower),
+                Part.COVER_CUTS: len(cover.starts) - 1,
+                Part.STAGE_CUTS: len(stage.lower),
                 Part.ROUNDING_CUTS: len(rounding.lower),
             }
             self.most_cuts_of = max(found, key=lambda part: found[part])
             if not found[self.most_cuts_of]:
                 return branch
-            self._purge()
-            ones = np.ones(len(cuts.starts) - 1)
-            self._add(ones, np.inf * ones, cuts.starts, cuts.columns, cuts.coefficients)
-            self._add_rows(between)
+            self._drop_idle_cuts()
+            ones = np.ones(len(cover.starts) - 1)
+            self._add(ones, np.inf * ones, cover.starts, cover.columns, cover.coefficients)
+            self._add_rows(stage)
             self._add_rows(rounding)
 
     def _cover_cuts(self, point: Floats) -> Cuts:
@@ -150,16 +151,16 @@ class Root:
             return self._rounding.separate(point)
 
     def _stage_cuts(self, upper: Floats, point: Floats, cutoff: Callable[[], float], budget: TimeBudget) -> Rows:
-        """Cuts of the stages that ``point`` violates (see `stage_cuts`)."""
+        """Benders cuts of the stages that ``point`` violates (see `stage_cuts`)."""
         if not self._context.has(Part.STAGE_CUTS):
             return Rows()
         with self._context.timed(Part.STAGE_CUTS):
             return self._stages.separate(upper, point, max(cutoff(), 0.0), budget)
 
-    def rule_out(self, upper: Floats, point: Floats, cutoff: Callable[[], float], budget: TimeBudget) -> bool:
-        """Add the cuts of the stages that a solution of the MILP violates; whether there are any.
+    def cut_off(self, upper: Floats, point: Floats, cutoff: Callable[[], float], budget: TimeBudget) -> bool:
+        """Add the Benders cuts that a solution of the MILP violates; whether there are any.
 
-        They stay, though the LP does not need them: the MILP would find the same solution again.
+        They are never dropped, even if they are slack in the LP: otherwise the MILP finds the same solution again.
         """
         rows = self._stage_cuts(upper, point, cutoff, budget)
         self._idle = np.append(self._idle_lps(), np.full(len(rows.lower), -np.inf))
@@ -167,15 +168,16 @@ class Root:
         return len(rows.lower) > 0
 
     def solve(self, branch: Branch, cutoff: Callable[[], float], budget: TimeBudget) -> Branch | None:
-        """The branch after one LP, bounded by the cutoff where it has no solution; None if time is up."""
+        """The branch after one LP. Its bound is the cutoff if it has no solution. None if the time is up."""
         import highspy
 
         if budget.expired:
             return None
         columns = np.arange(len(branch.lower), dtype=np.int32)
         self._highs.changeColsBounds(len(columns), columns, branch.lower, branch.upper)
-        for row, (least, most) in enumerate(zip(branch.least, branch.most, strict=True), self._first_count):
-            self._highs.changeRowBounds(row, least, most)
+        bounds = zip(branch.aggregate_lower, branch.aggregate_upper, strict=True)
+        for row, (lower, upper) in enumerate(bounds, self._first_aggregate):
+            self._highs.changeRowBounds(row, lower, upper)
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(budget.left(), LEAST_S))
         self._highs.run()
         status = self._highs.getModelStatus()
@@ -187,17 +189,18 @@ class Root:
         point = np.array(solution.col_value)
         value = self._highs.getInfo().objective_function_value
         reduced_cost = np.where(self.relaxation.model.integer, solution.col_dual, 0.0)
-        lower, upper = _fixed(branch, point, reduced_cost, cutoff() - value)
-        return replace(branch, lower=lower, upper=upper, bound=max(branch.bound, value), point=point)
+        fixed_lower, fixed_upper = _fixed(branch, point, reduced_cost, cutoff() - value)
+        bound = max(branch.bound, value)
+        return replace(branch, lower=fixed_lower, upper=fixed_upper, bound=bound, point=point)
 
     def model(self, branch: Branch) -> LinearModel:
-        """The MILP of a branch: variables fixed, cuts in force appended."""
+        """The MILP of a branch: with its fixed variables and the present cuts."""
         base = self.relaxation.model
         self._highs.ensureRowwise()
         lp = self._highs.getLp()
         row_lower, row_upper = np.array(lp.row_lower_), np.array(lp.row_upper_)
-        counts = slice(self._first_count, self._first_cut)
-        row_lower[counts], row_upper[counts] = branch.least, branch.most
+        aggregates = slice(self._first_aggregate, self._first_cut)
+        row_lower[aggregates], row_upper[aggregates] = branch.aggregate_lower, branch.aggregate_upper
         return LinearModel(
             base.cost,
             base.constant,
@@ -225,11 +228,11 @@ class Root:
         )
 
     def _idle_lps(self) -> Floats:
-        """For each cut, those just added included, how many LPs in a row did not need it; less than 0: it stays."""
+        """For how many LPs in a row each cut has been slack, new cuts included; below 0: it is never dropped."""
         return np.append(self._idle, np.zeros(self._highs.getNumRow() - self._first_cut - len(self._idle)))
 
-    def _purge(self) -> None:
-        """Drop the cuts that have not been binding for long."""
+    def _drop_idle_cuts(self) -> None:
+        """Drop the cuts that have been slack for several LPs."""
         import highspy
 
         status = self._highs.getBasis().row_status[self._first_cut :]
@@ -243,7 +246,7 @@ class Root:
 
 
 def _fixed(branch: Branch, point: Floats, reduced_cost: Floats, spare: float) -> tuple[Floats, Floats]:
-    """The branch's bounds with every variable fixed whose change would cost more than a better schedule may."""
+    """Reduced-cost fixing: a variable is fixed if changing it costs more than ``spare``, in units of the model."""
     tolerance = spare + 1e-6 * max(1.0, abs(spare))
     free = branch.lower < branch.upper
     to_zero: Flags = free & (reduced_cost > tolerance) & (point < 0.5)
@@ -252,7 +255,7 @@ def _fixed(branch: Branch, point: Floats, reduced_cost: Floats, spare: float) ->
 
 
 def lp_of(model: LinearModel) -> Any:
-    """A silent HiGHS instance that holds the relaxation of ``model``."""
+    """A silent HiGHS instance that holds the LP relaxation of ``model``."""
     import highspy
 
     lp = highspy.HighsLp()
@@ -275,8 +278,8 @@ def lp_of(model: LinearModel) -> Any:
     return highs
 
 
-def counted(model: LinearModel) -> tuple[Ints, ...]:
-    """The columns of each count: those of equal cost, where there are several that are not fixed."""
+def aggregated_integers(model: LinearModel) -> tuple[Ints, ...]:
+    """The columns of each aggregated integer: those of equal cost, if several of them are not fixed."""
     free = np.nonzero((model.cost > 0) & (model.lower < model.upper) & model.integer)[0]
     by_cost = free[np.argsort(model.cost[free], kind="stable")]
     costs = model.cost[by_cost]
@@ -284,9 +287,9 @@ def counted(model: LinearModel) -> tuple[Ints, ...]:
     return tuple(group for group in np.split(by_cost, ends) if len(group) > 1)
 
 
-def counting_rows(counts: tuple[Ints, ...]) -> Rows:
-    """Rows without bounds whose activities are the counts."""
+def aggregate_rows(aggregates: tuple[Ints, ...]) -> Rows:
+    """Rows without bounds whose activities are the aggregated integers."""
     rows = Rows()
-    for columns in counts:
+    for columns in aggregates:
         rows.add(columns.tolist(), [1.0] * len(columns), -np.inf, np.inf)
     return rows

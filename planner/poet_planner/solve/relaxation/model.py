@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order-free MILP: a lower bound on the energy of every schedule of the contract.
+"""The order-free MILP: a lower bound on the energy of every schedule.
 
-*Instants* are the first computes of some nodes that lie on one path of the graph, so that every schedule passes them in
-the same order; stage t lies between instants t - 1 and t. RAM is limited at the instants only, but for values that
-conflict (`conflicts`); the order inside a stage is free. docs/optimiser/relaxation.md has the proofs.
+*Event points* are the first computes of some nodes that lie on one path of the graph. So every schedule passes them in
+the same order. Stage t lies between event points t - 1 and t. The RAM is limited at the event points alone, and the
+order inside a stage is free. `conflicts` adds rows for pairs of values that only a page-in can bring together.
+
+See docs/optimiser/relaxation.md for the rows and their proofs.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, node_need, others
 from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
 from poet_planner.solve.relaxation.columns import Columns
-from poet_planner.solve.relaxation.conflicts import Conflicts, Excuse
+from poet_planner.solve.relaxation.conflicts import Conflicts, Explanation
 from poet_planner.solve.topology import ancestors
 
 
@@ -29,40 +31,41 @@ class Relaxation:
     scale: float
 
 
-def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts: Conflicts) -> Relaxation:
-    """The MILP for ``problem`` with the given instants.
+def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float, conflicts: Conflicts) -> Relaxation:
+    """The MILP for ``problem`` with the given event points.
 
     Parameters
     ----------
-    known_energy : float
-        Energy of a known schedule, in joules (may be infinite): what cannot be part of a better one is left out.
+    event_points : (t,) nodes on one path, in its order
+    cutoff_j : float
+        Joules, may be infinite. Columns that no schedule below it can use are left out.
     """
-    n, m, last = len(problem.node_time), len(problem.size), len(instants)
-    plain = float(problem.node_energy.sum())
-    scale = SCALE / max(plain, 1e-300)
-    spare = (known_energy - plain) * (1 + 1e-9)
+    n, m, last = len(problem.node_time), len(problem.size), len(event_points)
+    store_all_j = float(problem.node_energy.sum())
+    scale = SCALE / max(store_all_j, 1e-300)
+    spare_j = (cutoff_j - store_all_j) * (1 + 1e-9)
     above = ancestors(problem)
     earliest = np.zeros(n, dtype=np.int64)
     latest = np.full(n, last, dtype=np.int64)
     for t in range(last - 1, -1, -1):
-        latest[above[:, instants[t]]] = t
+        latest[above[:, event_points[t]]] = t
     for t in range(last):
-        earliest[above[instants[t]]] = t + 1
-    earliest[instants] = latest[instants] = np.arange(last)
+        earliest[above[event_points[t]]] = t + 1
+    earliest[event_points] = latest[event_points] = np.arange(last)
 
     stage = np.arange(last + 1)[:, None]
-    repeatable = problem.recomputable & (problem.node_energy <= spare)
-    pageable = problem.pageable & (problem.in_energy + problem.out_energy <= spare)
-    held = problem.size > 0
+    repeatable = problem.recomputable & (problem.node_energy <= spare_j)
+    pageable = problem.pageable & (problem.in_energy + problem.out_energy <= spare_j)
+    takes_ram = problem.size > 0
     can_compute = (stage >= earliest) & (repeatable | (stage <= latest))
-    useful = np.array([held[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
+    useful = np.array([takes_ram[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
     can_compute &= useful | (stage <= latest)
     exists = stage >= earliest[problem.producer]
     can_page = exists & pageable
-    spare_bytes = problem.budget - node_need(problem)[instants]
-    beside = np.array([others(problem, int(node)) for node in instants]).reshape(last, m)
-    # An LP does not see that a value larger than what is left cannot be there.
-    can_keep = (exists & held)[:last] & (~beside | (problem.size <= spare_bytes[:, None]))
+    spare_bytes = problem.budget - node_need(problem)[event_points]
+    beside = np.array([others(problem, int(node)) for node in event_points]).reshape(last, m)
+    # An LP does not see that a value larger than the bytes left cannot be in RAM.
+    can_keep = (exists & takes_ram)[:last] & (~beside | (problem.size <= spare_bytes[:, None]))
 
     just_in_time = not problem.dma or not np.isfinite(problem.deadline)
     columns = 0
@@ -78,8 +81,8 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
     cost[page_out[page_out >= 0]] = (problem.out_energy * scale)[page_out >= 0]
     lower = np.zeros(columns)
     upper = np.ones(columns)
-    upper[repeated] = max(spare, 0.0) * scale
-    lower[compute[np.arange(last), instants]] = 1.0
+    upper[repeated] = max(spare_j, 0.0) * scale
+    lower[compute[np.arange(last), event_points]] = 1.0
 
     rows = Rows()
     inputs = [inputs_of(problem, j) for j in range(n)]
@@ -94,23 +97,23 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
             if compute[t, j] < 0:
                 continue
             for v in inputs[j]:
-                if held[v]:
+                if takes_ram[v]:
                     available = sources(t, v)
                     rows.add([*available, int(compute[t, j])], [1.0] * len(available) + [-1.0], 0.0, inf)
         for v in range(m):
             if page_in[t, v] >= 0:
                 rows.add([int(page_out[v]), int(page_in[t, v])], [1.0, -1.0], 0.0, inf)
                 users = problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]
-                if just_in_time and not (t < last and instants[t] in users):
+                if just_in_time and not (t < last and event_points[t] in users):
                     readers = [int(column) for column in compute[t, users] if column >= 0]
                     rows.add([*readers, int(page_in[t, v])], [1.0] * len(readers) + [-1.0], 0.0, inf)
             if t < last and keep[t, v] >= 0:
                 available = sources(t, v)
                 rows.add([*available, int(keep[t, v])], [1.0] * len(available) + [-1.0], 0.0, inf)
     for t in range(last):
-        node = int(instants[t])
+        node = int(event_points[t])
         for v in inputs[node]:
-            if held[v]:
+            if takes_ram[v]:
                 lower[keep[t, v]] = 1.0
         kept = np.nonzero(beside[t] & (keep[t] >= 0))[0]
         sizes = problem.size[kept] / problem.budget
@@ -121,24 +124,25 @@ def relaxation(problem: Problem, instants: Ints, known_energy: float, conflicts:
             rows.add(window, [1.0] * len(window), 1.0, inf if problem.recomputable[j] else 1.0)
         elif compute[earliest[j], j] >= 0:
             lower[compute[earliest[j], j]] = 1.0
-    _deadline(problem, compute, page_in, page_out, rows)
-    must = _must(problem, earliest, latest, last)
-    meaning = Columns(instants, compute, page_in, keep, page_out, repeated, must)
-    _forced(problem, conflicts, (earliest, latest), meaning, rows)
+    _add_deadline_rows(problem, compute, page_in, page_out, rows)
+    meaning = Columns(
+        event_points, compute, page_in, keep, page_out, repeated, _interval_ends(problem, earliest, latest, last)
+    )
+    _add_conflict_rows(problem, conflicts, (earliest, latest), meaning, rows)
     integer = np.ones(columns, dtype=np.bool_)
     integer[repeated] = False
-    model = LinearModel.of(cost, -plain * scale, lower, upper, integer, rows)
+    model = LinearModel.of(cost, -store_all_j * scale, lower, upper, integer, rows)
     return Relaxation(model, meaning, scale)
 
 
-def _must(problem: Problem, earliest: Ints, latest: Ints, instants: int) -> Ints:
-    """(instants, m): by the end of which stage v must be in RAM again after instant t; -1 if never for certain."""
-    must = np.full((instants, len(problem.size)), -1, dtype=np.int64)
+def _interval_ends(problem: Problem, earliest: Ints, latest: Ints, event_points: int) -> Ints:
+    """(event points, m): the stage by whose end v must be in RAM again after event point t; -1: no certain use."""
+    interval_end = np.full((event_points, len(problem.size)), -1, dtype=np.int64)
     for v in range(len(problem.size)):
         for j in problem.use_node[problem.use_start[v] : problem.use_start[v + 1]]:
-            before = must[: earliest[j], v]
+            before = interval_end[: earliest[j], v]
             before[(before < 0) | (before > latest[j])] = latest[j]
-    return must
+    return interval_end
 
 
 def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
@@ -149,41 +153,47 @@ def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
     return numbers, first + count
 
 
-def _forced(problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], columns: Columns, rows: Rows) -> None:
-    """What is in RAM together although it conflicts has been brought together by paging.
+def _add_conflict_rows(
+    problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], columns: Columns, rows: Rows
+) -> None:
+    """Conflicting values that are in RAM together need a page-in before.
 
-    That are two inputs of one node, and at an instant an input of its node and whatever is kept.
+    This concerns two inputs of one node, and at an event point an input of its node and any value kept.
     """
     for node in range(len(problem.node_time)):
         inputs = inputs_of(problem, node)
         for at, u in enumerate(inputs):
             for v in inputs[at + 1 :][conflicts.pairs[u, inputs[at + 1 :]]]:
-                _paged_before(problem, conflicts.excuses(u, v), window, int(window[1][node]), columns, -1, rows)
-    for t, node in enumerate(columns.instants):
+                explanations = conflicts.explanations(u, v)
+                _add_explanation_rows(problem, explanations, window, int(window[1][node]), columns, -1, rows)
+    for t, node in enumerate(columns.event_points):
         inputs = inputs_of(problem, node)
         beside = conflicts.pairs[inputs] & ~np.isin(np.arange(len(problem.size)), inputs)
         for u, v in zip(*np.nonzero(beside), strict=True):
             if columns.keep[t, v] >= 0:
-                excuses = conflicts.excuses(int(inputs[u]), int(v))
-                _paged_before(problem, excuses, window, t, columns, int(columns.keep[t, v]), rows)
+                explanations = conflicts.explanations(int(inputs[u]), int(v))
+                _add_explanation_rows(problem, explanations, window, t, columns, int(columns.keep[t, v]), rows)
 
 
-def _paged_before(
+def _add_explanation_rows(
     problem: Problem,
-    excuses: Collection[Excuse],
+    explanations: Collection[Explanation],
     window: tuple[Ints, Ints],
     last: int,
     columns: Columns,
     kept: int,
     rows: Rows,
 ) -> None:
-    """By the end of stage ``last`` an excuse was paged in, and so out; if ``kept`` is 1, where that is a column."""
+    """By the end of stage ``last`` an explanation has happened: a value was paged out and in.
+
+    Unless ``kept`` is -1, this holds only if the column ``kept`` is 1.
+    """
     earliest = window[0]
-    outs = {int(columns.page_out[excuse.value]) for excuse in excuses} - {-1}
+    outs = {int(columns.page_out[explanation.value]) for explanation in explanations} - {-1}
     ins: set[int] = set()
-    for excuse in excuses:
-        since = int(earliest[problem.producer[list(excuse.pair)]].max())
-        ins |= set(columns.page_in[since : last + 1, excuse.value].tolist()) - {-1}
+    for explanation in explanations:
+        since = int(earliest[problem.producer[list(explanation.pair)]].max())
+        ins |= set(columns.page_in[since : last + 1, explanation.value].tolist()) - {-1}
     for paged in (outs, ins):
         if paged and kept < 0:
             rows.add(sorted(paged), [1.0] * len(paged), 1.0, np.inf)
@@ -191,7 +201,7 @@ def _paged_before(
             rows.add([*sorted(paged), kept], [1.0] * len(paged) + [-1.0], 0.0, np.inf)
 
 
-def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:
+def _add_deadline_rows(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:
     """Without DMA all times add up; with it, CPU and bus each have to be done by the deadline."""
     if not np.isfinite(problem.deadline):
         return
@@ -210,7 +220,7 @@ def _deadline(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, ro
 
 
 def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:
-    """The relaxation's solution as events (see `evaluation`), stage by stage; not always a schedule."""
+    """The relaxation's solution as events (see `evaluation`), stage by stage. They need not be a schedule."""
     columns = relaxation.columns
     chosen = np.append(x > 0.5, False)
     n = len(problem.node_time)

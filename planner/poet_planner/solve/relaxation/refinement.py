@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One relaxation, settled: its own search says what is worth looking for, its LP and its MILP prove the rest."""
+"""One step of the refinement: the relaxation at one set of event points, solved to its optimum.
+
+A search of the relaxation finds a solution of energy Z, the cutoff. LP and MILP then prove a bound of at most Z. See
+docs/optimiser/relaxation.md, "Refinement".
+"""
 
 from __future__ import annotations
 
@@ -13,69 +17,60 @@ from poet_planner.solve.milp.pyomo_model import Answer, seconds_to_state, solve_
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.branching import explore
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.cutting_planes import Branch, Root
-from poet_planner.solve.relaxation.event_points import missed
-from poet_planner.solve.relaxation.model import events_of, relaxation
+from poet_planner.solve.relaxation.cutting_planes import Branch, LpRelaxation
+from poet_planner.solve.relaxation.event_points import most_overflowing
+from poet_planner.solve.relaxation.model import build_relaxation, events_of
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
-# Effort in seconds of searching, and as shares of the time left.
-SEARCH_S = 0.5
-SEARCH_SHARE = 0.1
-REFINE_S = 0.3
-ROOT_SHARE = 0.6
-# Of the time, for what lies beyond the relaxation; and of what the bound lacks, that must lie there for cuts of the
-# stages to be worth their time before.
-MOST_BEYOND = 0.5
-LITTLE = 0.01
-PATIENCE = 6
-# Beyond the relaxation the cutoff rises in steps, by this share of what the bound lacks at first, then by twice the
-# share before. Of a MILP's solutions, so many of the best are looked at between the instants.
-FIRST_STEP = 0.1
-MOST_SOLUTIONS = 3
-LP_SAFETY = 1e-3
-# Share of what the bound lacks that branching has to gain.
-FAR = 0.5
+SEARCH_S = 0.5  # effort of the relaxation's own search: seconds
+SEARCH_SHARE = 0.1  # the same at most: fraction of the time left
+REFINE_S = 0.3  # effort of the search from an LP point: seconds
+LP_SHARE = 0.6  # LP with cuts: fraction of the time left
+PATIENCE = 6  # LPs in a row that may raise the bound by little
+MOST_BEYOND = 0.5  # kept for the proof beyond the relaxation's optimum: fraction of the time
+LITTLE = 0.01  # Benders cuts are left out if less lies beyond the optimum: fraction of the bound's gap
+FIRST_STEP = 0.1  # first step of the cutoff beyond the optimum, doubled each time: fraction of the bound's gap
+MOST_SOLUTIONS = 3  # best solutions of a MILP that Benders cuts are looked for at
+LP_SAFETY = 1e-3  # subtracted from each bound: units of the model
+BRANCHING_GAIN = 0.5  # branches are kept that close more: fraction of the bound's gap
 
 
 @dataclass(frozen=True)
 class LpState:
-    """The LP as far as it has been tightened: its cuts, and what they leave.
+    """The LP with its cuts, and the undivided branch after its last solve. Both hold below one cutoff only."""
 
-    Cuts and what is fixed hold below one cutoff only.
-    """
-
-    root: Root
+    lp: LpRelaxation
     whole: Branch
 
 
-class Level:
-    """The order-free relaxation with the RAM limited at some instants.
+class RefinementStep:
+    """The relaxation with the RAM limited at some event points.
 
-    The least energy of the relaxation is below that of the problem, and what a search finds for it is a cutoff: nothing
-    above needs to be looked at, which fixes most of the model. The bound is never above the cutoff.
+    The optimum of the relaxation is at most that of the problem. The energy Z of the best solution that a search finds
+    for the relaxation is the cutoff: it fixes most of the model's variables. The bound never exceeds Z.
 
     Parameters
     ----------
-    instants : (n,) flags of nodes on ``path``
+    event_points : (n,) flags of nodes on ``path``
     known : Incumbent
         The best schedule of the problem so far.
     conflicts : Conflicts
-        The model knows of them, the search of the relaxation does not.
+        Rows of the model; the search of the relaxation ignores them.
     gap : float
         As in `OptimiseOptions`.
     bound_j : float
-        A lower bound that is known already.
+        A lower bound known already, in joules.
     context : Context or None
         As in `Search`.
 
     Attributes
     ----------
     bound_j : float
-        A lower bound on the energy of every schedule of the contract, in joules.
+        A lower bound on the energy of every schedule, in joules.
     raised_by : Part
         The part that raised it last.
     """
@@ -84,7 +79,7 @@ class Level:
         self,
         problem: Problem,
         path: Ints,
-        instants: Flags,
+        event_points: Flags,
         known: Incumbent,
         conflicts: Conflicts,
         solver: Solver,
@@ -97,74 +92,73 @@ class Level:
         self._conflicts = conflicts
         self._solution: Ints | None = None
         self._path = path
-        self._instants = path[instants[path]]
+        self._event_points = path[event_points[path]]
         self._known = known
         self._solver = solver
         self._gap = gap
         self._context = context or Context()
-        own = self._context.within(Part.RELAXATION)
-        self._search = Searches(problem._replace(instant=instants), seed, context=own)
+        within = self._context.within(Part.RELAXATION)
+        self._search = Searches(problem._replace(is_event_point=event_points), seed, context=within)
+        # The cutoff of `prove_beyond`; None before.
         self._beyond_j: float | None = None
-        # What `missed` has looked at, for `prove` to go on from.
-        self._begun: LpState | None = None
-        self._plain_j = float(problem.node_energy.sum())
+        # The LP that `most_overflowing` has solved; `prove` goes on from there.
+        self._lp_state: LpState | None = None
+        self._store_all_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
         self.raised_by = Part.RELAXATION
 
     @property
     def events(self) -> Ints:
-        """The best schedule of the relaxation that was found, as events (see `evaluation`)."""
+        """The best solution known of the relaxation, as events (see `evaluation`)."""
         return self._best().events if self._solution is None else self._solution
 
     @property
     def relaxation_optimum_j(self) -> float:
-        """Energy of the best schedule of the relaxation that was found: its optimum, unless the search missed that."""
+        """Z: energy of the best solution known of the relaxation, in joules. Usually this is its optimum."""
         return self._best().energy
 
     @property
     def incumbent_j(self) -> float:
-        """Energy of the best schedule of the problem that was known at first."""
+        """U: energy of the best schedule known at first, in joules."""
         return self._known.energy
 
     @property
     def share_beyond(self) -> float:
-        """Share of what the bound lacks that `prove` cannot close: it lies above the relaxation's best schedule."""
-        lacking_j = self.incumbent_j - self.bound_j
-        return (self.incumbent_j - self.relaxation_optimum_j) / lacking_j if lacking_j > 0 else 0.0
+        """Fraction of the bound's gap that lies between Z and U: `prove` cannot close it."""
+        gap_j = self.incumbent_j - self.bound_j
+        return (self.incumbent_j - self.relaxation_optimum_j) / gap_j if gap_j > 0 else 0.0
 
     @property
     def undercuts(self) -> bool:
-        """Whether the relaxation is known to have a schedule that the problem may not have."""
+        """Whether Z < U: the relaxation has a solution that need not be a schedule of the problem."""
         return self.relaxation_optimum_j < self.incumbent_j * (1 - self._gap)
 
     def search(self, start: Ints, budget: TimeBudget) -> None:
-        """Look for good schedules of the relaxation, from the events ``start`` and from plain training."""
+        """Look for good solutions of the relaxation, from the events ``start`` and from the store-all schedule."""
         self._search.adopt(start)
         moves = int(SEARCH_S * moves_per_second(self._problem))
         self._search.run(moves, budget.share(SEARCH_SHARE))
 
-    def missed(self, budget: TimeBudget) -> int | None:
-        """The node of the path at whose first compute the LP overflows the RAM most, if it does anywhere."""
-        self._begun = begun = self._lp(budget)
-        return missed(self._problem, self._path, begun.root.relaxation.columns, begun.whole.point)
+    def most_overflowing(self, budget: TimeBudget) -> int | None:
+        """The node of the path at whose first compute the LP point overflows the RAM most; None: nowhere."""
+        self._lp_state = state = self._solved_lp(budget)
+        return most_overflowing(self._problem, self._path, state.lp.relaxation.columns, state.whole.point)
 
     def prove(self, budget: TimeBudget) -> None:
-        """Raise the bound until the relaxation is solved or the time is up.
+        """Raise the bound until the relaxation is solved to its optimum or the time is up.
 
-        What the search found for the relaxation is the cutoff. Where that is below the best schedule of the problem,
-        some of the time is left for `prove_beyond`: as large a share as lies beyond of what the bound lacks, but half
-        of it at most.
+        Part of the time is kept for `prove_beyond`: the fraction `share_beyond`, but half at most.
         """
-        begun, self._begun = self._begun, None
+        start, self._lp_state = self._lp_state, None
         for_this = budget.share(1.0 - min(MOST_BEYOND, self.share_beyond))
-        self._solve_relaxation(for_this, with_stage_cuts=self.share_beyond > LITTLE, start=begun)
+        self._solve_relaxation(for_this, with_stage_cuts=self.share_beyond > LITTLE, start=start)
 
     def prove_beyond(self, budget: TimeBudget) -> None:
-        """Raise the bound further: the RAM counts between the instants, too.
+        """Raise the bound above Z: Benders cuts count the RAM between the event points, too.
 
-        The cutoff rises in steps towards the best schedule of the problem. The lower it is, the more is fixed, and the
-        sooner a MILP ends. Each step begins anew, for cuts of the stages hold below their cutoff only.
+        The cutoff rises in steps to U. A lower cutoff fixes more variables, so the MILP ends sooner. Each step states
+        the model anew, because fixings and cuts hold below their cutoff only.
         """
         self._context = self._context.within(Part.STAGE_CUTS)
         share = FIRST_STEP
@@ -177,51 +171,51 @@ class Level:
     def _solve_relaxation(self, budget: TimeBudget, *, with_stage_cuts: bool, start: LpState | None = None) -> bool:
         """Raise the bound to the cutoff; whether that is reached.
 
-        With cuts of the stages, a MILP's solutions may be ruled out: then it is solved again.
+        With Benders cuts, solutions of the MILP may be cut off. Then it is solved again.
 
         Parameters
         ----------
         start : LpState, optional
             The LP to go on from, of the same cutoff.
         """
-        lp = start or self._lp(budget)
-        root, whole = lp.root, lp.whole
+        state = start or self._solved_lp(budget)
+        lp, whole = state.lp, state.whole
         if (
             self._beyond_j is None
             and whole.bound < self._cutoff()
-            and self._follow(events_of(self._problem, root.relaxation, whole.point))
+            and self._follow(events_of(self._problem, lp.relaxation, whole.point))
         ):
-            whole = self._tightened(root, whole, budget)
-        ruled_out = True
-        while ruled_out and not self._reached(self._limit_j):
+            whole = self._with_cuts(lp, whole, budget)
+        cut_off = True
+        while cut_off and not self._reached(self._limit_j):
             if with_stage_cuts:
-                whole = self._tightened(root, whole, budget, with_stage_cuts=True)
-            branches = self._branches(root, whole, budget.share(ROOT_SHARE))
-            points = self._solve_branches(root, branches, budget)
-            ruled_out = False
+                whole = self._with_cuts(lp, whole, budget, with_stage_cuts=True)
+            branches = self._branches(lp, whole, budget.share(LP_SHARE))
+            points = self._solve_branches(lp, branches, budget)
+            cut_off = False
             for point in points if with_stage_cuts else []:
-                ruled_out |= root.rule_out(whole.upper, point, self._cutoff, budget)
+                cut_off |= lp.cut_off(whole.upper, point, self._cutoff, budget)
         return self._reached(self._limit_j)
 
-    def _lp(self, budget: TimeBudget) -> LpState:
-        """The relaxation's LP, with cuts."""
-        relaxed = relaxation(self._problem, self._instants, self._limit_j, self._conflicts)
+    def _solved_lp(self, budget: TimeBudget) -> LpState:
+        """The LP relaxation below the cutoff, with cuts."""
+        relaxed = build_relaxation(self._problem, self._event_points, self._limit_j, self._conflicts)
         self._scale = relaxed.scale
-        root = Root(self._problem, relaxed, self._context)
-        return LpState(root, self._tightened(root, root.whole(), budget))
+        lp = LpRelaxation(self._problem, relaxed, self._context)
+        return LpState(lp, self._with_cuts(lp, lp.whole(), budget))
 
-    def _tightened(self, root: Root, branch: Branch, budget: TimeBudget, with_stage_cuts: bool = False) -> Branch:
+    def _with_cuts(self, lp: LpRelaxation, branch: Branch, budget: TimeBudget, with_stage_cuts: bool = False) -> Branch:
         def on_progress(bound: float, _cutoff: float) -> None:
-            self._raise(bound, root.most_cuts_of)
+            self._raise(bound, lp.most_cuts_of)
 
-        share = budget.share(ROOT_SHARE)
-        return root.tighten(branch, self._cutoff, share, PATIENCE, on_progress, with_stage_cuts)
+        share = budget.share(LP_SHARE)
+        return lp.add_cuts(branch, self._cutoff, share, PATIENCE, on_progress, with_stage_cuts)
 
     def _reached(self, energy_j: float) -> bool:
         return self.bound_j >= energy_j * (1 - self._gap)
 
-    def _branches(self, root: Root, whole: Branch, budget: TimeBudget) -> list[Branch]:
-        """Branches of ``whole``, if branching brings the bound far; a MILP solver does the rest better undivided."""
+    def _branches(self, lp: LpRelaxation, whole: Branch, budget: TimeBudget) -> list[Branch]:
+        """Branches of ``whole`` if they close much of the gap; otherwise the MILP solver gets ``whole`` undivided."""
         if not self._context.has(Part.BRANCHING):
             return [whole]
 
@@ -229,14 +223,14 @@ class Level:
             self._raise(bound, Part.BRANCHING)
 
         with self._context.timed(Part.BRANCHING):
-            branches = explore(root, whole, self._cutoff, budget, on_progress)
+            branches = explore(lp, whole, self._cutoff, budget, on_progress)
         lowest = min([branch.bound for branch in branches], default=np.inf)
-        return branches if lowest - whole.bound > FAR * (self._cutoff() - whole.bound) else [whole]
+        return branches if lowest - whole.bound > BRANCHING_GAIN * (self._cutoff() - whole.bound) else [whole]
 
-    def _solve_branches(self, root: Root, branches: list[Branch], budget: TimeBudget) -> list[Floats]:
-        """Raise the bound to the least of all branches, one MILP after the other; solutions that the MILPs found.
+    def _solve_branches(self, lp: LpRelaxation, branches: list[Branch], budget: TimeBudget) -> list[Floats]:
+        """Raise the bound to the least over all branches, one MILP after the other; return solutions of the MILPs.
 
-        The lowest bound comes last, and has what time the others leave: it is the one that counts.
+        The branch with the lowest bound decides, so it comes last and gets the time that the others leave.
         """
         branches = branches[::-1]
         bounds = [branch.bound for branch in branches]
@@ -244,7 +238,7 @@ class Level:
         for k, branch in enumerate(branches):
             if branch.bound >= self._cutoff() or not self._context.has(Part.MILP):
                 continue
-            model = root.model(branch)
+            model = lp.model(branch)
             if budget.left() < seconds_to_state(len(model.columns)):
                 return points
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
@@ -256,19 +250,19 @@ class Level:
             bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
             points += answer.solutions[-MOST_SOLUTIONS:]
             for point in answer.solutions[-1:]:
-                self._adopt(events_of(self._problem, root.relaxation, point))
+                self._adopt(events_of(self._problem, lp.relaxation, point))
         self._raise(min(bounds, default=np.inf), Part.MILP)
         return points
 
     def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> Answer:
         """Solve the MILP of one branch."""
-        # In units of the model, in which plain training costs SCALE.
+        # In units of the model, in which the store-all schedule costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
         with self._context.timed(Part.MILP):
             return solve_milp(model, self._solver, budget, absolute_gap, self._cutoff(), on_progress)
 
     def _adopt(self, events: Ints) -> None:
-        """Let the search know of a MILP's solution, if it is a sequence that can be."""
+        """Let the search go on from a solution of the MILP, if its events can be evaluated."""
         self._search.adopt(events)
         if measured(self._problem, events) is not None:
             self._solution = events
@@ -279,22 +273,22 @@ class Level:
 
     @property
     def _limit_j(self) -> float:
-        """No schedule that costs more is looked for."""
+        """The cutoff in joules: nothing that costs more is looked for."""
         return self.relaxation_optimum_j if self._beyond_j is None else self._beyond_j
 
     def _cutoff(self) -> float:
-        """The same in units of the model."""
-        return (self._limit_j * (1 - 0.9 * self._gap) - self._plain_j) * self._scale
+        """The cutoff in units of the model."""
+        return (self._limit_j * (1 - 0.9 * self._gap) - self._store_all_j) * self._scale
 
     def _raise(self, bound: float, part: Part) -> None:
         bound = min(bound, self._cutoff())
-        bound_j = self._plain_j + (bound - LP_SAFETY) / self._scale
+        bound_j = self._store_all_j + (bound - LP_SAFETY) / self._scale
         if np.isfinite(bound) and bound_j > self.bound_j:
             self.bound_j = bound_j
             self.raised_by = self._context.credited(part)
 
     def _follow(self, events: Ints) -> bool:
-        """Search on from where the LP points; whether that found anything better."""
+        """Search on from the events of an LP point; whether that found anything better."""
         before_j = self.relaxation_optimum_j
         if self._search.adopt(events):
             self._search.refine(int(REFINE_S * moves_per_second(self._problem)))

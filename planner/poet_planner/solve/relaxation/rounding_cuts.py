@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts that round the RAM at an instant to whole values: of values of half a megabyte, 1.9 MB hold three."""
+"""Chvátal-Gomory rounding of the capacity rows: 1.9 MB hold three values of half a megabyte, not 3.8.
+
+See docs/optimiser/relaxation.md for the proof.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,8 @@ from poet_planner.solve.instance import Floats, Ints, Problem, node_need, others
 from poet_planner.solve.milp.linear_model import Rows
 from poet_planner.solve.relaxation.columns import Columns
 
-# Sizes, the largest first, that the RAM is rounded to.
-MOST_DIVISORS = 16
-VIOLATION = 1e-3
+MOST_DIVISORS = 16  # sizes, the largest first, that an event point's capacity row is divided by
+VIOLATION = 1e-3  # least violation of a cut that is added, in values
 
 
 class RoundingCuts:
@@ -19,21 +21,22 @@ class RoundingCuts:
 
     def __init__(self, problem: Problem, columns: Columns) -> None:
         need = node_need(problem)
-        # Columns, weights for each divisor, and what they may come to.
-        self._of_instant: list[tuple[Ints, Ints, Ints]] = []
-        for t, node in enumerate(columns.instants):
+        # For each event point: columns; coefficients for each divisor; right-hand side for each divisor.
+        self._rows: list[tuple[Ints, Ints, Ints]] = []
+        for t, node in enumerate(columns.event_points):
             spare = problem.budget - int(need[node])
             values = np.nonzero(others(problem, int(node)) & (columns.keep[t] >= 0))[0]
             divisors = np.unique(problem.size[values])[::-1][:MOST_DIVISORS]
-            weights = problem.size[values][None, :] // divisors[:, None]
-            self._of_instant.append((columns.keep[t, values], weights, spare // divisors))
+            coefficients = problem.size[values][None, :] // divisors[:, None]
+            self._rows.append((columns.keep[t, values], coefficients, spare // divisors))
 
     def separate(self, point: Floats) -> Rows:
         """The cuts violated by ``point``, (columns,)."""
         rows = Rows()
-        for columns, weights, most in self._of_instant:
-            taken = weights @ point[columns]
-            for at in np.nonzero(taken > most + VIOLATION)[0]:
-                used = np.nonzero(weights[at])[0]
-                rows.add(columns[used].tolist(), weights[at, used].astype(float).tolist(), -np.inf, float(most[at]))
+        for columns, coefficients, limit in self._rows:
+            activity = coefficients @ point[columns]
+            for at in np.nonzero(activity > limit + VIOLATION)[0]:
+                used = np.nonzero(coefficients[at])[0]
+                weights = coefficients[at, used].astype(float).tolist()
+                rows.add(columns[used].tolist(), weights, -np.inf, float(limit[at]))
         return rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts that limit the RAM between the instants: what a stage costs at least, given what is in RAM around it.
+"""Cuts that limit the RAM between the event points: what a stage costs at least, given what is in RAM around it.
 
 The energy of a stage, and prices for what it finds in RAM, fails to leave there or to compute, and has on the card, are
 together at least the cost of the cheapest way through the stage at those prices (`stage`). The prices are chosen so
@@ -83,11 +83,11 @@ class StageCuts:
         return rows
 
     def scene(self, t: int, upper: Floats, point: Floats) -> Scene:
-        """Stage t: up to instant t, or to the end of the schedule."""
+        """Stage t: up to event point t, or to the end of the schedule."""
         problem, columns = self._problem, self._relaxation.columns
         padded, usable = np.append(point, 0.0), np.append(upper, 0.0) > 0.5
         computable = usable[columns.compute[t]]
-        computable[columns.instants[t : t + 1]] = False
+        computable[columns.event_points[t : t + 1]] = False
         goal, kept, last = self._end(t, padded)
         ends = np.append(goal, kept)
         aims = np.nonzero(computable & ~self._makers(computable, ends) & (padded[columns.compute[t]] > LITTLE))[0]
@@ -133,12 +133,12 @@ class StageCuts:
         )
 
     def _end(self, t: int, padded: Floats) -> tuple[Ints, Ints, int]:
-        """At instant t: the inputs of its node, what the point keeps beside, the bytes that its compute takes."""
+        """At event point t: the inputs of its node, what the point keeps beside, the bytes that its compute takes."""
         problem, columns = self._problem, self._relaxation.columns
-        if t == len(columns.instants):
+        if t == len(columns.event_points):
             nothing = np.zeros(0, dtype=np.int64)
             return nothing, nothing, 0
-        node = int(columns.instants[t])
+        node = int(columns.event_points[t])
         own = np.arange(problem.own[node], problem.own[node + 1])
         goal = self._held(inputs_of(problem, node))
         kept = np.setdiff1d(np.nonzero(padded[columns.keep[t]] > LITTLE)[0], np.append(goal, own))
@@ -152,7 +152,7 @@ class StageCuts:
         problem = self._problem
         if t == 0:
             return np.zeros(0, dtype=np.int64), problem.budget
-        node = int(self._relaxation.columns.instants[t - 1])
+        node = int(self._relaxation.columns.event_points[t - 1])
         return np.nonzero(~others(problem, node))[0], problem.budget - int(self._need[node])
 
     def _before(self, t: int, values: Ints, base: Ints, usable: Flags) -> Ints:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the work between two instants costs at least, with the RAM limited throughout and not at the instants alone.
+"""What the work between two event points costs at least, with the RAM limited throughout.
 
 A shortest path backwards in time over what has to be in RAM, in compiled code. Sets of values are bits of an integer.
 """

@@ -447,7 +447,7 @@ def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
             return DROPPED
         _count_page(p, w, t, v, 1, key)
         _change(p, w, t, v, -was, key)
-        return UNCOUNTED if p.instant.size > 0 else memory
+        return UNCOUNTED if p.is_event_point.size > 0 else memory
     memory += p.workspace[event]
     needed = False
     for v in range(p.own[event], p.own[event + 1]):
@@ -467,7 +467,7 @@ def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
     for v in range(p.own[event], p.own[event + 1]):
         _change(p, w, t, v, -_live(w, v, place), key)
     _count_compute(p, w, t, event, 1, key)
-    if p.instant.size > 0 and not (p.instant[event] and _earlier(p, w, t, event, key, e) == 0):
+    if p.is_event_point.size > 0 and not (p.is_event_point[event] and _earlier(p, w, t, event, key, e) == 0):
         return UNCOUNTED
     return memory
 

@@ -224,8 +224,8 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(lives):
         w.life_start[k] -= here
         w.life_end[k] -= here
-    if p.instant.size > 0:
-        overflow = _overflow_at_instants(p, w, kept)
+    if p.is_event_point.size > 0:
+        overflow = _overflow_at_event_points(p, w, kept)
     if p.dma:
         w.counters[LIVES] = lives
         time = _makespan(p, w, kept)
@@ -296,15 +296,15 @@ def _begins(w, lives, v, place):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _overflow_at_instants(p, w, length):  # type: ignore[no-untyped-def]
-    """Overflow of the evaluated sequence where RAM counts at the instants only; elsewhere it is called `UNCOUNTED`."""
+def _overflow_at_event_points(p, w, length):  # type: ignore[no-untyped-def]
+    """Overflow of the evaluated sequence at the event points; the RAM of all other events becomes `UNCOUNTED`."""
     n = p.node_time.size
     for j in range(n):
         w.seen[j] = 0
     overflow = 0.0
     for k in range(length):
         event = w.kept[k]
-        if event < n and w.seen[event] == 0 and p.instant[event]:
+        if event < n and w.seen[event] == 0 and p.is_event_point[event]:
             overflow += max(0, w.memory[k] - p.budget)
         else:
             w.memory[k] = UNCOUNTED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Branching on counts loses no schedule: the branches' best is the MILP's."""
+"""Branching on aggregated integers loses no schedule: the branches' best is the MILP's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.pyomo_model import solve_milp
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.relaxation.branching import explore, values_at
+from poet_planner.solve.relaxation.branching import aggregates_at, explore
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.cutting_planes import Root, counted
-from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.cutting_planes import LpRelaxation, aggregated_integers
+from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
@@ -33,29 +33,29 @@ def test_the_branches_hold_the_best_solution(tight: float) -> None:
     for seed in range(16):
         graph = either_graph(seed)
         problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * tight), None)
-        relaxed = relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
+        relaxed = build_relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
         alone = least(relaxed.model)
         if np.isinf(alone):
             continue
         cutoff = alone * 1.01 + 1e-3
-        root = Root(problem, relaxed)
+        lp = LpRelaxation(problem, relaxed)
         limit = partial(float, cutoff)
-        whole = root.solve(root.whole(), limit, TimeBudget(5.0))
+        whole = lp.solve(lp.whole(), limit, TimeBudget(5.0))
         assert whole is not None
-        branches = explore(root, whole, limit, TimeBudget(5.0))
-        split += any(np.isfinite([*branch.least, *branch.most]).any() for branch in branches)
+        branches = explore(lp, whole, limit, TimeBudget(5.0))
+        split += any(np.isfinite([*branch.aggregate_lower, *branch.aggregate_upper]).any() for branch in branches)
         assert branches, seed
-        assert all(branch.bound <= least(root.model(branch)) + 1e-4 for branch in branches)
-        assert min(least(root.model(branch)) for branch in branches) == pytest.approx(alone, rel=1e-6, abs=1e-3)
+        assert all(branch.bound <= least(lp.model(branch)) + 1e-4 for branch in branches)
+        assert min(least(lp.model(branch)) for branch in branches) == pytest.approx(alone, rel=1e-6, abs=1e-3)
     assert split > 0
 
 
-def test_columns_of_equal_cost_are_counted_together() -> None:
+def test_columns_of_equal_cost_are_one_aggregated_integer() -> None:
     problem = build_problem(training_like_graph(0), 10**9, None)
-    model = relaxation(problem, longest_path(problem), np.inf, Conflicts(problem)).model
-    counts = counted(model)
-    assert counts
-    for columns in counts:
+    model = build_relaxation(problem, longest_path(problem), np.inf, Conflicts(problem)).model
+    aggregates = aggregated_integers(model)
+    assert aggregates
+    for columns in aggregates:
         assert np.ptp(model.cost[columns]) <= 1e-6 * model.cost[columns].max()
     point = np.arange(len(model.cost), dtype=float)
-    assert values_at(counts, point)[0] == sum(counts[0])
+    assert aggregates_at(aggregates, point)[0] == sum(aggregates[0])

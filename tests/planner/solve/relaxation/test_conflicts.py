@@ -13,9 +13,9 @@ from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.pyomo_model import solve_milp
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.cutting_planes import Root
-from poet_planner.solve.relaxation.event_points import first_instants
-from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
+from poet_planner.solve.relaxation.event_points import bottleneck_event_points
+from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -40,7 +40,7 @@ def test_paging_is_forced_where_neither_value_can_be_computed_beside_the_other()
     names = [value.id for one in graph.nodes for value in one.values]
     a, b = names.index("a"), names.index("b")
     assert conflicts.pairs[a, b]
-    assert {names[excuse.value] for excuse in conflicts.excuses(a, b)} >= {"a", "b"}
+    assert {names[explanation.value] for explanation in conflicts.explanations(a, b)} >= {"a", "b"}
     least = least_energy(graph, 12, None)
     assert least == pytest.approx(5 + 100)
     assert 100 <= _root_bound(problem, longest_path(problem), conflicts) <= least
@@ -58,14 +58,14 @@ def test_excuses_may_lie_a_long_way_back() -> None:
     depth = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + length // 2)
     try:
-        excuses = conflicts.excuses(names.index("v"), names.index(f"u{length - 1}"))
+        explanations = conflicts.explanations(names.index("v"), names.index(f"u{length - 1}"))
     finally:
         sys.setrecursionlimit(depth)
-    assert {names[excuse.value] for excuse in excuses} == {"v", *(f"u{k}" for k in range(length))}
+    assert {names[explanation.value] for explanation in explanations} == {"v", *(f"u{k}" for k in range(length))}
 
 
 def test_what_is_made_paged_out_and_paged_in_within_one_stage_is_an_excuse() -> None:
-    """u can be made in no stage but that of e1, which is the first instant, and comes back before it: v is kept."""
+    """u can be made in no stage but that of e1, which is the first event point, and comes back before it: v is kept."""
     dear, page = 50.0, PageCost(0.1, 1.0, 0.1, 1.0)
     made = (
         Node("q", 1.0, dear, (Value("q", 8),)),
@@ -78,14 +78,14 @@ def test_what_is_made_paged_out_and_paged_in_within_one_stage_is_an_excuse() -> 
         Node("e1", 1.0, 1.0, (Value("e1", 4),), ("u", "d5")),
         Node("e2", 1.0, 1.0, (Value("e2", 4),), ("e1", "v")),
     )
-    graph = Graph("excuse", (*made, *longer, *ends))
+    graph = Graph("explanation", (*made, *longer, *ends))
     problem = build_problem(graph, 14, None)
     path = longest_path(problem)
-    instants = path[first_instants(problem, path)[path]]
-    assert [graph.nodes[j].id for j in instants] == ["e1", "e2"]
+    event_points = path[bottleneck_event_points(problem, path)[path]]
+    assert [graph.nodes[j].id for j in event_points] == ["e1", "e2"]
     conflicts = Conflicts(problem)
     assert conflicts.pairs[1, 3]
-    relaxed = relaxation(problem, instants, np.inf, conflicts)
+    relaxed = build_relaxation(problem, event_points, np.inf, conflicts)
 
     answer = solve_milp(relaxed.model, solver_named("highs"), TimeBudget(10.0), 1e-6, np.inf)
 
@@ -100,9 +100,9 @@ def test_without_storage_nothing_can_be_forced() -> None:
 
 
 def _root_bound(problem, path, conflicts):  # type: ignore[no-untyped-def]
-    relaxed = relaxation(problem, path, np.inf, conflicts)
-    root = Root(problem, relaxed)
-    branch = root.tighten(root.whole(), lambda: np.inf, TimeBudget(5.0), 6)
+    relaxed = build_relaxation(problem, path, np.inf, conflicts)
+    lp = LpRelaxation(problem, relaxed)
+    branch = lp.add_cuts(lp.whole(), lambda: np.inf, TimeBudget(5.0), 6)
     return float(problem.node_energy.sum()) + branch.bound / relaxed.scale
 
 

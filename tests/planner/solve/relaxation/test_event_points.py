@@ -7,8 +7,8 @@ import numpy as np
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem, node_need
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.event_points import fewest_instants, first_instants, missed
-from poet_planner.solve.relaxation.model import Relaxation, relaxation
+from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, most_overflowing
+from poet_planner.solve.relaxation.model import Relaxation, build_relaxation
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.topology import longest_path
 
@@ -17,8 +17,8 @@ from tests.support.graphs.random_graphs import random_graph, training_like_graph
 from tests.support.graphs.relaxed_points import as_point, schedules
 
 
-def relaxed_at(problem: Problem, instants: Ints) -> Relaxation:
-    return relaxation(problem, instants, np.inf, Conflicts(problem))
+def relaxation_at(problem: Problem, event_points: Ints) -> Relaxation:
+    return build_relaxation(problem, event_points, np.inf, Conflicts(problem))
 
 
 def test_a_schedule_misses_no_ram() -> None:
@@ -27,12 +27,12 @@ def test_a_schedule_misses_no_ram() -> None:
         graph = random_graph(seed) if seed % 3 == 0 else training_like_graph(seed)
         problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
         path = longest_path(problem)
-        relaxed = relaxed_at(problem, path[seed % 2 :: 2 + seed % 3])
+        relaxed = relaxation_at(problem, path[seed % 2 :: 2 + seed % 3])
         for events in schedules(problem, 3):
             point = as_point(problem, relaxed, events)
             # What is made twice in one stage may be elsewhere in between: the model does not tell.
             if (point[relaxed.columns.repeated] == 0.0).all():
-                assert missed(problem, path, relaxed.columns, point) is None, seed
+                assert most_overflowing(problem, path, relaxed.columns, point) is None, seed
                 looked += 1
     assert looked > 50
 
@@ -48,20 +48,20 @@ def test_plain_training_misses_the_ram_where_it_needs_most() -> None:
         work = new_workspace(problem, np.ones(1, dtype=np.uint64))
         evaluate(problem, path, len(path), work)
         memory = dict(zip(path.tolist(), work.memory[: len(path)].tolist(), strict=True))
-        relaxed = relaxed_at(problem, path[np.sort(rng.choice(2 * depth, 1 + depth % 3, replace=False))])
+        relaxed = relaxation_at(problem, path[np.sort(rng.choice(2 * depth, 1 + depth % 3, replace=False))])
         point = as_point(problem, relaxed, path)
-        between = {node: ram for node, ram in memory.items() if node not in relaxed.columns.instants}
+        between = {node: ram for node, ram in memory.items() if node not in relaxed.columns.event_points}
         most = max(between.values())
-        assert missed(problem._replace(budget=most), path, relaxed.columns, point) is None
-        node = missed(problem._replace(budget=most - 4), path, relaxed.columns, point)
+        assert most_overflowing(problem._replace(budget=most), path, relaxed.columns, point) is None
+        node = most_overflowing(problem._replace(budget=most - 4), path, relaxed.columns, point)
         assert node is not None and between[node] == most
 
 
-def test_of_neighbours_that_need_much_the_fewest_instants_are_those_that_need_most() -> None:
+def test_of_neighbours_that_need_much_the_minimal_event_points_are_those_that_need_most() -> None:
     problem = build_problem(chain(4), 0, None)
     path = longest_path(problem)
     problem = problem._replace(size=np.array([4, 4, 40, 4, 4, 4, 4, 4]))
-    few, first = fewest_instants(problem, path), first_instants(problem, path)
+    few, first = minimal_event_points(problem, path), bottleneck_event_points(problem, path)
     need = node_need(problem)
     assert first.sum() > few.sum() > 0 and not (few & ~first).any()
     assert need[few].max() == need.max()

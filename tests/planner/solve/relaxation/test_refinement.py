@@ -9,7 +9,7 @@ from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.refinement import Level
+from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
@@ -30,18 +30,18 @@ def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> Non
     search.run(20_000)
     known = search.incumbent
     assert known is not None
-    instants = np.zeros(len(problem.node_time), dtype=np.bool_)
+    event_points = np.zeros(len(problem.node_time), dtype=np.bool_)
     path = longest_path(problem)
-    instants[path] = True
+    event_points[path] = True
     plain_j = float(problem.node_energy.sum())
-    level = Level(problem, path, instants, known, Conflicts(problem), HIGHS, GAP, 0, plain_j)
-    level.search(known.events, TimeBudget(60.0))
-    assert level.undercuts
+    step = RefinementStep(problem, path, event_points, known, Conflicts(problem), HIGHS, GAP, 0, plain_j)
+    step.search(known.events, TimeBudget(60.0))
+    assert step.undercuts
 
-    level.prove(TimeBudget(60.0))
-    relaxed_j = level.bound_j
-    level.prove_beyond(TimeBudget(60.0))
+    step.prove(TimeBudget(60.0))
+    relaxed_j = step.bound_j
+    step.prove_beyond(TimeBudget(60.0))
 
     best = least_energy(graph, ram_bytes, None)
-    assert relaxed_j < level.bound_j <= best * (1 + 1e-9)
-    assert level.bound_j >= best * (1 - GAP)
+    assert relaxed_j < step.bound_j <= best * (1 + 1e-9)
+    assert step.bound_j >= best * (1 - GAP)

@@ -7,7 +7,7 @@ import numpy as np
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import build_problem, inputs_of, node_need
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.topology import longest_path
 
@@ -19,14 +19,14 @@ def test_every_set_that_fits_keeps_the_cuts() -> None:
     for seed in range(60):
         graph = random_graph(seed, 9) if seed % 2 else training_like_graph(seed)
         problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * 0.8), None)
-        relaxed = relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
+        relaxed = build_relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
         keep = relaxed.columns.keep
         rng = np.random.default_rng(seed)
         rows = RoundingCuts(problem, relaxed.columns).separate(np.ones(len(relaxed.model.cost)))
         for r, most in enumerate(rows.upper):
             entries = slice(rows.starts[r], rows.starts[r + 1])
             t = int(np.nonzero(np.isin(keep, rows.columns[entries][0]).any(axis=1))[0][0])
-            node = int(relaxed.columns.instants[t])
+            node = int(relaxed.columns.event_points[t])
             spare = problem.budget - int(node_need(problem)[node])
             taken = [int(np.nonzero(keep[t] == column)[0][0]) for column in rows.columns[entries]]
             assert not set(taken) & set(inputs_of(problem, node).tolist())

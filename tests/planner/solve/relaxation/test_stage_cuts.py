@@ -12,8 +12,8 @@ import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.cutting_planes import Root
-from poet_planner.solve.relaxation.model import relaxation
+from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
+from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.relaxation.stage_path import Prices, Stage, cheapest
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -135,13 +135,13 @@ def test_no_schedule_violates_a_cut_of_a_stage() -> None:
         graph = random_graph(seed) if seed % 3 == 0 else training_like_graph(seed)
         problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
         path = longest_path(problem)
-        relaxed = relaxation(problem, path[:: 1 + seed % 3], np.inf, Conflicts(problem))
+        relaxed = build_relaxation(problem, path[:: 1 + seed % 3], np.inf, Conflicts(problem))
         points = [as_point(problem, relaxed, events) for events in schedules(problem, 3)]
         if not points:
             continue
         separator = StageCuts(problem, relaxed)
-        root = Root(problem, relaxed)
-        whole = root.tighten(root.whole(), lambda: 1e9, TimeBudget(2.0), 2, with_stage_cuts=True)
+        lp = LpRelaxation(problem, relaxed)
+        whole = lp.add_cuts(lp.whole(), lambda: 1e9, TimeBudget(2.0), 2, with_stage_cuts=True)
         rng = np.random.default_rng(seed)
         noise = [whole.point * rng.random(len(whole.point)) for _ in range(8)]
         # As a MILP's solutions are, whole numbers: schedules of which something is left out.
