@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a move of the search takes beside evaluating the whole schedule once: `python -m benchmarks.planner.moves`.
+"""The time of a move of the search beside that of one full evaluation: `python -m benchmarks.planner.moves`.
 
-Both in one run, on one core, one after the other. Every eighth move or so is accepted and evaluated whole; the others
-are followed as far as they change anything (`trial.py`).
+Both are measured in one run, on one core, one after the other. About every eighth move is accepted and evaluated in
+full. The others need a delta evaluation only (`delta_evaluation.py`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 OnProgress = Callable[[float, float], None]
 
 
-def unheard(_bound: float, _incumbent: float) -> None:
+def ignore_progress(_bound: float, _incumbent: float) -> None:
     """The `OnProgress` of whoever does not want to hear."""
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear models with integers, and the solvers for them."""
+"""Mixed-integer linear models and the solvers for them (docs/optimiser/relaxation.md)."""

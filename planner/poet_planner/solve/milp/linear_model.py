@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mixed-integer linear model as arrays: what is pruned, cut and relaxed before a solver sees it."""
+"""A mixed-integer linear model (MILP) as arrays in compressed row storage.
+
+The relaxation (docs/optimiser/relaxation.md) fixes variables, adds cuts and relaxes integrality in this form, before a
+solver sees the model.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,12 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints
 
-# Energy of the store-all schedule in units of a model: solvers' tolerances are absolute.
-SCALE = 1e4
+SCALE = 1e4  # E0, the energy of computing every node once, in units of a model: solvers' tolerances are absolute
 
 
 @dataclass
 class Rows:
-    """Rows in the making: sparse coefficients with a lower and an upper limit each."""
+    """Rows of a model: sparse coefficients, and a lower and an upper limit for each."""
 
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list)
@@ -52,7 +55,7 @@ class LinearModel:
 
     @staticmethod
     def of(cost: Floats, constant: float, lower: Floats, upper: Floats, integer: Flags, rows: Rows) -> LinearModel:
-        """A model from columns and finished rows."""
+        """The model of these columns and rows."""
         return LinearModel(
             cost,
             constant,

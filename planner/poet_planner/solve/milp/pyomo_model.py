@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear model stated in Pyomo and handed to a MILP solver of the user's choice."""
+"""States a linear model in Pyomo and solves it by the chosen MILP solver (docs/optimiser/relaxation.md)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ import numpy as np
 
 from poet_planner.solve.instance import Floats
 from poet_planner.solve.milp.linear_model import LinearModel
-from poet_planner.solve.milp.solvers import Solver
-from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
+from poet_planner.solve.milp.solvers import Solver, SolverStatus
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Solutions found, best last, in the model's columns; and the bound (minus infinity where there is none)."""
+class MilpResult:
+    """The result for a `LinearModel`.
+
+    Attributes
+    ----------
+    solutions : tuple of Floats
+        In the model's columns; the best one last.
+    bound : float
+        Lower bound on the optimum, or at least on the cutoff if that is lower; minus infinity if there is none.
+    status : SolverStatus
+        Why the solver ended.
+    """
 
     solutions: tuple[Floats, ...]
     bound: float
-    infeasible: bool
+    status: SolverStatus
 
 
 def seconds_to_state(entries: int) -> float:
-    """About how long it takes until a solver has a model of so many."""
+    """Estimated seconds until a solver has read a model with so many nonzero coefficients."""
     return 1.0 + entries / 5e4
 
 
@@ -33,16 +43,18 @@ def solve_milp(
     budget: TimeBudget,
     absolute_gap: float,
     cutoff: float,
-    on_progress: OnProgress = unheard,
-) -> Answer:
-    """Solve ``model``; variables that are fixed and rows that they satisfy do not reach the solver.
+    on_progress: OnProgress = ignore_progress,
+) -> MilpResult:
+    """Solve ``model``. Fixed variables, and rows that always hold, do not reach the solver.
 
     Parameters
     ----------
     cutoff : float
-        Solutions above are not wanted; a solver that can is told so, and answers "infeasible" where there is no better.
+        Solutions above are not wanted. A solver that supports a cutoff ends with `SolverStatus.CUT_OFF` if there is
+        none below.
     on_progress : callable
-        Told bound and best solution now and then, in units of the model, by a solver that can.
+        A solver that ``reports_progress`` calls it a few times a second with its bound and its best solution, in units
+        of the model.
     """
     import pyomo.environ as pyo
     from pyomo.core.expr import LinearExpression
@@ -64,14 +76,14 @@ def solve_milp(
     for row in range(len(model.row_lower)):
         entries = slice(model.starts[row], model.starts[row + 1])
         columns, coefficients = model.columns[entries], model.coefficients[entries]
-        settled = float(coefficients @ fixed_value[columns])
+        fixed_part = float(coefficients @ fixed_value[columns])
         kept = number[columns] >= 0
-        lower, upper = model.row_lower[row] - settled, model.row_upper[row] - settled
+        lower, upper = model.row_lower[row] - fixed_part, model.row_upper[row] - fixed_part
         columns, coefficients = columns[kept], coefficients[kept]
         if _always_holds(model, columns, coefficients, lower, upper):
             continue
         if len(columns) == 0:
-            return Answer((), np.inf, True)
+            return MilpResult((), np.inf, SolverStatus.INFEASIBLE)
         expression = LinearExpression(
             linear_vars=[variables[k] for k in number[columns]], linear_coefs=coefficients.tolist()
         )
@@ -82,14 +94,14 @@ def solve_milp(
     stated.energy = pyo.Objective(
         expr=LinearExpression(constant=constant, linear_vars=variables, linear_coefs=model.cost[free].tolist())
     )
-    outcome = solver.solve(stated, budget, absolute_gap, cutoff, on_progress)
+    result = solver.solve(stated, budget, absolute_gap, cutoff, on_progress)
     solutions = []
-    for values in outcome.solutions:
+    for values in result.solutions:
         x = fixed_value.copy()
-        # A variable that no row is left to speak of does not reach the solver.
+        # A variable that is in no row does not reach the solver.
         x[free] = [values.get(variable.name, low) for variable, low in zip(variables, model.lower[free], strict=True)]
         solutions.append(x)
-    return Answer(tuple(solutions), outcome.bound, outcome.infeasible)
+    return MilpResult(tuple(solutions), result.bound, result.status)
 
 
 def _always_holds(model: LinearModel, columns: np.ndarray, coefficients: Floats, lower: float, upper: float) -> bool:

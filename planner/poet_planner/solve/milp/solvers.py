@@ -1,38 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MILP solvers by name; each is handed a Pyomo model."""
+"""MILP solvers by name. Each solves a Pyomo model (docs/optimiser/relaxation.md)."""
 
 from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.errors import UserError
 
-from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo
 
-REPORT_EVERY_S = 0.2
-LEAST_S = 0.01
+REPORT_EVERY_S = 0.2  # between two reports of progress
+LEAST_S = 0.01  # least time limit that a solver is given
+
+
+class SolverStatus(Enum):
+    """Why a solver ended."""
+
+    OPTIMAL = "optimal"  # the best solution is within the gap
+    INFEASIBLE = "infeasible"  # there is no solution
+    CUT_OFF = "cut off"  # there is no solution below the cutoff, though there may be others
+    TIME_LIMIT = "time is up"  # or the solver was interrupted
+    FAILED = "failed"  # for any other reason; solutions and bound hold all the same
+
+    @property
+    def has_no_solution(self) -> bool:
+        """Whether it is proven that there is no solution, or none below the cutoff."""
+        return self in (SolverStatus.INFEASIBLE, SolverStatus.CUT_OFF)
 
 
 @dataclass
-class Outcome:
-    """What a solver brought back. Solutions map the names of variables to values, best last."""
+class SolverResult:
+    """What a solver found.
+
+    Attributes
+    ----------
+    solutions : list of dict
+        Values by the names of the variables; the best solution last.
+    bound : float
+        Lower bound on the optimum, or at least on the cutoff if that is lower; minus infinity if there is none.
+    status : SolverStatus
+        Why the solver ended.
+    """
 
     solutions: list[dict[str, float]] = field(default_factory=list)
     bound: float = -np.inf
-    infeasible: bool = False
+    status: SolverStatus = SolverStatus.FAILED
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a solver is to go; as the parameters of `Solver.solve`."""
+    """When a solver ends; see the parameters of `Solver.solve`."""
 
     budget: TimeBudget
     absolute_gap: float
@@ -41,20 +67,22 @@ class Limits:
 
     @property
     def time_s(self) -> float:
-        """For a solver that minds a time limit only if there is one."""
+        """The time limit, which is never 0: to some solvers that means none."""
         return max(self.budget.left(), LEAST_S)
 
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """A MILP solver on one thread: the search has the others.
+    """A MILP solver on one thread; the search uses the others.
 
     Attributes
     ----------
+    name : str
+        What the user calls it.
     note : str
-        What it takes to have it.
+        What must be installed to use it.
     reports_progress : bool
-        Whether it tells its bound while it works, and can be ended early.
+        Whether it reports its bound while it works, and can be interrupted.
     """
 
     name: str
@@ -72,30 +100,40 @@ class Solver(ABC):
         budget: TimeBudget,
         absolute_gap: float,
         cutoff: float = np.inf,
-        on_progress: OnProgress = unheard,
-    ) -> Outcome:
-        """Minimise ``model``; nothing above ``cutoff`` is wanted, which not every solver can be told.
+        on_progress: OnProgress = ignore_progress,
+    ) -> SolverResult:
+        """Minimise ``model``.
 
-        A solver that ``reports_progress`` tells ``on_progress`` its bound and its best solution now and then.
+        Parameters
+        ----------
+        absolute_gap : float
+            The solver ends when solution and bound differ by no more.
+        cutoff : float
+            Solutions above are not wanted. Solvers without this feature ignore it.
+        on_progress : callable
+            A solver that ``reports_progress`` calls it a few times a second with its bound and its best solution.
 
         Raises
         ------
         UserError
-            If the solver fails: a licence that allows no model as large, too little memory.
+            If the solver cannot work: its licence does not allow a model of this size, or memory is too small.
         """
         try:
-            return self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
+            result = self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
+        if result.status is SolverStatus.OPTIMAL and result.bound >= cutoff:
+            result.status = SolverStatus.CUT_OFF
+        return result
 
     @abstractmethod
-    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome: ...
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult: ...
 
 
 @dataclass(frozen=True)
 class Direct(Solver):
-    """By way of Pyomo's interface to the solver's own Python package."""
+    """A solver with a Python package of its own, through Pyomo's interface to that."""
 
     pyomo_name: str = ""
 
@@ -104,12 +142,12 @@ class Direct(Solver):
         return bool(self._interface().available())
 
     def _interface(self) -> Any:
-        import pyomo.environ  # noqa: F401  It knows no solver before.
+        import pyomo.environ  # noqa: F401  Registers the solvers.
         from pyomo.contrib.solver.common.factory import SolverFactory
 
         return SolverFactory(self.pyomo_name)
 
-    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
         from pyomo.contrib.solver.common.results import SolutionStatus, TerminationCondition
 
         results = self._interface().solve(
@@ -121,18 +159,23 @@ class Direct(Solver):
             load_solutions=False,
             raise_exception_on_nonoptimal_result=False,
         )
-        outcome = Outcome(infeasible=results.termination_condition == TerminationCondition.provenInfeasible)
+        status = {
+            TerminationCondition.convergenceCriteriaSatisfied: SolverStatus.OPTIMAL,
+            TerminationCondition.provenInfeasible: SolverStatus.INFEASIBLE,
+            TerminationCondition.maxTimeLimit: SolverStatus.TIME_LIMIT,
+        }.get(results.termination_condition, SolverStatus.FAILED)
+        result = SolverResult(status=status)
         if results.objective_bound is not None:
-            outcome.bound = float(results.objective_bound)
+            result.bound = float(results.objective_bound)
         if results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal):
             values = results.solution_loader.get_vars()
-            outcome.solutions.append({variable.name: float(value) for variable, value in values.items()})
-        return outcome
+            result.solutions.append({variable.name: float(value) for variable, value in values.items()})
+        return result
 
 
 @dataclass(frozen=True)
 class Cbc(Solver):
-    """COIN-OR CBC by way of Pyomo and the command line."""
+    """COIN-OR CBC, through Pyomo and CBC's program."""
 
     @property
     def available(self) -> bool:
@@ -140,36 +183,41 @@ class Cbc(Solver):
 
         return bool(SolverFactory("cbc").available(exception_flag=False))
 
-    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
         import pyomo.environ as pyo
         from pyomo.opt import TerminationCondition
 
         options = {"seconds": limits.time_s, "timeMode": "elapsed", "ratioGap": 0, "allowableGap": limits.absolute_gap}
         results = pyo.SolverFactory("cbc").solve(model, options=options, load_solutions=False)
         ended = results.solver.termination_condition
-        outcome = Outcome(infeasible=ended == TerminationCondition.infeasible)
+        status = {
+            TerminationCondition.optimal: SolverStatus.OPTIMAL,
+            TerminationCondition.infeasible: SolverStatus.INFEASIBLE,
+            TerminationCondition.maxTimeLimit: SolverStatus.TIME_LIMIT,
+        }.get(ended, SolverStatus.FAILED)
+        result = SolverResult(status=status)
         if ended == TerminationCondition.optimal:
-            # Pyomo tells the objective for the bound or that of the LP: all below the gap is ruled out.
-            outcome.bound = float(results.problem.upper_bound) - limits.absolute_gap
+            # Pyomo gives the objective, or the LP's, as the bound. What is proven lies lower by the gap.
+            result.bound = float(results.problem.upper_bound) - limits.absolute_gap
         elif results.problem.lower_bound is not None:
-            outcome.bound = float(results.problem.lower_bound)
+            result.bound = float(results.problem.lower_bound)
         if len(results.solution) > 0:
             model.solutions.load_from(results)
             variables = model.component_data_objects(pyo.Var)
-            # It knows nothing of variables that are in no row.
-            outcome.solutions.append({one.name: float(one.value) for one in variables if one.value is not None})
-        return outcome
+            # CBC does not know variables that are in no row.
+            result.solutions.append({one.name: float(one.value) for one in variables if one.value is not None})
+        return result
 
 
 @dataclass(frozen=True)
 class Highs(Solver):
-    """HiGHS by way of Pyomo's LP writer and highspy: tells its bound, and every solution on the way."""
+    """HiGHS, through Pyomo's LP writer and highspy. It reports its bound, and every solution that it finds."""
 
     @property
     def available(self) -> bool:
         return True
 
-    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> Outcome:
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
         import highspy
         from pyomo.repn.plugins.lp_writer import LPWriter
 
@@ -189,31 +237,39 @@ class Highs(Solver):
         highs.setOptionValue("mip_rel_gap", 0.0)
         highs.setOptionValue("mip_abs_gap", limits.absolute_gap)
         highs.setOptionValue("objective_bound", limits.cutoff)
-        outcome = Outcome()
-        listener = _Listener(limits, names, outcome)
+        result = SolverResult()
+        listener = _Listener(limits, names, result)
         highs.cbMipInterrupt.subscribe(listener.interrupt)
         highs.cbMipImprovingSolution.subscribe(listener.improved)
         highs.run()
         status = highs.getModelStatus()
         info = highs.getInfo()
-        nothing_better = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kObjectiveBound)
-        outcome.infeasible = status in nothing_better
+        result.status = {
+            highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
+            # HiGHS calls a model infeasible, too, if all its solutions are above the cutoff.
+            highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE
+            if limits.cutoff == np.inf
+            else SolverStatus.CUT_OFF,
+            highspy.HighsModelStatus.kObjectiveBound: SolverStatus.CUT_OFF,
+            highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
+            highspy.HighsModelStatus.kInterrupt: SolverStatus.TIME_LIMIT,
+        }.get(status, SolverStatus.FAILED)
         if info.mip_node_count >= 0:
-            outcome.bound = info.mip_dual_bound
+            result.bound = info.mip_dual_bound
         elif status == highspy.HighsModelStatus.kOptimal:
-            outcome.bound = info.objective_function_value
+            result.bound = info.objective_function_value
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             listener.keep(highs.getSolution().col_value)
-        return outcome
+        return result
 
 
 class _Listener:
     """HiGHS's callbacks."""
 
-    def __init__(self, limits: Limits, names: list[str], outcome: Outcome) -> None:
+    def __init__(self, limits: Limits, names: list[str], result: SolverResult) -> None:
         self._limits = limits
         self._names = names
-        self._outcome = outcome
+        self._result = result
         self._reported_s = -np.inf
 
     def interrupt(self, event: Any) -> None:
@@ -228,7 +284,7 @@ class _Listener:
         self.keep(event.data_out.mip_solution)
 
     def keep(self, values: Any) -> None:
-        self._outcome.solutions.append(dict(zip(self._names, map(float, values), strict=True)))
+        self._result.solutions.append(dict(zip(self._names, map(float, values), strict=True)))
 
 
 _SOLVERS: tuple[Solver, ...] = (
@@ -240,7 +296,7 @@ _SOLVERS: tuple[Solver, ...] = (
 
 
 def solvers() -> tuple[Solver, ...]:
-    """All that this version knows, installed or not."""
+    """All supported solvers, installed or not."""
     return _SOLVERS
 
 
@@ -250,7 +306,7 @@ def solver_named(name: str) -> Solver:
     Raises
     ------
     UserError
-        If there is none of that name, or it is not installed.
+        If there is no solver of that name, or it is not installed.
     """
     for solver in _SOLVERS:
         if solver.name == name:

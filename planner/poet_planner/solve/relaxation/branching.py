@@ -10,7 +10,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Floats, Ints
 from poet_planner.solve.relaxation.cutting_planes import Branch, LpRelaxation
-from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 MOST_BRANCHES = 8
 # Shares of what the branch's bound lacks. A split has to raise its lower side by WORTH, or by LITTLE where the other
@@ -28,7 +28,7 @@ def explore(
     whole: Branch,
     cutoff: Callable[[], float],
     budget: TimeBudget,
-    on_progress: OnProgress = unheard,
+    on_progress: OnProgress = ignore_progress,
 ) -> list[Branch]:
     """Split ``whole`` by aggregated integers as long as that raises the bound.
 

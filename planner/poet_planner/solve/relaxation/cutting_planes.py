@@ -20,7 +20,7 @@ from poet_planner.solve.relaxation.model import Relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.statistics import Context, Part
-from poet_planner.solve.time_budget import OnProgress, TimeBudget, unheard
+from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 STALL = 2e-2  # an increase over ``patience`` LPs is little below this fraction of the bound's gap
 EQUAL = 1e-9  # columns whose costs differ by less are one aggregated integer: relative
@@ -89,7 +89,7 @@ class LpRelaxation:
         cutoff: Callable[[], float],
         budget: TimeBudget,
         patience: int,
-        on_progress: OnProgress = unheard,
+        on_progress: OnProgress = ignore_progress,
         with_stage_cuts: bool = False,
     ) -> Branch:
         """Run the cutting-plane loop: solve the LP, fix variables, add cuts, until the bound hardly rises.

@@ -13,7 +13,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.milp.linear_model import LinearModel
-from poet_planner.solve.milp.pyomo_model import Answer, seconds_to_state, solve_milp
+from poet_planner.solve.milp.pyomo_model import MilpResult, seconds_to_state, solve_milp
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.branching import explore
 from poet_planner.solve.relaxation.conflicts import Conflicts
@@ -247,14 +247,14 @@ class RefinementStep:
                 self._raise(min(bound, others), Part.MILP)
 
             answer = self._milp(model, budget.share(1 / (len(branches) - k)), on_progress)
-            bounds[k] = max(bounds[k], self._cutoff() if answer.infeasible else answer.bound)
+            bounds[k] = max(bounds[k], self._cutoff() if answer.status.has_no_solution else answer.bound)
             points += answer.solutions[-MOST_SOLUTIONS:]
             for point in answer.solutions[-1:]:
                 self._adopt(events_of(self._problem, lp.relaxation, point))
         self._raise(min(bounds, default=np.inf), Part.MILP)
         return points
 
-    def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> Answer:
+    def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> MilpResult:
         """Solve the MILP of one branch."""
         # In units of the model, in which the store-all schedule costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)

@@ -14,10 +14,10 @@ from poet_planner.solve.search import annealing
 from poet_planner.solve.search.annealing import (
     BEST,
     BEST_LENGTH,
-    CEILING,
     CHANGED_FIRST,
-    COOLING,
+    COOLING_FACTOR,
     CURRENT_LENGTH,
+    ENERGY_CAP,
     PER_BYTE,
     PER_SECOND,
     SPLIT_REPAIRS,
@@ -26,12 +26,12 @@ from poet_planner.solve.search.annealing import (
     new_state,
 )
 from poet_planner.solve.search.crossover import cross
-from poet_planner.solve.search.delta_evaluation import new_trial
+from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
 from poet_planner.solve.search.lagrangian import FIRST_PRICE, Price, priced
-from poet_planner.solve.search.moves import COMPUTE_TRIES
+from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -174,10 +174,10 @@ class Search:
         self._seed = seed
         self._context = context or Context()
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
-        self._work = new_workspace(problem, random, COMPUTE_TRIES)
-        self._other = new_workspace(problem, random, COMPUTE_TRIES)
-        self._trial = new_trial(problem)
-        self._spare = new_trial(problem)
+        self._work = new_workspace(problem, random, MOST_RESTORED)
+        self._other = new_workspace(problem, random, MOST_RESTORED)
+        self._trial = new_delta_evaluation(problem)
+        self._spare = new_delta_evaluation(problem)
         self._plain_energy = float(problem.node_energy.sum())
         self._state = new_state(capacity(problem))
         self._penalise()
@@ -480,8 +480,8 @@ class Search:
         """Its temperatures, and what it may rise, are in units of `_event_energy`."""
         figures = self._state.figures
         figures[TEMPERATURE] = cooling.hot * self._event_energy()
-        figures[COOLING] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
-        figures[CEILING] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
+        figures[COOLING_FACTOR] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
+        figures[ENERGY_CAP] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
         self._part = cooling.part
         go_on = True
         with self._context.timed(cooling.part):

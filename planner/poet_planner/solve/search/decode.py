@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From events (see `evaluation`) to the contract's steps."""
+"""From events (see `evaluation`) to the steps of a schedule (docs/SPEC.md, section 4; docs/optimiser/search.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poet_planner.solve.instance import Ints, Problem, inputs_of
 
 @dataclass(frozen=True)
 class Decoded:
-    """Steps without addresses, how long they take by the contract, and the most bytes held at once."""
+    """Steps without offsets, their time in seconds by the schedule semantics, and the most bytes in RAM at once."""
 
     steps: tuple[Step, ...]
     time_s: float
@@ -21,16 +21,23 @@ class Decoded:
 
 
 def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
-    """Steps of ``events``, each of which must be needed (as `evaluation.evaluate` leaves them).
+    """The steps of ``events``.
 
-    A value is paged out right after it is first computed, and freed after its last use; where transfers overlap
-    compute, only when its own has ended or its RAM is needed. A value of no bytes stays, except that it gives way to a
-    recomputation of its node.
+    A paged value is paged out right after its first compute. A value is freed after its last use. If transfers overlap
+    compute, it is freed when its transfer has ended or its RAM is needed. A value of no bytes is freed only before its
+    node is computed again.
+
+    Parameters
+    ----------
+    events : Ints
+        Each must be needed, as in what `evaluation.evaluate` leaves.
     """
     return _Decoder(graph, problem, events).decoded()
 
 
 class _Decoder:
+    """Replays the events and writes the steps."""
+
     def __init__(self, graph: Graph, problem: Problem, events: Ints) -> None:
         self._graph = graph
         self._problem = problem
@@ -92,7 +99,7 @@ class _Decoder:
             self._free(v)
 
     def _make_room(self, made: list[int], workspace: int) -> None:
-        """Free what has left, what is about to be made anew, and as much as is needed."""
+        """Free values whose transfer has ended, values about to be made anew, and as many more as needed."""
         need = workspace + sum(int(self._problem.size[v]) for v in made)
         for v in list(self._leaving):
             gone = self._let_go_s[v] <= self._cpu_s
@@ -111,7 +118,7 @@ class _Decoder:
 
 
 def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
-    """The values not needed any more after each event, until they are made anew."""
+    """For each event, the values that are not read after it before they are made anew."""
     n = len(problem.node_time)
     needed: set[int] = set()
     over: list[list[int]] = [[] for _ in events]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a few edits of an evaluated sequence would change, without evaluating all of it anew.
+"""Delta evaluation: what a few edits change in an evaluated sequence (docs/optimiser/search.md).
 
-A pass from the last edit towards the first event, as `evaluation` makes one, but only through what it must look at: the
-edits, and the events that make or use a *changed* value, one that would be in RAM there and was not, or the other way
-round. Where no value is changed any more and no edit is left, all before is as it was; between two events that are
-looked at, the RAM differs by the same number of bytes everywhere.
+An *edit* leaves an event out or puts one in. A backward pass goes from the last edit towards the first event, like the
+full evaluation (`evaluation`). It visits only the edits, and the events that make or use a *changed* value: one whose
+presence in RAM differs from the old sequence. Between two visited events the RAM differs by the same number of bytes.
+The pass ends when no edit is left and no value is changed any more.
 
-*Keys* say where in the edited sequence something is: ``place * PER_PLACE + LAST`` is the event at a place of the
-sequence as it was, ``place * PER_PLACE + k`` the k-th that is put in right before it.
+A *key* is a position in the edited sequence: ``place * PER_PLACE + LAST`` is the old event at a place, and
+``place * PER_PLACE + k`` is the k-th event put in right before it.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem
 from poet_planner.solve.jit import compiled, inlined
-from poet_planner.solve.search.evaluation import UNCOUNTED, Evaluation, capacity
+from poet_planner.solve.search.evaluation import UNCOUNTED, Evaluation, Workspace, capacity
 
-PER_PLACE = 64
-LAST = PER_PLACE - 1
-MOST_EDITS = 256
-MOST_CHANGES = 1024
-# Behind all keys.
-NO_KEY = 1 << 60
-# An edit that takes the event at its place away.
-LEFT_OUT = -1
-# The RAM at an event that nothing would need.
-DROPPED = -(1 << 60)
+PER_PLACE = 64  # keys for each place
+LAST = PER_PLACE - 1  # the last of them, that of the old event
+MOST_EDITS = 256  # edits of one move
+MOST_CHANGES = 1024  # changes of the presence of values in RAM
+NO_KEY = 1 << 60  # larger than all keys
+LEFT_OUT = -1  # stands for the event of an edit that leaves out the event at its place
+DROPPED = -(1 << 60)  # stands for the RAM at an event that nothing needs
 
 
-class Trial(NamedTuple):
-    """Edits of a sequence, and what they would change: arrays made once.
+class DeltaEvaluation(NamedTuple):
+    """Edits of a sequence, and their consequences. All arrays are allocated once.
 
     Attributes
     ----------
-    edit_place, edit_event, edit_key : what is put in before which place, or `LEFT_OUT`; in the order of the sequence
-    edit_memory : bytes of RAM at what is put in; `DROPPED` where nothing would need it
-    memory : bytes of RAM at each event that was there
-    change_value, change_sign, change_open, change_close : which value is changed from the key ``change_open`` back to
-        ``change_close`` (-1: still): in RAM (1) or no longer in RAM (-1)
-    changed, sign, change, touch, at : the values changed where the pass is; of each how, its number among the changes,
-        its next event to the left, and its place in ``changed``
-    computes, pages : (n,), (m,) how many more of a node's computes and of a value's page-ins lie behind the pass
-    nodes, listed : the nodes of which some do, and (n,) whether a node is among them
-    pending : keys of the first computes of such nodes that have still to be looked at
-    values, value_at : the values of which some do, and their place in ``values``, or -1
-    counters : `EDITS`, `CHANGES`, and of the pass `CHANGED`, `NODES`, `PENDING`, `VALUES`, `BYTES` (by which the RAM
-        differs)
+    edit_place, edit_event, edit_key : the edits in the order of the sequence: the place before which an event is put
+        in, that event (or `LEFT_OUT`), and its key
+    edit_memory : bytes of RAM at each event put in, or `DROPPED`
+    memory : bytes of RAM at each old event, or `DROPPED`
+    change_value, change_sign, change_open, change_close : changes: a value that is in RAM now (1) or not any more (-1),
+        from the key ``change_open`` back to the key ``change_close`` (-1: still open)
+    changed : the values that are changed where the pass is
+    slot : (m,) position of a changed value in ``changed``
+    sign, change, touch : (m,) sign of the change of each value; for each position in ``changed``, the number of the
+        change, and the value's next touch to the left
+    computes, pages : (n,), (m,) how many more computes of each node, and page-ins of each value, the pass has met
+    nodes, listed : the nodes whose number of computes or page-ins has changed, and (n,) whether a node is one of them
+    pending : keys of the first computes of such nodes that the pass has not visited yet
+    values, value_at : the values whose number of page-ins has changed, and (m,) their position in ``values``, or -1
+    counters : number of edits and changes; in the pass, numbers of changed values, ``nodes``, ``pending`` and
+        ``values``, and the bytes by which the RAM differs
     """
 
     edit_place: Ints
@@ -65,7 +65,7 @@ class Trial(NamedTuple):
     sign: Ints
     change: Ints
     touch: Ints
-    at: Ints
+    slot: Ints
     computes: Ints
     pages: Ints
     nodes: Ints
@@ -76,18 +76,19 @@ class Trial(NamedTuple):
     counters: Ints
 
 
+# Entries of DeltaEvaluation.counters.
 EDITS, CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES = range(7)
 
 
-def new_trial(problem: Problem) -> Trial:
-    """For edits of sequences of up to `capacity` events."""
+def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:
+    """Without edits, for sequences of up to `capacity` events."""
     n, m = len(problem.node_time), len(problem.size)
     changes = MOST_CHANGES + int(np.diff(problem.own).max(initial=0) + np.diff(problem.input_start).max(initial=0))
 
     def ints(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
 
-    return Trial(
+    return DeltaEvaluation(
         edit_place=ints(MOST_EDITS),
         edit_event=ints(MOST_EDITS),
         edit_key=ints(MOST_EDITS),
@@ -101,7 +102,7 @@ def new_trial(problem: Problem) -> Trial:
         sign=ints(m),
         change=ints(m),
         touch=ints(m),
-        at=ints(m),
+        slot=ints(m),
         computes=ints(n),
         pages=ints(m),
         nodes=ints(n),
@@ -114,188 +115,188 @@ def new_trial(problem: Problem) -> Trial:
 
 
 @compiled
-def unedited(w, t, length):  # type: ignore[no-untyped-def]
-    """Begin: no edits of the sequence in ``w``."""
-    t.counters[EDITS] = 0
-    t.counters[CHANGES] = 0
+def clear_edits(work: Workspace, delta: DeltaEvaluation, length: int) -> None:
+    """Remove all edits; the old sequence is the one in ``work``."""
+    delta.counters[EDITS] = 0
+    delta.counters[CHANGES] = 0
     for k in range(length):
-        t.memory[k] = w.memory[k]
+        delta.memory[k] = work.memory[k]
 
 
 @compiled
-def leave_out(t, place):  # type: ignore[no-untyped-def]
-    """One edit more: without the event at ``place``; False if there are too many."""
-    return _edit(t, place * PER_PLACE + LAST, place, LEFT_OUT)
+def leave_out(delta: DeltaEvaluation, place: int) -> bool:
+    """Add an edit: leave out the event at ``place``. False if there are too many edits."""
+    return _add_edit(delta, place * PER_PLACE + LAST, place, LEFT_OUT)
 
 
 @compiled
-def put_in(t, key, event):  # type: ignore[no-untyped-def]
-    """One edit more: ``event`` right before what is at ``key``; False if there are too many."""
-    return _edit(t, key, key // PER_PLACE, event)
+def put_in(delta: DeltaEvaluation, key: int, event: int) -> bool:
+    """Add an edit: put in ``event`` right before ``key``. False if there are too many edits."""
+    return _add_edit(delta, key, key // PER_PLACE, event)
 
 
 @compiled
-def take_back(t, edit):  # type: ignore[no-untyped-def]
-    """One edit less."""
-    t.counters[EDITS] -= 1
-    for e in range(edit, t.counters[EDITS]):
-        t.edit_place[e] = t.edit_place[e + 1]
-        t.edit_event[e] = t.edit_event[e + 1]
-        t.edit_key[e] = t.edit_key[e + 1]
-    _number(t, edit)
+def take_back(delta: DeltaEvaluation, edit: int) -> None:
+    """Remove one edit."""
+    delta.counters[EDITS] -= 1
+    for e in range(edit, delta.counters[EDITS]):
+        delta.edit_place[e] = delta.edit_place[e + 1]
+        delta.edit_event[e] = delta.edit_event[e + 1]
+        delta.edit_key[e] = delta.edit_key[e + 1]
+    _assign_keys(delta, edit)
 
 
 @compiled
-def copy_edits(t, other):  # type: ignore[no-untyped-def]
-    """Let ``other`` have the edits of ``t``."""
-    other.counters[EDITS] = t.counters[EDITS]
-    for e in range(t.counters[EDITS]):
-        other.edit_place[e] = t.edit_place[e]
-        other.edit_event[e] = t.edit_event[e]
-        other.edit_key[e] = t.edit_key[e]
+def copy_edits(delta: DeltaEvaluation, other: DeltaEvaluation) -> None:
+    """Give ``other`` the edits of ``delta``."""
+    other.counters[EDITS] = delta.counters[EDITS]
+    for e in range(delta.counters[EDITS]):
+        other.edit_place[e] = delta.edit_place[e]
+        other.edit_event[e] = delta.edit_event[e]
+        other.edit_key[e] = delta.edit_key[e]
 
 
 @compiled
-def _edit(t, key, place, event):  # type: ignore[no-untyped-def]
-    count = t.counters[EDITS]
+def _add_edit(delta: DeltaEvaluation, key: int, place: int, event: int) -> bool:
+    count = delta.counters[EDITS]
     if count == MOST_EDITS:
         return False
     e = count
-    while e > 0 and t.edit_key[e - 1] >= key:
-        t.edit_place[e] = t.edit_place[e - 1]
-        t.edit_event[e] = t.edit_event[e - 1]
-        t.edit_key[e] = t.edit_key[e - 1]
+    while e > 0 and delta.edit_key[e - 1] >= key:
+        delta.edit_place[e] = delta.edit_place[e - 1]
+        delta.edit_event[e] = delta.edit_event[e - 1]
+        delta.edit_key[e] = delta.edit_key[e - 1]
         e -= 1
-    t.edit_place[e] = place
-    t.edit_event[e] = event
-    t.counters[EDITS] = count + 1
-    return _number(t, e)
+    delta.edit_place[e] = place
+    delta.edit_event[e] = event
+    delta.counters[EDITS] = count + 1
+    return _assign_keys(delta, e)
 
 
 @compiled
-def _number(t, edit):  # type: ignore[no-untyped-def]
-    """Give the edits from ``edit`` on at its place their keys; False if they are too many for one."""
-    count = t.counters[EDITS]
+def _assign_keys(delta: DeltaEvaluation, edit: int) -> bool:
+    """Assign keys to ``edit`` and the later edits at its place. False if they are too many for one place."""
+    count = delta.counters[EDITS]
     if edit == count:
         return True
-    place = t.edit_place[edit]
+    place = delta.edit_place[edit]
     e = edit
-    while e < count and t.edit_place[e] == place:
-        if t.edit_event[e] == LEFT_OUT:
-            t.edit_key[e] = place * PER_PLACE + LAST
-        elif e > 0 and t.edit_place[e - 1] == place:
-            t.edit_key[e] = t.edit_key[e - 1] + 1
-            if t.edit_key[e] == place * PER_PLACE + LAST:
+    while e < count and delta.edit_place[e] == place:
+        if delta.edit_event[e] == LEFT_OUT:
+            delta.edit_key[e] = place * PER_PLACE + LAST
+        elif e > 0 and delta.edit_place[e - 1] == place:
+            delta.edit_key[e] = delta.edit_key[e - 1] + 1
+            if delta.edit_key[e] == place * PER_PLACE + LAST:
                 return False
         else:
-            t.edit_key[e] = place * PER_PLACE
+            delta.edit_key[e] = place * PER_PLACE
         e += 1
     return True
 
 
 @compiled
-def edited(w, t, length, candidate):  # type: ignore[no-untyped-def]
-    """Write the edited sequence; returns its length, or -1 if it is too long."""
-    count = t.counters[EDITS]
+def write_edited(work: Workspace, delta: DeltaEvaluation, length: int, candidate: Ints) -> int:
+    """Write the edited sequence to ``candidate``; returns its length, or -1 if it is too long."""
+    count = delta.counters[EDITS]
     at = 0
     k = 0
     for e in range(count):
-        place = t.edit_place[e]
+        place = delta.edit_place[e]
         if at + place - k + 1 > candidate.size:
             return -1
         while k < place:
-            candidate[at] = w.kept[k]
+            candidate[at] = work.kept[k]
             at += 1
             k += 1
-        if t.edit_event[e] == LEFT_OUT:
+        if delta.edit_event[e] == LEFT_OUT:
             k += 1
         else:
-            candidate[at] = t.edit_event[e]
+            candidate[at] = delta.edit_event[e]
             at += 1
     if at + length - k > candidate.size:
         return -1
     while k < length:
-        candidate[at] = w.kept[k]
+        candidate[at] = work.kept[k]
         at += 1
         k += 1
     return at
 
 
 @compiled
-def live_before(w, t, key, v):  # type: ignore[no-untyped-def]
-    """Whether value v would be in RAM just before what is at ``key``."""
-    live = _live(w, v, key // PER_PLACE)
-    for c in range(t.counters[CHANGES]):
-        if t.change_value[c] == v and t.change_close[c] < key <= t.change_open[c]:
-            live += t.change_sign[c]
+def live_before(work: Workspace, delta: DeltaEvaluation, key: int, v: int) -> bool:
+    """Whether v is in RAM just before ``key``, in the edited sequence."""
+    live = _live(work, v, key // PER_PLACE)
+    for c in range(delta.counters[CHANGES]):
+        if delta.change_value[c] == v and delta.change_close[c] < key <= delta.change_open[c]:
+            live += delta.change_sign[c]
     return live > 0
 
 
 @compiled
-def next_use(p, w, t, key, v):  # type: ignore[no-untyped-def]
-    """Key of the first event behind ``key`` that would use v; -1 if there is none."""
-    n = p.node_time.size
+def next_use(problem: Problem, work: Workspace, delta: DeltaEvaluation, key: int, v: int) -> int:
+    """Key of the first event after ``key`` that uses v, in the edited sequence; -1 if there is none."""
+    n = problem.node_time.size
     found = -1
-    for at in range(w.touch_start[v], w.touch_start[v + 1]):
-        place = w.touch_place[at]
-        if place * PER_PLACE + LAST > key and t.memory[place] != DROPPED:
+    for at in range(work.touch_start[v], work.touch_start[v + 1]):
+        place = work.touch_place[at]
+        if place * PER_PLACE + LAST > key and delta.memory[place] != DROPPED:
             found = place * PER_PLACE + LAST
             break
-    for e in range(t.counters[EDITS]):
-        event = t.edit_event[e]
-        if found >= 0 and t.edit_key[e] > found:
+    for e in range(delta.counters[EDITS]):
+        event = delta.edit_event[e]
+        if found >= 0 and delta.edit_key[e] > found:
             break
-        if t.edit_key[e] > key and 0 <= event < n and t.edit_memory[e] != DROPPED:
-            for k in range(p.input_start[event], p.input_start[event + 1]):
-                if p.input_value[k] == v:
-                    return t.edit_key[e]
+        if delta.edit_key[e] > key and 0 <= event < n and delta.edit_memory[e] != DROPPED:
+            for k in range(problem.input_start[event], problem.input_start[event + 1]):
+                if problem.input_value[k] == v:
+                    return delta.edit_key[e]
     return found
 
 
 @compiled
-def room_for(p, w, t, place):  # type: ignore[no-untyped-def]
-    """Whether RAM seems to have room for what the event at ``place`` brings back, kept from its last use on instead.
+def room_for(problem: Problem, work: Workspace, delta: DeltaEvaluation, place: int) -> bool:
+    """Whether the extra event at ``place`` seems unnecessary: RAM has room to keep its values since their last use.
 
-    As far as the events that were there tell; what a compute's inputs take until then is taken for free.
+    Only old events are examined. Inputs that are read last by this event are taken to be free before it.
     """
-    if t.memory[place] == DROPPED:
+    if delta.memory[place] == DROPPED:
         return False
-    n = p.node_time.size
-    event = w.kept[place]
+    n = problem.node_time.size
+    event = work.kept[place]
     if event >= n:
-        return _room(p, w, t, event - n, place, 0)
+        return _room(problem, work, delta, event - n, place, np.int64(0))
     freed = np.int64(0)
-    for k in range(p.input_start[event], p.input_start[event + 1]):
-        if _live(w, p.input_value[k], place + 1) == 0:
-            freed += p.size[p.input_value[k]]
-    for v in range(p.own[event], p.own[event + 1]):
-        if _live(w, v, place + 1) > 0 and not _room(p, w, t, v, place, freed):
+    for k in range(problem.input_start[event], problem.input_start[event + 1]):
+        if _live(work, problem.input_value[k], place + 1) == 0:
+            freed += problem.size[problem.input_value[k]]
+    for v in range(problem.own[event], problem.own[event + 1]):
+        if _live(work, v, place + 1) > 0 and not _room(problem, work, delta, v, place, freed):
             return False
     return True
 
 
 @compiled
-def _room(p, w, t, v, place, freed):  # type: ignore[no-untyped-def]
-    at = _last_touch(w, v, place)
-    if at < w.touch_start[v]:
+def _room(problem: Problem, work: Workspace, delta: DeltaEvaluation, v: int, place: int, freed: np.int64) -> bool:
+    at = _last_touch(work, v, place)
+    if at < work.touch_start[v]:
         return False
-    most = p.budget - p.size[v] + freed
+    most = problem.budget - problem.size[v] + freed
     k = place - 1
-    while k > w.touch_place[at]:
-        if t.memory[k] > most:
+    while k > work.touch_place[at]:
+        if delta.memory[k] > most:
             return False
         k -= 1
     return True
 
 
 @compiled
-def _last_touch(w, v, place):  # type: ignore[no-untyped-def]
-    """The last of v's touches that is before ``place``; one before its first if there is none."""
-    low = w.touch_start[v]
-    high = w.touch_start[v + 1]
+def _last_touch(work: Workspace, v: int, place: int) -> int:
+    """Index of v's last touch before ``place``; one less than that of its first touch if there is none."""
+    low = work.touch_start[v]
+    high = work.touch_start[v + 1]
     while low < high:
         middle = (low + high) >> 1
-        if w.touch_place[middle] < place:
+        if work.touch_place[middle] < place:
             low = middle + 1
         else:
             high = middle
@@ -303,295 +304,302 @@ def _last_touch(w, v, place):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _live(w, v, place):  # type: ignore[no-untyped-def]
-    """1 if v was in RAM just before the event at ``place``, or 0."""
-    at = _last_touch(w, v, place)
-    return w.touch_live[at] if at >= w.touch_start[v] else 0
+def _live(work: Workspace, v: int, place: int) -> int:
+    """1 if v is in RAM just before ``place`` in the old sequence, else 0."""
+    at = _last_touch(work, v, place)
+    return work.touch_live[at] if at >= work.touch_start[v] else 0
 
 
 @compiled
-def _over(p, memory):  # type: ignore[no-untyped-def]
-    return memory - p.budget if memory > p.budget else 0
+def _excess(problem: Problem, memory: int) -> int:
+    return memory - problem.budget if memory > problem.budget else 0
 
 
 @compiled
-def _add(p, memory, more):  # type: ignore[no-untyped-def]
-    """Add to the RAM at some events; returns how much more is over the budget."""
+def _add_memory(problem: Problem, memory: Ints, more: int) -> np.int64:
+    """Add ``more`` bytes to the RAM at some events; returns the increase of the overflow."""
     over = np.int64(0)
     for k in range(memory.size):
-        over += max(memory[k] + more, p.budget) - max(memory[k], p.budget)
+        over += max(memory[k] + more, problem.budget) - max(memory[k], problem.budget)
         memory[k] += more
     return over
 
 
 @compiled
-def estimate(p, w, length, energy, time, overflow, t):  # type: ignore[no-untyped-def]
-    """Energy, time and overflow with the edits of ``t``, from those without; length is -1 where it is no schedule.
+def evaluate_edits(
+    problem: Problem, work: Workspace, length: int, energy: float, time: float, overflow: float, delta: DeltaEvaluation
+) -> Evaluation:
+    """Evaluate the edited sequence.
 
-    With DMA the time is left at 0: only a whole evaluation says how long transfers take beside computes.
+    ``energy``, ``time`` and ``overflow`` are those of the old sequence. The length is -1 if the edited sequence is no
+    schedule, else 1. With DMA the time is 0: only the full evaluation gives the makespan.
     """
-    n = p.node_time.size
+    n = problem.node_time.size
     for k in range(length):
-        t.memory[k] = w.memory[k]
-    counters = t.counters
+        delta.memory[k] = work.memory[k]
+    counters = delta.counters
     for counter in (CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES):
         counters[counter] = 0
     over = np.int64(0)
     e = counters[EDITS] - 1
     frontier = length
     while counters[CHANGES] < MOST_CHANGES:
-        key = _next_key(w, t, e)
+        key = _next_key(work, delta, e)
         if key < 0:
             break
         place = key // PER_PLACE
         old = key % PER_PLACE == LAST
         if counters[BYTES] != 0:
-            over += _add(p, t.memory[place + old : frontier], counters[BYTES])
+            over += _add_memory(problem, delta.memory[place + old : frontier], counters[BYTES])
         frontier = place
         if old:
-            event, before, more = w.kept[place], t.memory[place], -1
-            removed = e >= 0 and t.edit_key[e] == key
+            event, before, more = work.kept[place], delta.memory[place], -1
+            removed = e >= 0 and delta.edit_key[e] == key
             e -= removed
-            now = t.memory[place] = _looked_at(p, w, t, event, key, e, removed)
+            now = delta.memory[place] = _visit_old(problem, work, delta, event, key, e, removed)
         else:
-            event, before, more = t.edit_event[e], DROPPED, 1
-            now = t.edit_memory[e] = _put(p, w, t, event, key, e - 1)
+            event, before, more = delta.edit_event[e], DROPPED, 1
+            now = delta.edit_memory[e] = _visit_new(problem, work, delta, event, key, e - 1)
             e -= 1
-        over += _over(p, now) - _over(p, before)
+        over += _excess(problem, now) - _excess(problem, before)
         if (now == DROPPED) != (before == DROPPED):
-            energy += more * (p.node_energy[event] if event < n else p.in_energy[event - n])
-            time += more * (p.node_time[event] if event < n else p.in_time[event - n])
+            energy += more * (problem.node_energy[event] if event < n else problem.in_energy[event - n])
+            time += more * (problem.node_time[event] if event < n else problem.in_time[event - n])
     for k in range(counters[VALUES]):
-        v = t.values[k]
-        more = (w.paged[v] + t.pages[v] > 0) - (w.paged[v] > 0)
-        energy += more * p.out_energy[v]
-        time += more * p.out_time[v]
+        v = delta.values[k]
+        more = (work.paged[v] + delta.pages[v] > 0) - (work.paged[v] > 0)
+        energy += more * problem.out_energy[v]
+        time += more * problem.out_time[v]
     possible = counters[CHANGED] == 0 and e < 0 and counters[CHANGES] < MOST_CHANGES
-    _forget(t)
-    return Evaluation(1 if possible else -1, energy, 0.0 if p.dma else time, overflow + over)
+    _reset(delta)
+    return Evaluation(1 if possible else -1, energy, 0.0 if problem.dma else time, overflow + over)
 
 
 @inlined
-def _forget(t):  # type: ignore[no-untyped-def]
-    """Leave no count and no changed value behind a pass."""
-    for k in range(t.counters[VALUES]):
-        t.pages[t.values[k]] = 0
-        t.value_at[t.values[k]] = -1
-    for k in range(t.counters[NODES]):
-        t.computes[t.nodes[k]] = 0
-        t.listed[t.nodes[k]] = False
-    for k in range(t.counters[CHANGED]):
-        t.sign[t.changed[k]] = 0
+def _reset(delta: DeltaEvaluation) -> None:
+    """Clear the counts and the changed values of a pass."""
+    for k in range(delta.counters[VALUES]):
+        delta.pages[delta.values[k]] = 0
+        delta.value_at[delta.values[k]] = -1
+    for k in range(delta.counters[NODES]):
+        delta.computes[delta.nodes[k]] = 0
+        delta.listed[delta.nodes[k]] = False
+    for k in range(delta.counters[CHANGED]):
+        delta.sign[delta.changed[k]] = 0
 
 
 @compiled
-def _next_key(w, t, e):  # type: ignore[no-untyped-def]
-    """What to look at next, to the left: an edit, an event of a changed value, or a first compute; -1: nothing."""
-    key = t.edit_key[e] if e >= 0 else -1
-    for k in range(t.counters[CHANGED]):
-        v = t.changed[k]
-        if t.touch[k] >= w.touch_start[v]:
-            key = max(key, w.touch_place[t.touch[k]] * PER_PLACE + LAST)
-    for k in range(t.counters[PENDING]):
-        key = max(key, t.pending[k])
+def _next_key(work: Workspace, delta: DeltaEvaluation, e: int) -> int:
+    """Key of the next visit: an edit, a touch of a changed value, or a pending first compute; -1 if there is none."""
+    key = delta.edit_key[e] if e >= 0 else -1
+    for k in range(delta.counters[CHANGED]):
+        v = delta.changed[k]
+        if delta.touch[k] >= work.touch_start[v]:
+            key = max(key, work.touch_place[delta.touch[k]] * PER_PLACE + LAST)
+    for k in range(delta.counters[PENDING]):
+        key = max(key, delta.pending[k])
     return key
 
 
 @inlined
-def _looked_at(p, w, t, event, key, e, removed):  # type: ignore[no-untyped-def]
-    """RAM at an event that was there, `DROPPED` if it is not needed any more or taken away."""
-    n = p.node_time.size
+def _visit_old(
+    problem: Problem, work: Workspace, delta: DeltaEvaluation, event: int, key: int, e: int, removed: bool
+) -> int:
+    """Visit an old event; returns its RAM, or `DROPPED` if it is left out or not needed any more."""
+    n = problem.node_time.size
     place = key // PER_PLACE
     if event >= n:
         v = event - n
-        if not removed and t.sign[v] == 0:
-            return t.memory[place] + t.counters[BYTES]
-        _count_page(p, w, t, v, -1, key)
-        _change(p, w, t, v, t.sign[v] + 1, key)
+        if not removed and delta.sign[v] == 0:
+            return delta.memory[place] + delta.counters[BYTES]
+        _count_page(problem, work, delta, v, -1, key)
+        _set_change(problem, work, delta, v, delta.sign[v] + 1, key)
         return DROPPED
-    counted = t.memory[place] > UNCOUNTED // 2
-    memory = w.live[place + 1] + t.counters[BYTES] + p.workspace[event]
+    counted = delta.memory[place] > UNCOUNTED // 2
+    memory = work.live[place + 1] + delta.counters[BYTES] + problem.workspace[event]
     needed = False
-    for v in range(p.own[event], p.own[event + 1]):
-        if _live(w, v, place + 1) + t.sign[v] > 0:
+    for v in range(problem.own[event], problem.own[event + 1]):
+        if _live(work, v, place + 1) + delta.sign[v] > 0:
             needed = True
         else:
-            memory += p.size[v]
-    if t.listed[event] and key == _first_key(w, event):
-        _no_longer_pending(t, key)
-    stays = not removed and (needed or _only(p, w, t, event, key, e))
-    for k in range(p.input_start[event], p.input_start[event + 1]):
-        u = p.input_value[k]
-        after = _live(w, u, place + 1) + t.sign[u]
+            memory += problem.size[v]
+    if delta.listed[event] and key == _first_key(work, event):
+        _visited(delta, key)
+    stays = not removed and (needed or _is_required(problem, work, delta, event, key, e))
+    for k in range(problem.input_start[event], problem.input_start[event + 1]):
+        u = problem.input_value[k]
+        after = _live(work, u, place + 1) + delta.sign[u]
         if after == 0:
-            memory += p.size[u]
-        _change(p, w, t, u, 0 if stays else after - 1, key)
-    for v in range(p.own[event], p.own[event + 1]):
-        _change(p, w, t, v, 0 if stays else _live(w, v, place + 1) + t.sign[v], key)
+            memory += problem.size[u]
+        _set_change(problem, work, delta, u, 0 if stays else after - 1, key)
+    for v in range(problem.own[event], problem.own[event + 1]):
+        _set_change(problem, work, delta, v, 0 if stays else _live(work, v, place + 1) + delta.sign[v], key)
     if not stays:
-        _count_compute(p, w, t, event, -1, key)
+        _count_compute(problem, work, delta, event, -1, key)
         return DROPPED
     return memory if counted else UNCOUNTED
 
 
 @inlined
-def _put(p, w, t, event, key, e):  # type: ignore[no-untyped-def]
-    """RAM at an event that is put in, `DROPPED` if nothing needs it."""
-    n = p.node_time.size
+def _visit_new(problem: Problem, work: Workspace, delta: DeltaEvaluation, event: int, key: int, e: int) -> int:
+    """Visit an event that is put in; returns its RAM, or `DROPPED` if nothing needs it."""
+    n = problem.node_time.size
     place = key // PER_PLACE
-    memory = w.live[place] + t.counters[BYTES]
+    memory = work.live[place] + delta.counters[BYTES]
     if event >= n:
         v = event - n
-        was = _live(w, v, place)
-        if was + t.sign[v] == 0:
+        was = _live(work, v, place)
+        if was + delta.sign[v] == 0:
             return DROPPED
-        _count_page(p, w, t, v, 1, key)
-        _change(p, w, t, v, -was, key)
-        return UNCOUNTED if p.is_event_point.size > 0 else memory
-    memory += p.workspace[event]
+        _count_page(problem, work, delta, v, 1, key)
+        _set_change(problem, work, delta, v, -was, key)
+        return UNCOUNTED if problem.is_event_point.size > 0 else memory
+    memory += problem.workspace[event]
     needed = False
-    for v in range(p.own[event], p.own[event + 1]):
-        if _live(w, v, place) + t.sign[v] > 0:
+    for v in range(problem.own[event], problem.own[event + 1]):
+        if _live(work, v, place) + delta.sign[v] > 0:
             needed = True
         else:
-            memory += p.size[v]
-    only = not needed and _only(p, w, t, event, key, e)
+            memory += problem.size[v]
+    only = not needed and _is_required(problem, work, delta, event, key, e)
     if not needed and not only:
         return DROPPED
-    for k in range(p.input_start[event], p.input_start[event + 1]):
-        u = p.input_value[k]
-        was = _live(w, u, place)
-        if was + t.sign[u] == 0:
-            memory += p.size[u]
-        _change(p, w, t, u, 1 - was, key)
-    for v in range(p.own[event], p.own[event + 1]):
-        _change(p, w, t, v, -_live(w, v, place), key)
-    _count_compute(p, w, t, event, 1, key)
-    if p.is_event_point.size > 0 and not (p.is_event_point[event] and _earlier(p, w, t, event, key, e) == 0):
+    for k in range(problem.input_start[event], problem.input_start[event + 1]):
+        u = problem.input_value[k]
+        was = _live(work, u, place)
+        if was + delta.sign[u] == 0:
+            memory += problem.size[u]
+        _set_change(problem, work, delta, u, 1 - was, key)
+    for v in range(problem.own[event], problem.own[event + 1]):
+        _set_change(problem, work, delta, v, -_live(work, v, place), key)
+    _count_compute(problem, work, delta, event, 1, key)
+    if problem.is_event_point.size > 0 and not (
+        problem.is_event_point[event] and _computes_before(problem, work, delta, event, key, e) == 0
+    ):
         return UNCOUNTED
     return memory
 
 
 @compiled
-def _change(p, w, t, v, sign, key):  # type: ignore[no-untyped-def]
-    """To the left of ``key``, v is changed so."""
-    now = t.sign[v]
+def _set_change(problem: Problem, work: Workspace, delta: DeltaEvaluation, v: int, sign: int, key: int) -> None:
+    """To the left of ``key``, the presence of v in RAM differs by ``sign``."""
+    now = delta.sign[v]
     if now == 0 and sign == 0:
         return
-    counters = t.counters
+    counters = delta.counters
     place = key // PER_PLACE
     if now == 0:
         k = counters[CHANGED]
         counters[CHANGED] += 1
-        t.changed[k] = v
-        t.at[v] = k
-    k = t.at[v]
+        delta.changed[k] = v
+        delta.slot[v] = k
+    k = delta.slot[v]
     if now != sign:
-        counters[BYTES] += (sign - now) * p.size[v]
-        t.sign[v] = sign
+        counters[BYTES] += (sign - now) * problem.size[v]
+        delta.sign[v] = sign
         if now != 0:
-            t.change_close[t.change[k]] = key
+            delta.change_close[delta.change[k]] = key
         if sign != 0:
             c = counters[CHANGES]
             counters[CHANGES] += 1
-            t.change_value[c] = v
-            t.change_sign[c] = sign
-            t.change_open[c] = key
-            t.change_close[c] = -1
-            t.change[k] = c
+            delta.change_value[c] = v
+            delta.change_sign[c] = sign
+            delta.change_open[c] = key
+            delta.change_close[c] = -1
+            delta.change[k] = c
     if sign == 0:
         counters[CHANGED] -= 1
         last = counters[CHANGED]
-        moved = t.changed[last]
-        t.changed[k] = moved
-        t.change[k] = t.change[last]
-        t.touch[k] = t.touch[last]
-        t.at[moved] = k
+        moved = delta.changed[last]
+        delta.changed[k] = moved
+        delta.change[k] = delta.change[last]
+        delta.touch[k] = delta.touch[last]
+        delta.slot[moved] = k
     else:
-        t.touch[k] = _last_touch(w, v, place)
+        delta.touch[k] = _last_touch(work, v, place)
 
 
 @compiled
-def _count_compute(p, w, t, j, more, key):  # type: ignore[no-untyped-def]
-    """So many more computes of node j are behind."""
-    t.computes[j] += more
-    _watch(w, t, j, key)
+def _count_compute(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: int, more: int, key: int) -> None:
+    """Count ``more`` further computes of node j."""
+    delta.computes[j] += more
+    _watch(work, delta, j, key)
 
 
 @compiled
-def _count_page(p, w, t, v, more, key):  # type: ignore[no-untyped-def]
-    """So many more page-ins of value v are behind."""
-    if t.value_at[v] < 0:
-        t.value_at[v] = t.counters[VALUES]
-        t.values[t.counters[VALUES]] = v
-        t.counters[VALUES] += 1
-    t.pages[v] += more
-    _watch(w, t, p.producer[v], key)
+def _count_page(problem: Problem, work: Workspace, delta: DeltaEvaluation, v: int, more: int, key: int) -> None:
+    """Count ``more`` further page-ins of value v."""
+    if delta.value_at[v] < 0:
+        delta.value_at[v] = delta.counters[VALUES]
+        delta.values[delta.counters[VALUES]] = v
+        delta.counters[VALUES] += 1
+    delta.pages[v] += more
+    _watch(work, delta, problem.producer[v], key)
 
 
 @compiled
-def _watch(w, t, j, key):  # type: ignore[no-untyped-def]
-    """The first compute of node j, where it is before ``key``, is to be looked at."""
-    if t.listed[j]:
+def _watch(work: Workspace, delta: DeltaEvaluation, j: int, key: int) -> None:
+    """Let the pass visit the first compute of node j, if it is before ``key``."""
+    if delta.listed[j]:
         return
-    t.listed[j] = True
-    t.nodes[t.counters[NODES]] = j
-    t.counters[NODES] += 1
-    if _first_key(w, j) < key:
-        t.pending[t.counters[PENDING]] = _first_key(w, j)
-        t.counters[PENDING] += 1
+    delta.listed[j] = True
+    delta.nodes[delta.counters[NODES]] = j
+    delta.counters[NODES] += 1
+    if _first_key(work, j) < key:
+        delta.pending[delta.counters[PENDING]] = _first_key(work, j)
+        delta.counters[PENDING] += 1
 
 
 @compiled
-def _first_key(w, j):  # type: ignore[no-untyped-def]
+def _first_key(work: Workspace, j: int) -> int:
     """Key of the first compute of node j."""
-    return w.first[j] * PER_PLACE + LAST
+    return work.first[j] * PER_PLACE + LAST
 
 
 @compiled
-def _no_longer_pending(t, key):  # type: ignore[no-untyped-def]
-    """The first compute at ``key`` is looked at."""
-    for k in range(t.counters[PENDING]):
-        if t.pending[k] == key:
-            t.counters[PENDING] -= 1
-            t.pending[k] = t.pending[t.counters[PENDING]]
+def _visited(delta: DeltaEvaluation, key: int) -> None:
+    """The first compute at ``key`` is visited now."""
+    for k in range(delta.counters[PENDING]):
+        if delta.pending[k] == key:
+            delta.counters[PENDING] -= 1
+            delta.pending[k] = delta.pending[delta.counters[PENDING]]
             return
 
 
 @inlined
-def _only(p, w, t, j, key, e):  # type: ignore[no-untyped-def]
-    """Whether a compute of j at ``key`` stays though nothing needs it: the only one, or the source of page-ins."""
-    if _earlier(p, w, t, j, key, e) > 0:
+def _is_required(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: int, key: int, e: int) -> bool:
+    """Whether a compute of j at ``key`` is kept though nothing reads it: the only one, or the source of page-ins."""
+    if _computes_before(problem, work, delta, j, key, e) > 0:
         return False
-    if p.own[j] == p.own[j + 1]:
+    if problem.own[j] == problem.own[j + 1]:
         return True
-    if t.computes[j] + _times(w, p.own[j], j, key, NO_KEY) == 0:
+    if delta.computes[j] + _occurrences(work, problem.own[j], j, key, NO_KEY) == 0:
         return True
-    n = p.node_time.size
+    n = problem.node_time.size
     pages = 0
-    for v in range(p.own[j], p.own[j + 1]):
-        pages += t.pages[v] + _times(w, v, n + v, key, NO_KEY)
+    for v in range(problem.own[j], problem.own[j + 1]):
+        pages += delta.pages[v] + _occurrences(work, v, n + v, key, NO_KEY)
     return pages > 0
 
 
 @compiled
-def _earlier(p, w, t, j, key, e):  # type: ignore[no-untyped-def]
-    """How many computes of node j there would be before ``key``; the edits from ``e`` down are before it."""
-    made = p.own[j + 1] > p.own[j]
-    count = _times(w, p.own[j], j, -1, key) if made else int(w.first[j] * PER_PLACE + LAST < key)
+def _computes_before(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: int, key: int, e: int) -> int:
+    """Number of computes of j before ``key`` in the edited sequence; ``e`` is the last edit before it."""
+    made = problem.own[j + 1] > problem.own[j]
+    count = _occurrences(work, problem.own[j], j, -1, key) if made else int(work.first[j] * PER_PLACE + LAST < key)
     for k in range(e + 1):
-        if t.edit_event[k] == j:
+        if delta.edit_event[k] == j:
             count += 1
-        elif t.edit_event[k] == LEFT_OUT and w.kept[t.edit_place[k]] == j:
+        elif delta.edit_event[k] == LEFT_OUT and work.kept[delta.edit_place[k]] == j:
             count -= 1
     return count
 
 
 @compiled
-def _times(w, v, event, after, before):  # type: ignore[no-untyped-def]
-    """How often an event that touches v was there between two keys."""
+def _occurrences(work: Workspace, v: int, event: int, after: int, before: int) -> int:
+    """How often ``event``, which touches v, is in the old sequence between two keys."""
     count = 0
-    for at in range(w.touch_start[v], w.touch_start[v + 1]):
-        place = w.touch_place[at]
-        count += w.kept[place] == event and after < place * PER_PLACE + LAST < before
+    for at in range(work.touch_start[v], work.touch_start[v + 1]):
+        place = work.touch_place[at]
+        count += work.kept[place] == event and after < place * PER_PLACE + LAST < before
     return count

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sequence of events costs and takes, and what it can do without.
+"""Evaluation of a sequence of events: its energy, time, RAM and lifetimes (docs/optimiser/search.md).
 
-*Events*: ``j`` computes node j, ``n + v`` pages value v in. What else the contract knows follows: a value that
-is ever paged in is paged out right after its producer's first compute, and a value is freed after its last use. A pass
-from the last event to the first finds all that, and drops every event that nothing needs.
+An *event* is a number: ``j`` computes node j, ``n + v`` pages value v in. The other steps of the schedule semantics
+(docs/SPEC.md, section 4) follow from the events: a value that is ever paged in is paged out right after its producer's
+first compute, and a value is freed after its last use. One backward pass finds all of this, and drops every event that
+nothing needs. With DMA, a forward pass adds the makespan.
 """
 
 from __future__ import annotations
@@ -17,22 +18,32 @@ from poet_planner.solve.jit import compiled
 
 
 class Workspace(NamedTuple):
-    """The sequence that was evaluated last, and scratch: arrays made once.
+    """The sequence that was evaluated last, and scratch arrays. All arrays are allocated once.
+
+    A *place* is a position in the sequence. A *touch* of a value is an event that makes or uses it.
 
     Attributes
     ----------
-    kept, memory : the events that are needed, and the bytes of RAM at each
-    live : the bytes of the values in RAM just before each
-    extra : places of the events that plain training lacks, the last one first
-    life_value, life_start, life_end : which value is in RAM, after which place and up to which; the last start first
-    paged : (m,) how often each value is paged in
-    touch_start, touch_place, touch_live : by value, the places of the events that make or use it, and whether it is in
-        RAM just after them; filled by `index`
-    first : (n,) the place of each node's first compute; filled by `index`
     candidate : the sequence to be evaluated next
-    inserted : what a move puts in, the last one first
-    counters : `EXTRAS`, `LIVES` and `STAMP`, the number of the marks in ``stamp``
-    random : (1,) state of the generator
+    kept, memory : the needed events, and the bytes of RAM at each
+    live : bytes of the values in RAM just before each event
+    extra : places of the extra events (recomputations and page-ins), the last one first
+    life_value, life_start, life_end : lifetimes: value, place after which it is in RAM, place of its last use; the
+        latest start first
+    paged : (m,) number of page-ins of each value
+    touch_start, touch_place, touch_live : value v's touches are ``touch_place[touch_start[v]:touch_start[v + 1]]``;
+        whether it is in RAM just after each; filled by `index_touches`
+    first : (n,) place of each node's first compute; filled by `index_touches`
+    inserted : the events that a move puts in, the last one first
+    last_use : (m,) place of the next use, seen from the backward pass; -1 if there is none
+    total, seen : (n,) number of computes of each node, and how many of them the backward pass has met
+    source : (n,) 1 once the backward pass has met a page-in of a value of the node
+    ending, next_ending : lists of the lifetimes that end at each place
+    leaving : values whose transfer still runs after their last use
+    arrives, let_go : (m,) time in seconds at which a page-in has ended, and at which the last transfer has
+    stamp : (m,) marks; a mark counts if it equals ``counters[STAMP]``
+    counters : number of extra events, number of lifetimes, current mark
+    random : (1,) state of the random number generator
     """
 
     candidate: Ints
@@ -63,15 +74,15 @@ class Workspace(NamedTuple):
     random: np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
-# RAM where it does not count.
+# Stands for the RAM at an event where the RAM is not limited.
 UNCOUNTED = -(1 << 50)
 
-# Entries of Workspace.counters
+# Entries of Workspace.counters.
 EXTRAS, LIVES, STAMP = 0, 1, 2
 
 
 class Evaluation(NamedTuple):
-    """A sequence's figures: joules, seconds, bytes over the budget. ``length`` is -1 where it is no schedule."""
+    """Of a sequence: number of needed events (-1: no schedule), joules, seconds, bytes over the budget, summed."""
 
     length: int
     energy: float
@@ -82,7 +93,15 @@ class Evaluation(NamedTuple):
 def new_workspace(
     problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], most_inserted: int = 0, events: int = 0
 ) -> Workspace:
-    """For sequences of up to `capacity` events, or up to ``events``; a move puts in up to ``most_inserted``."""
+    """A workspace for sequences of up to `capacity` events, or ``events`` if that is more.
+
+    Parameters
+    ----------
+    random : (1,)
+        State of the random number generator, which the workspace shares.
+    most_inserted : int
+        Most events that a move puts in.
+    """
     n, m = len(problem.node_time), len(problem.size)
     events = max(events, capacity(problem))
     width = int(np.diff(problem.own).max(initial=1))
@@ -122,25 +141,28 @@ def new_workspace(
 
 
 def capacity(problem: Problem) -> int:
-    """Longest sequence of events that the search keeps."""
+    """Maximum length of a sequence of events."""
     return 24 * len(problem.node_time) + 256
 
 
 @compiled
-def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
-    """Backward pass over ``events[:length]``; leaves the needed events in ``w.kept``, and their RAM in ``w.memory``."""
-    n = p.node_time.size
+def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Evaluation:
+    """Evaluate ``events[:length]`` in a backward pass.
+
+    ``work`` receives the needed events, their RAM, and the lifetimes.
+    """
+    n = problem.node_time.size
     for j in range(n):
-        w.total[j] = 0
-        w.seen[j] = 0
-        w.source[j] = 0
-    for v in range(p.size.size):
-        w.paged[v] = 0
-        w.last_use[v] = -1
+        work.total[j] = 0
+        work.seen[j] = 0
+        work.source[j] = 0
+    for v in range(problem.size.size):
+        work.paged[v] = 0
+        work.last_use[v] = -1
     for k in range(length):
         if events[k] < n:
-            w.total[events[k]] += 1
-    here = w.kept.size
+            work.total[events[k]] += 1
+    here = work.kept.size
     live = 0
     waiting = 0
     energy = 0.0
@@ -151,236 +173,239 @@ def evaluate(p, events, length, w):  # type: ignore[no-untyped-def]
     for k in range(length - 1, -1, -1):
         event = events[k]
         if event < n:
-            earlier = w.total[event] - 1 - w.seen[event]
+            earlier = work.total[event] - 1 - work.seen[event]
             needed = False
-            for v in range(p.own[event], p.own[event + 1]):
-                if w.last_use[v] >= 0:
+            for v in range(problem.own[event], problem.own[event + 1]):
+                if work.last_use[v] >= 0:
                     needed = True
-            if not needed and (earlier > 0 or (w.seen[event] > 0 and w.source[event] == 0)):
-                w.total[event] -= 1
+            if not needed and (earlier > 0 or (work.seen[event] > 0 and work.source[event] == 0)):
+                work.total[event] -= 1
                 continue
-            w.seen[event] += 1
+            work.seen[event] += 1
             here -= 1
-            w.kept[here] = event
-            memory = live + p.workspace[event]
-            for v in range(p.own[event], p.own[event + 1]):
-                if w.last_use[v] >= 0:
-                    lives = _begins(w, lives, v, here)
+            work.kept[here] = event
+            memory = live + problem.workspace[event]
+            for v in range(problem.own[event], problem.own[event + 1]):
+                if work.last_use[v] >= 0:
+                    lives = _record_life(work, lives, v, here)
                     waiting -= 1
-                    live -= p.size[v]
+                    live -= problem.size[v]
                 else:
-                    memory += p.size[v]
-            for k_in in range(p.input_start[event], p.input_start[event + 1]):
-                v = p.input_value[k_in]
-                if w.last_use[v] < 0:
-                    w.last_use[v] = here
+                    memory += problem.size[v]
+            for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
+                v = problem.input_value[k_in]
+                if work.last_use[v] < 0:
+                    work.last_use[v] = here
                     waiting += 1
-                    live += p.size[v]
-                    memory += p.size[v]
-            energy += p.node_energy[event]
-            time += p.node_time[event]
+                    live += problem.size[v]
+                    memory += problem.size[v]
+            energy += problem.node_energy[event]
+            time += problem.node_time[event]
             if earlier > 0:
-                w.extra[extras] = here
+                work.extra[extras] = here
                 extras += 1
         else:
             v = event - n
-            if w.last_use[v] < 0:
+            if work.last_use[v] < 0:
                 continue
-            j = p.producer[v]
-            if w.total[j] - w.seen[j] == 0:
+            j = problem.producer[v]
+            if work.total[j] - work.seen[j] == 0:
                 return Evaluation(-1, 0.0, 0.0, 0.0)
             here -= 1
-            w.kept[here] = event
+            work.kept[here] = event
             memory = live
-            lives = _begins(w, lives, v, here)
+            lives = _record_life(work, lives, v, here)
             waiting -= 1
-            live -= p.size[v]
-            w.source[j] = 1
-            if w.paged[v] == 0:
-                energy += p.out_energy[v]
-                time += p.out_time[v]
-            w.paged[v] += 1
-            energy += p.in_energy[v]
-            time += p.in_time[v]
-            w.extra[extras] = here
+            live -= problem.size[v]
+            work.source[j] = 1
+            if work.paged[v] == 0:
+                energy += problem.out_energy[v]
+                time += problem.out_time[v]
+            work.paged[v] += 1
+            energy += problem.in_energy[v]
+            time += problem.in_time[v]
+            work.extra[extras] = here
             extras += 1
-        w.memory[here] = memory
-        w.live[here] = live
-        if memory > p.budget:
-            overflow += memory - p.budget
+        work.memory[here] = memory
+        work.live[here] = live
+        if memory > problem.budget:
+            overflow += memory - problem.budget
     for j in range(n):
-        if w.seen[j] == 0 or (w.seen[j] > 1 and not p.recomputable[j]):
+        if work.seen[j] == 0 or (work.seen[j] > 1 and not problem.recomputable[j]):
             waiting += 1
     if waiting > 0:
         return Evaluation(-1, 0.0, 0.0, 0.0)
-    kept = w.kept.size - here
+    kept = work.kept.size - here
     for k in range(kept):
-        w.kept[k] = w.kept[here + k]
-        w.memory[k] = w.memory[here + k]
-        w.live[k] = w.live[here + k]
-    w.live[kept] = 0
+        work.kept[k] = work.kept[here + k]
+        work.memory[k] = work.memory[here + k]
+        work.live[k] = work.live[here + k]
+    work.live[kept] = 0
     for k in range(extras):
-        w.extra[k] -= here
+        work.extra[k] -= here
     for k in range(lives):
-        w.life_start[k] -= here
-        w.life_end[k] -= here
-    if p.is_event_point.size > 0:
-        overflow = _overflow_at_event_points(p, w, kept)
-    if p.dma:
-        w.counters[LIVES] = lives
-        time = _makespan(p, w, kept)
-    w.counters[EXTRAS] = extras
-    w.counters[LIVES] = lives
+        work.life_start[k] -= here
+        work.life_end[k] -= here
+    if problem.is_event_point.size > 0:
+        overflow = _overflow_at_event_points(problem, work, kept)
+    if problem.dma:
+        work.counters[LIVES] = lives
+        time = _makespan(problem, work, kept)
+    work.counters[EXTRAS] = extras
+    work.counters[LIVES] = lives
     return Evaluation(kept, energy, time, overflow)
 
 
 @compiled
-def index(p, w, length):  # type: ignore[no-untyped-def]
+def index_touches(problem: Problem, work: Workspace, length: int) -> bool:
     """Find the touches of each value and the first compute of each node in the evaluated sequence.
 
-    False if they are more than there is room for: many more than in plain training for each event.
+    False if there are more touches than the workspace has room for.
     """
-    n, m = p.node_time.size, p.size.size
-    start = w.touch_start
+    n, m = problem.node_time.size, problem.size.size
+    start = work.touch_start
     for v in range(m + 2):
         start[v] = 0
     for j in range(n):
-        w.first[j] = -1
+        work.first[j] = -1
     for k in range(length):
-        event = w.kept[k]
+        event = work.kept[k]
         if event >= n:
             start[event - n + 2] += 1
             continue
-        if w.first[event] < 0:
-            w.first[event] = k
-        for v in range(p.own[event], p.own[event + 1]):
+        if work.first[event] < 0:
+            work.first[event] = k
+        for v in range(problem.own[event], problem.own[event + 1]):
             start[v + 2] += 1
-        for k_in in range(p.input_start[event], p.input_start[event + 1]):
-            start[p.input_value[k_in] + 2] += 1
+        for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
+            start[problem.input_value[k_in] + 2] += 1
     for v in range(m):
         start[v + 2] += start[v + 1]
-    if start[m + 1] > w.touch_place.size:
+    if start[m + 1] > work.touch_place.size:
         return False
-    # What is in RAM after an event is what its next touch uses: a value's last touch so far is known to be followed.
+    # A value is in RAM after a touch if its next touch uses it.
     for k in range(length):
-        event = w.kept[k]
+        event = work.kept[k]
         if event >= n:
-            _touched(w, start, event - n, k, False)
+            _record_touch(work, start, event - n, k, False)
             continue
-        for k_in in range(p.input_start[event], p.input_start[event + 1]):
-            _touched(w, start, p.input_value[k_in], k, True)
-        for v in range(p.own[event], p.own[event + 1]):
-            _touched(w, start, v, k, False)
+        for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
+            _record_touch(work, start, problem.input_value[k_in], k, True)
+        for v in range(problem.own[event], problem.own[event + 1]):
+            _record_touch(work, start, v, k, False)
     return True
 
 
 @compiled
-def _touched(w, start, v, place, used):  # type: ignore[no-untyped-def]
-    """Note a touch; ``start[v + 1]`` is where v's next one goes, and in the end where they end."""
+def _record_touch(work: Workspace, start: Ints, v: int, place: int, used: bool) -> None:
+    """Record a touch of v at ``start[v + 1]``, which moves on; in the end it is where v's touches end."""
     at = start[v + 1]
-    w.touch_place[at] = place
-    w.touch_live[at] = 0
+    work.touch_place[at] = place
+    work.touch_live[at] = 0
     if used:
-        w.touch_live[at - 1] = 1
+        work.touch_live[at - 1] = 1
     start[v + 1] = at + 1
 
 
 @compiled
-def _begins(w, lives, v, place):  # type: ignore[no-untyped-def]
-    """Note that value v is in RAM from ``place`` to its last use; returns how many such lives there are then."""
-    w.life_value[lives] = v
-    w.life_start[lives] = place
-    w.life_end[lives] = w.last_use[v]
-    w.last_use[v] = -1
+def _record_life(work: Workspace, lives: int, v: int, place: int) -> int:
+    """Record a lifetime of v, from ``place`` to its last use; returns the number of lifetimes."""
+    work.life_value[lives] = v
+    work.life_start[lives] = place
+    work.life_end[lives] = work.last_use[v]
+    work.last_use[v] = -1
     return lives + 1
 
 
 @compiled
-def _overflow_at_event_points(p, w, length):  # type: ignore[no-untyped-def]
-    """Overflow of the evaluated sequence at the event points; the RAM of all other events becomes `UNCOUNTED`."""
-    n = p.node_time.size
+def _overflow_at_event_points(problem: Problem, work: Workspace, length: int) -> float:
+    """Overflow of the evaluated sequence if the RAM is limited at event points only.
+
+    The RAM at all other events becomes `UNCOUNTED`.
+    """
+    n = problem.node_time.size
     for j in range(n):
-        w.seen[j] = 0
+        work.seen[j] = 0
     overflow = 0.0
     for k in range(length):
-        event = w.kept[k]
-        if event < n and w.seen[event] == 0 and p.is_event_point[event]:
-            overflow += max(0, w.memory[k] - p.budget)
+        event = work.kept[k]
+        if event < n and work.seen[event] == 0 and problem.is_event_point[event]:
+            overflow += max(0, work.memory[k] - problem.budget)
         else:
-            w.memory[k] = UNCOUNTED
+            work.memory[k] = UNCOUNTED
         if event < n:
-            w.seen[event] = 1
+            work.seen[event] = 1
     return overflow
 
 
 @compiled
-def _makespan(p, w, length):  # type: ignore[no-untyped-def]
-    """Time of the evaluated sequence where transfers overlap compute.
+def _makespan(problem: Problem, work: Workspace, length: int) -> float:
+    """Time of the evaluated sequence, in seconds, if transfers overlap compute.
 
-    A value whose transfer still runs when it could be freed waits among the ``leaving`` ones until it has ended, or
-    until its RAM is needed: only then does the CPU wait.
+    A value is freed only when its transfer has ended. Until then it is among the ``leaving`` values. If their RAM is
+    needed earlier, the CPU waits.
     """
-    n = p.node_time.size
+    n = problem.node_time.size
     for k in range(length):
-        w.ending[k] = -1
-    for life in range(w.counters[LIVES]):
-        w.next_ending[life] = w.ending[w.life_end[life]]
-        w.ending[w.life_end[life]] = life
-    for v in range(p.size.size):
-        w.arrives[v] = 0.0
-        w.let_go[v] = 0.0
+        work.ending[k] = -1
+    for life in range(work.counters[LIVES]):
+        work.next_ending[life] = work.ending[work.life_end[life]]
+        work.ending[work.life_end[life]] = life
+    for v in range(problem.size.size):
+        work.arrives[v] = 0.0
+        work.let_go[v] = 0.0
     for j in range(n):
-        w.first[j] = -1
+        work.first[j] = -1
     cpu = 0.0
     bus = 0.0
     leaving = 0
     leaving_bytes = 0
-    newest = w.counters[LIVES] - 1
+    newest = work.counters[LIVES] - 1
     for k in range(length):
-        event = w.kept[k]
+        event = work.kept[k]
         at = 0
         while at < leaving:
-            v = w.leaving[at]
-            anew = event == n + v or event == p.producer[v]
-            if anew or w.let_go[v] <= cpu or w.memory[k] + leaving_bytes > p.budget:
-                cpu = max(cpu, w.let_go[v])
-                leaving_bytes -= p.size[v]
+            v = work.leaving[at]
+            anew = event == n + v or event == problem.producer[v]
+            if anew or work.let_go[v] <= cpu or work.memory[k] + leaving_bytes > problem.budget:
+                cpu = max(cpu, work.let_go[v])
+                leaving_bytes -= problem.size[v]
                 leaving -= 1
                 for rest in range(at, leaving):
-                    w.leaving[rest] = w.leaving[rest + 1]
+                    work.leaving[rest] = work.leaving[rest + 1]
             else:
                 at += 1
         if event >= n:
             v = event - n
             cpu = max(cpu, bus)
-            bus = cpu + p.in_time[v]
-            w.arrives[v] = bus
-            w.let_go[v] = bus
+            bus = cpu + problem.in_time[v]
+            work.arrives[v] = bus
+            work.let_go[v] = bus
             newest -= 1
         else:
-            for k_in in range(p.input_start[event], p.input_start[event + 1]):
-                cpu = max(cpu, w.arrives[p.input_value[k_in]])
-            cpu += p.node_time[event]
-            w.counters[STAMP] += 1
-            while newest >= 0 and w.life_start[newest] == k:
-                w.stamp[w.life_value[newest]] = w.counters[STAMP]
+            for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
+                cpu = max(cpu, work.arrives[problem.input_value[k_in]])
+            cpu += problem.node_time[event]
+            work.counters[STAMP] += 1
+            while newest >= 0 and work.life_start[newest] == k:
+                work.stamp[work.life_value[newest]] = work.counters[STAMP]
                 newest -= 1
-            for v in range(p.own[event], p.own[event + 1]):
-                if w.paged[v] > 0 and w.first[event] < 0:
+            for v in range(problem.own[event], problem.own[event + 1]):
+                if work.paged[v] > 0 and work.first[event] < 0:
                     cpu = max(cpu, bus)
-                    bus = cpu + p.out_time[v]
-                    w.let_go[v] = bus
-                    if w.stamp[v] != w.counters[STAMP]:
-                        w.leaving[leaving] = v
+                    bus = cpu + problem.out_time[v]
+                    work.let_go[v] = bus
+                    if work.stamp[v] != work.counters[STAMP]:
+                        work.leaving[leaving] = v
                         leaving += 1
-                        leaving_bytes += p.size[v]
-            w.first[event] = k
-        life = w.ending[k]
+                        leaving_bytes += problem.size[v]
+            work.first[event] = k
+        life = work.ending[k]
         while life >= 0:
-            v = w.life_value[life]
-            if w.let_go[v] > cpu:
-                w.leaving[leaving] = v
+            v = work.life_value[life]
+            if work.let_go[v] > cpu:
+                work.leaving[leaving] = v
                 leaving += 1
-                leaving_bytes += p.size[v]
-            life = w.next_ending[life]
+                leaving_bytes += problem.size[v]
+            life = work.next_ending[life]
     return max(cpu, bus)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules that were found, in figures."""
+"""Schedules that were found, with their energy, time and peak."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from poet_planner.solve.jit import compiled
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.statistics import Part
 
-MOST_RANKED = 64
-SAME = 1e-12
+MOST_RANKED = 64  # schedules kept in a ranking
+SAME = 1e-12  # energies that differ by less are equal: relative
 
 
 @dataclass(frozen=True)
 class Incumbent:
-    """A schedule within the budget and the deadline, as events (see `evaluation`): joules, seconds, bytes.
+    """A schedule as events (see `evaluation`), with its energy in joules, time in seconds and peak in bytes.
 
     ``source`` is the part of the optimiser that found it, or that made the start of the annealing pass that did; None
     where no part did.
@@ -33,7 +33,7 @@ class Incumbent:
 
 
 def measured(problem: Problem, events: Ints, source: Part | None = None) -> Incumbent | None:
-    """Energy, time and peak of ``events``, within the limits or not; None if they are no schedule."""
+    """The schedule of ``events``, which may break the limits; None if they are no schedule."""
     work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(problem, events, len(events), work)
     if result.length < 0:
@@ -43,17 +43,17 @@ def measured(problem: Problem, events: Ints, source: Part | None = None) -> Incu
 
 
 def cheapest(*found: Incumbent | None) -> Incumbent | None:
-    """The first of the least energy; None if there is none at all."""
+    """The one of least energy, the first among equals; None if there is none."""
     return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)
 
 
 def ranked(found: Iterable[Incumbent | None]) -> list[Incumbent]:
-    """The cheapest first, of some dozens; what does the same in the same order is there but once."""
+    """The `MOST_RANKED` cheapest, the cheapest first; equal sequences count once."""
     different = {one.events.tobytes(): one for one in found if one is not None}
     return sorted(different.values(), key=lambda one: one.energy)[:MOST_RANKED]
 
 
 @compiled
-def same(energy, other):  # type: ignore[no-untyped-def]
-    """Whether two schedules cost the same, whatever the order of the sum: then they are taken for one."""
+def same(energy: float, other: float) -> bool:
+    """Whether two energies are equal, up to the order in which they were summed."""
     return abs(energy - other) <= SAME * other

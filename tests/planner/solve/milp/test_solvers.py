@@ -10,7 +10,7 @@ import pyomo.environ as pyo
 import pytest
 from poet_planner.baselines import poet_ilp
 from poet_planner.schedule.verify import verify
-from poet_planner.solve.milp.solvers import Outcome, Solver, solver_named, solvers
+from poet_planner.solve.milp.solvers import Solver, SolverResult, SolverStatus, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
 from poet_planner.solve.time_budget import TimeBudget
@@ -63,33 +63,33 @@ def least_left_behind() -> float:
     return min(map(left_behind, filter(fits, itertools.product((0, 1), repeat=THINGS))))
 
 
-def taken_in(outcome: Outcome) -> tuple[int, ...]:
-    return tuple(round(outcome.solutions[-1][f"taken[{k}]"]) for k in range(THINGS))
+def taken_in(result: SolverResult) -> tuple[int, ...]:
+    return tuple(round(result.solutions[-1][f"taken[{k}]"]) for k in range(THINGS))
 
 
 @each_solver
 @pytest.mark.parametrize("gap", [1e-6, 10.0])
 def test_solution_and_bound(solver: Solver, gap: float) -> None:
-    outcome = solver.solve(knapsack(), TimeBudget(30.0), gap)
-    found, least = left_behind(taken_in(outcome)), least_left_behind()
-    assert not outcome.infeasible
+    result = solver.solve(knapsack(), TimeBudget(30.0), gap)
+    found, least = left_behind(taken_in(result)), least_left_behind()
+    assert result.status is SolverStatus.OPTIMAL
     assert least <= found <= least + gap
-    assert found - gap - 1e-6 <= outcome.bound <= least + 1e-6
+    assert found - gap - 1e-6 <= result.bound <= least + 1e-6
 
 
 @each_solver
 def test_infeasible(solver: Solver) -> None:
-    outcome = solver.solve(knapsack(room=-1.0), TimeBudget(30.0), 1e-6)
-    assert outcome.infeasible
-    assert outcome.solutions == []
+    result = solver.solve(knapsack(room=-1.0), TimeBudget(30.0), 1e-6)
+    assert result.status is SolverStatus.INFEASIBLE
+    assert result.solutions == []
 
 
 @each_solver
 def test_no_time(solver: Solver) -> None:
-    """Whatever there is by then is still right."""
-    outcome = solver.solve(knapsack(), TimeBudget(0.0), 1e-6)
-    assert outcome.bound <= least_left_behind() + 1e-6
-    assert not outcome.infeasible
+    """Solutions and bound hold all the same."""
+    result = solver.solve(knapsack(), TimeBudget(0.0), 1e-6)
+    assert result.bound <= least_left_behind() + 1e-6
+    assert not result.status.has_no_solution
 
 
 @each_solver
@@ -107,13 +107,19 @@ def test_plans(solver: Solver, schedule_by: Callable[..., Schedule]) -> None:
     assert verify(graph, schedule).faults == ()
 
 
+@each_solver
+def test_a_cutoff_below_the_optimum_leaves_nothing(solver: Solver) -> None:
+    result = solver.solve(knapsack(), TimeBudget(30.0), 1e-6, cutoff=least_left_behind() - 1.0)
+    assert result.status is SolverStatus.CUT_OFF
+
+
 def test_all_are_listed() -> None:
     assert {solver.name for solver in solvers()} == {"highs", "gurobi", "cbc", "scip"}
     assert solver_named("highs").available
 
 
 def test_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Outcome:
+    def fails(*_: object) -> SolverResult:
         raise RuntimeError("no licence\nfor as much")
 
     highs = solver_named("highs")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annealing itself: what a ceiling forbids, and that what is best below it is a schedule within all limits."""
+"""The annealing itself: an energy cap holds, and the best schedule under it keeps all limits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.annealing import (
     BEST,
     BEST_LENGTH,
-    CEILING,
-    COOLING,
+    COOLING_FACTOR,
     ENERGY,
+    ENERGY_CAP,
     PER_BYTE,
     PER_SECOND,
     TEMPERATURE,
@@ -21,10 +21,10 @@ from poet_planner.solve.search.annealing import (
     new_state,
     start_from,
 )
-from poet_planner.solve.search.delta_evaluation import new_trial
+from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import new_workspace
 from poet_planner.solve.search.incumbent import Incumbent, measured
-from poet_planner.solve.search.moves import COMPUTE_TRIES
+from poet_planner.solve.search.moves import MOST_RESTORED
 
 from tests.support.graphs.paper_graphs import paper_graph
 
@@ -38,23 +38,23 @@ def problem(request: pytest.FixtureRequest) -> Problem:
     return build_problem(graph, int(0.5 * plain.peak_bytes), deadline_s)
 
 
-def energies(problem: Problem, known: Incumbent, ceiling: float) -> tuple[State, list[float]]:
+def energies(problem: Problem, known: Incumbent, energy_cap: float) -> tuple[State, list[float]]:
     """After each of many moves from ``known``, so hot that energy hardly counts."""
-    work, other = (new_workspace(problem, np.array([7], dtype=np.uint64), COMPUTE_TRIES) for _ in range(2))
-    trial, spare = new_trial(problem), new_trial(problem)
+    work, other = (new_workspace(problem, np.array([7], dtype=np.uint64), MOST_RESTORED) for _ in range(2))
+    delta, spare = new_delta_evaluation(problem), new_delta_evaluation(problem)
     state = new_state(len(work.candidate))
     assert start_from(problem, work, state, known.events, len(known.events))
     figures = state.figures
-    figures[CEILING] = ceiling
+    figures[ENERGY_CAP] = energy_cap
     figures[TEMPERATURE] = problem.node_energy.sum()
-    figures[COOLING] = 1.0
+    figures[COOLING_FACTOR] = 1.0
     figures[PER_BYTE] = problem.node_energy.sum() / problem.budget
     figures[PER_SECOND] = problem.node_energy.sum() / problem.node_time.sum()
-    heard = []
+    energies_j = []
     for _ in range(MOVES):
-        anneal(problem, work, other, trial, spare, state, 1)
-        heard.append(float(figures[ENERGY]))
-    return state, heard
+        anneal(problem, work, other, delta, spare, state, 1)
+        energies_j.append(float(figures[ENERGY]))
+    return state, energies_j
 
 
 def poor_schedule(problem: Problem) -> Incumbent:
@@ -64,28 +64,30 @@ def poor_schedule(problem: Problem) -> Incumbent:
     return search.incumbent
 
 
-def test_no_move_ends_above_the_ceiling(problem: Problem) -> None:
+def test_no_move_ends_above_the_energy_cap(problem: Problem) -> None:
     known = poor_schedule(problem)
-    ceiling = known.energy * (1 - 1e-9)
-    state, heard = energies(problem, known, ceiling)
-    assert all(after <= max(before, ceiling) for before, after in zip([known.energy, *heard], heard, strict=False))
-    # Below it all is free: it goes up and down, far above what a search ends with.
-    assert min(heard) < max(heard[-1000:]) < ceiling
+    energy_cap = known.energy * (1 - 1e-9)
+    state, energies_j = energies(problem, known, energy_cap)
+    assert all(
+        after <= max(before, energy_cap) for before, after in zip([known.energy, *energies_j], energies_j, strict=False)
+    )
+    # Under the cap every move is accepted: the energy goes up and down, far above that of a search.
+    assert min(energies_j) < max(energies_j[-1000:]) < energy_cap
     best = measured(problem, state.best[: state.lengths[BEST_LENGTH]])
     assert best is not None
     assert best.energy == pytest.approx(float(state.figures[BEST]), rel=1e-12)
     assert best.peak <= problem.budget
     assert best.time <= problem.deadline
-    assert best.energy == pytest.approx(known.energy, rel=1e-12) or best.energy < ceiling
+    assert best.energy == pytest.approx(known.energy, rel=1e-12) or best.energy < energy_cap
 
 
-def test_without_a_ceiling_moves_do_end_above(problem: Problem) -> None:
+def test_without_an_energy_cap_moves_do_end_above(problem: Problem) -> None:
     known = poor_schedule(problem)
-    _, heard = energies(problem, known, np.inf)
-    assert max(heard) > known.energy
+    _, energies_j = energies(problem, known, np.inf)
+    assert max(energies_j) > known.energy
 
 
-def test_a_search_goes_on_below_what_it_is_given(problem: Problem) -> None:
+def test_a_search_improves_the_schedule_that_it_adopts(problem: Problem) -> None:
     known = poor_schedule(problem)
     search = Search(problem, 5)
     search.adopt(known.events)
@@ -95,5 +97,5 @@ def test_a_search_goes_on_below_what_it_is_given(problem: Problem) -> None:
     assert found is not None and alone.incumbent is not None
     plain_j = float(problem.node_energy.sum())
     assert found.energy < known.energy
-    # No worse, in overhead, than what it finds from plain training by more than a tenth.
+    # Its overhead is at most a tenth larger than that of a search from the store-all schedule.
     assert found.energy - plain_j < 1.1 * (alone.incumbent.energy - plain_j)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children of two schedules, against all of them made one by one."""
+"""Offspring of two schedules, against all of them made one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NODES = 12
 
 
 def parent(problem: Problem, rng: random.Random) -> Ints:
-    """Plain training, with computations before that are repeated here and there."""
+    """The store-all schedule with recomputations put in here and there."""
     events: list[int] = []
     for node in range(len(problem.node_time)):
         repeated = [k for k in range(node) if problem.recomputable[k] and rng.random() < 0.4]
@@ -29,36 +29,38 @@ def parent(problem: Problem, rng: random.Random) -> Ints:
     return found.events
 
 
-def children(problem: Problem, one: Ints, other: Ints) -> list[Incumbent]:
+def all_offspring(problem: Problem, one: Ints, other: Ints) -> list[Incumbent]:
     """One for each node, where that is a schedule."""
     cuts = [(list(one).index(node) + 1, list(other).index(node) + 1) for node in range(len(problem.node_time))]
     found = [measured(problem, np.concatenate([one[:stop], other[start:]])) for stop, start in cuts]
-    return [child for child in found if child is not None]
+    return [offspring for offspring in found if offspring is not None]
 
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("per_byte", [0.0, 0.5])
-def test_the_cheapest_child_that_is_not_a_parent(seed: int, per_byte: float) -> None:
+def test_the_cheapest_offspring_that_is_not_a_parent(seed: int, per_byte: float) -> None:
     graph = random_graph(seed, MOST_NODES)
     problem = build_problem(graph, int(0.9 * plain_schedule(graph).peak_bytes), None)
     rng = random.Random(seed)
     one, other = parent(problem, rng), parent(problem, rng)
     parents_j = [problem.node_energy[events].sum() for events in (one, other)]
 
-    child = cross(problem, one, other, per_byte, 0.0, new_workspace(problem, np.ones(1, dtype=np.uint64)))
+    offspring = cross(problem, one, other, per_byte, 0.0, new_workspace(problem, np.ones(1, dtype=np.uint64)))
 
-    new = [each for each in children(problem, one, other) if not np.isclose(each.energy, parents_j, rtol=1e-9).any()]
-    if child is None:
+    new = [
+        each for each in all_offspring(problem, one, other) if not np.isclose(each.energy, parents_j, rtol=1e-9).any()
+    ]
+    if offspring is None:
         assert new == []
         return
-    found = measured(problem, child)
+    found = measured(problem, offspring)
     assert found is not None
     assert any(np.array_equal(found.events, each.events) for each in new)
     if per_byte == 0:
         assert found.energy == pytest.approx(min(each.energy for each in new))
 
 
-def test_a_schedule_and_itself_have_no_child() -> None:
+def test_a_schedule_and_itself_have_no_offspring() -> None:
     problem = build_problem(random_graph(5, MOST_NODES), 10_000, None)
     events = parent(problem, random.Random(1))
     assert cross(problem, events, events, 1.0, 1.0, new_workspace(problem, np.ones(1, dtype=np.uint64))) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What edits would change, against an evaluation of the whole edited sequence."""
+"""Delta evaluation of random edits, against the full evaluation of the edited sequence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealing import (
-    CEILING,
     CURRENT_LENGTH,
     ENERGY,
+    ENERGY_CAP,
     OVERFLOW,
     TEMPERATURE,
     TIME,
@@ -27,30 +27,30 @@ from poet_planner.solve.search.delta_evaluation import (
     LAST,
     LEFT_OUT,
     PER_PLACE,
-    Trial,
-    edited,
-    estimate,
+    DeltaEvaluation,
+    clear_edits,
+    evaluate_edits,
     leave_out,
     live_before,
-    new_trial,
+    new_delta_evaluation,
     next_use,
     put_in,
     room_for,
     take_back,
-    unedited,
+    write_edited,
 )
-from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index, new_workspace
+from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index_touches, new_workspace
 
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import random_graph
 
 MOST_NODES = 12
-TRIALS = 40
+EDITED_SEQUENCES = 40
 QUERIES = 8
 
 
 def evaluated(problem: Problem, rng: random.Random) -> tuple[Workspace, Evaluation]:
-    """Plain training, with computes and page-ins put in here and there."""
+    """The store-all schedule with recomputations and page-ins put in here and there."""
     n = len(problem.node_time)
     events: list[int] = []
     for node in range(n):
@@ -60,20 +60,20 @@ def evaluated(problem: Problem, rng: random.Random) -> tuple[Workspace, Evaluati
     w = new_workspace(problem, np.ones(1, dtype=np.uint64))
     result = evaluate(problem, np.array(events, dtype=np.int64), len(events), w)
     assert result.length >= n
-    assert index(problem, w, result.length)
+    assert index_touches(problem, w, result.length)
     return w, result
 
 
 def evaluated_at(
     seed: int, rng: random.Random, least: float, most: float
 ) -> tuple[Problem, Workspace, Evaluation, Workspace]:
-    """A random graph's training at such a share of plain training's peak, and a workspace for comparisons."""
+    """A random graph at a share of the store-all schedule's peak, and a workspace for comparisons."""
     graph = random_graph(seed, MOST_NODES)
     problem = build_problem(graph, int(rng.uniform(least, most) * plain_schedule(graph).peak_bytes), None)
     return problem, *evaluated(problem, rng), new_workspace(problem, np.ones(1, dtype=np.uint64))
 
 
-def edit_at_random(problem: Problem, w: Workspace, length: int, t: Trial, rng: random.Random) -> None:
+def edit_at_random(problem: Problem, w: Workspace, length: int, t: DeltaEvaluation, rng: random.Random) -> None:
     """Events left out, put in (computes behind the first of their node), moved; something put in and taken back."""
     n = len(problem.node_time)
     left_out: set[int] = set()
@@ -99,7 +99,7 @@ def edit_at_random(problem: Problem, w: Workspace, length: int, t: Trial, rng: r
             take_back(t, at)
 
 
-def remaining(w: Workspace, t: Trial, length: int) -> list[tuple[int, int, int]]:
+def remaining(w: Workspace, t: DeltaEvaluation, length: int) -> list[tuple[int, int, int]]:
     """Event, RAM and key of all that is not dropped."""
     left_out = {int(t.edit_place[e]) for e in range(t.counters[EDITS]) if t.edit_event[e] == LEFT_OUT}
     there = [(w.kept[k], t.memory[k], k * PER_PLACE + LAST) for k in range(length) if k not in left_out]
@@ -109,7 +109,7 @@ def remaining(w: Workspace, t: Trial, length: int) -> list[tuple[int, int, int]]
 
 
 def lacks_a_compute(problem: Problem, events: list[int]) -> bool:
-    """Of any node at all, or before a page-in: what only a whole evaluation notices."""
+    """Of any node at all, or before a page-in: only a full evaluation notices this."""
     n = len(problem.node_time)
     computed: set[int] = set()
     for event in events:
@@ -120,16 +120,16 @@ def lacks_a_compute(problem: Problem, events: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_figures_ram_and_lifetimes_are_those_of_a_whole_evaluation(seed: int) -> None:
+def test_figures_ram_and_lifetimes_are_those_of_the_full_evaluation(seed: int) -> None:
     rng = random.Random(seed)
     problem, w, result, whole = evaluated_at(seed, rng, 0.5, 1.0)
-    t = new_trial(problem)
+    t = new_delta_evaluation(problem)
     compared = 0
-    for _ in range(TRIALS):
-        unedited(w, t, result.length)
+    for _ in range(EDITED_SEQUENCES):
+        clear_edits(w, t, result.length)
         edit_at_random(problem, w, result.length, t, rng)
-        tried = estimate(problem, w, result.length, result.energy, result.time, result.overflow, t)
-        length = edited(w, t, result.length, whole.candidate)
+        tried = evaluate_edits(problem, w, result.length, result.energy, result.time, result.overflow, t)
+        length = write_edited(w, t, result.length, whole.candidate)
         expected = evaluate(problem, whole.candidate, length, whole)
         if expected.length < 0:
             assert tried.length < 0 or lacks_a_compute(problem, whole.candidate[:length].tolist())
@@ -142,7 +142,7 @@ def test_figures_ram_and_lifetimes_are_those_of_a_whole_evaluation(seed: int) ->
         there = remaining(w, t, result.length)
         assert [event for event, _, _ in there] == whole.kept[: expected.length].tolist()
         assert [memory for _, memory, _ in there] == whole.memory[: expected.length].tolist()
-        assert index(problem, whole, expected.length)
+        assert index_touches(problem, whole, expected.length)
         for _ in range(QUERIES):
             place, v = rng.randrange(expected.length), rng.randrange(len(problem.size))
             key = there[place][2]
@@ -160,11 +160,11 @@ def test_room_for_a_page_in_is_where_keeping_the_value_takes_no_byte_too_many() 
     answers = set()
     for seed in range(40):
         problem, w, result, whole = evaluated_at(seed, random.Random(seed), 0.8, 1.1)
-        t = new_trial(problem)
+        t = new_delta_evaluation(problem)
         for place in w.extra[: w.counters[EXTRAS]].tolist():
             if w.kept[place] < len(problem.node_time) or w.memory[place] > problem.budget:
                 continue
-            unedited(w, t, result.length)
+            clear_edits(w, t, result.length)
             room = room_for(problem, w, t, place)
             kept = np.delete(w.kept[: result.length], place)
             assert room == (evaluate(problem, kept, len(kept), whole).overflow <= result.overflow)
@@ -173,19 +173,19 @@ def test_room_for_a_page_in_is_where_keeping_the_value_takes_no_byte_too_many() 
 
 
 @pytest.mark.parametrize("dma", [False, True])
-def test_what_is_accepted_has_the_figures_of_a_whole_evaluation(dma: bool) -> None:
+def test_what_is_accepted_has_the_figures_of_the_full_evaluation(dma: bool) -> None:
     graph, plain = paper_graph("resnet18_cifar.m4")
     problem = build_problem(graph, int(0.4 * plain.peak_bytes), 1.5 * plain.time_s)._replace(dma=dma)
     n = len(problem.node_time)
     random_state = np.array([5], dtype=np.uint64)
     w, other, whole = (new_workspace(problem, random_state, 24) for _ in range(3))
     state = new_state(len(w.candidate))
-    state.figures[:CEILING] = 1
+    state.figures[:ENERGY_CAP] = 1
     state.figures[TEMPERATURE] = 1e-3 * problem.node_energy.sum()
     assert start_from(problem, w, state, np.arange(n), n)
     before = state.current[:n].tolist()
     for _ in range(20):
-        anneal(problem, w, other, new_trial(problem), new_trial(problem), state, 100)
+        anneal(problem, w, other, new_delta_evaluation(problem), new_delta_evaluation(problem), state, 100)
         current = state.current[: state.lengths[CURRENT_LENGTH]]
         expected = evaluate(problem, current, len(current), whole)
         assert expected.length == len(current)
@@ -198,10 +198,10 @@ def test_what_is_accepted_has_the_figures_of_a_whole_evaluation(dma: bool) -> No
 def test_more_edits_than_there_is_room_for_are_refused() -> None:
     problem = build_problem(random_graph(3, MOST_NODES), 1_000_000, None)
     w, result = evaluated(problem, random.Random(3))
-    t = new_trial(problem)
-    unedited(w, t, result.length)
+    t = new_delta_evaluation(problem)
+    clear_edits(w, t, result.length)
     assert sum(put_in(t, LAST, 0) for _ in range(PER_PLACE)) == LAST
-    unedited(w, t, result.length)
+    clear_edits(w, t, result.length)
     put = [put_in(t, place * PER_PLACE + LAST, 0) for _ in range(PER_PLACE // 2) for place in range(result.length)]
     assert not all(put)
     assert t.counters[EDITS] == len(t.edit_place)
