@@ -8,6 +8,37 @@ below, and `proof` runs them until bound and schedule meet; `placement` gives a 
 
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.params import (
+    AnnealingParams,
+    EffortParams,
+    EvictionParams,
+    FeasibilityParams,
+    LagrangianParams,
+    Params,
+    PlacementParams,
+    ProofParams,
+    RelaxationParams,
+    RetainedSetParams,
+    StateSpaceParams,
+)
 from poet_planner.solve.statistics import Parts, Statistics
 
-__all__ = ["NoScheduleError", "OptimiseOptions", "Parts", "Progress", "Statistics", "optimise"]
+__all__ = [
+    "AnnealingParams",
+    "EffortParams",
+    "EvictionParams",
+    "FeasibilityParams",
+    "LagrangianParams",
+    "NoScheduleError",
+    "OptimiseOptions",
+    "Params",
+    "Parts",
+    "PlacementParams",
+    "Progress",
+    "ProofParams",
+    "RelaxationParams",
+    "RetainedSetParams",
+    "StateSpaceParams",
+    "Statistics",
+    "optimise",
+]

@@ -13,6 +13,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, size
 from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
 from poet_planner.solve.statespace.aggregation import taken_together
@@ -21,22 +22,10 @@ from poet_planner.solve.statespace.retained_sets import search_what_stays
 from poet_planner.solve.statistics import Part
 from poet_planner.solve.time_budget import TimeBudget
 
-# States of a view of what RAM holds, for a graph of one node, value and edge: at first, and for a small graph where
-# that closes so much of the overhead; of the time left, the share for each.
-FEW_STATES = 1e7
-MANY_STATES = 2e8
-MOST_STATES = 500_000
-SMALL = 600
-CLOSE = 0.6
-FEW_SHARE = 0.1
-MANY_SHARE = 0.6
-# The same between checkpoints, for any graph.
+# States of the search between bottleneck nodes, for any graph: at first, and again if that is worth it.
 FEW_STATES_BETWEEN = 20_000
 MOST_STATES_BETWEEN = 1_000_000
-# Of the overhead: what a node may cost whose values are taken together with others in coarser views.
-CHEAP_SHARE = 0.005
-# Of the time left, for choosing anew what the best schedule brings back.
-CHOICE_SHARE = 0.06
+CHOICE_SHARE = 0.06  # for the MILP neighbourhood: fraction of the time left
 
 
 class Known(NamedTuple):
@@ -47,15 +36,14 @@ class Known(NamedTuple):
     incumbent: Incumbent
 
     @property
-    def closed_share(self) -> float:
-        """The bound's share of the overhead of the best schedule."""
-        overhead_j = self.incumbent.energy - self.plain_j
-        return (self.bound_j - self.plain_j) / overhead_j if overhead_j > 0 else 1.0
+    def overhead_j(self) -> float:
+        """Energy of the best schedule above the store-all schedule's."""
+        return self.incumbent.energy - self.plain_j
 
     @property
-    def cheap_j(self) -> float:
-        """Energy of a node whose values may be taken together with others."""
-        return CHEAP_SHARE * (self.incumbent.energy - self.plain_j)
+    def closed_share(self) -> float:
+        """The bound's share of the overhead of the best schedule."""
+        return (self.bound_j - self.plain_j) / self.overhead_j if self.overhead_j > 0 else 1.0
 
 
 class Gain(NamedTuple):
@@ -105,6 +93,7 @@ class RetainedSets:
     """
 
     problem: Problem
+    params: RetainedSetParams
     aggregate: bool
     exhausted: bool = False
     part: Part = Part.RETAINED_SETS
@@ -116,7 +105,7 @@ class RetainedSets:
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         apart = not self.aggregate
-        found = search_what_stays(self.problem, known.incumbent.energy, budget, apart)
+        found = search_what_stays(self.problem, known.incumbent.energy, budget, apart, self.params)
         self.aggregate = False
         # A path that holds some values as one may be followed by one that holds all apart.
         self._open = not apart and found is not None and found.events is not None
@@ -160,18 +149,29 @@ class StateSpace:
     """
 
     problem: Problem
+    params: StateSpaceParams
     first: Ints
     part: Part = Part.STATE_SPACE
-    share: float = FEW_SHARE
     raised: bool = False
+
+    @property
+    def share(self) -> float:
+        return self.params.few_share
 
     def applies(self, known: Known) -> bool:
         return True
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        gain = _explored(self.problem, self.first, known, FEW_STATES, budget)
+        gain = self.explored(known, self.params.few_states, budget)
         self.raised = gain.bound_j > known.bound_j
         return gain
+
+    def explored(self, known: Known, states: float, budget: TimeBudget) -> Gain:
+        """What so many states give, times nodes, values and edges of the graph."""
+        most_states = min(self.params.most_states, int(states / size(self.problem)))
+        energy_j = known.incumbent.energy
+        found = search_contents(self.problem, self.first, known.bound_j, energy_j, most_states, budget, self.params)
+        return Gain(found.bound_j, schedule=found.events)
 
 
 @dataclass
@@ -184,9 +184,13 @@ class LargeStateSpace:
         Goes on as the last of those that has raised the bound, else as the first.
     """
 
+    params: StateSpaceParams
     tried: list[StateSpace]
-    share: float = MANY_SHARE
     _known_j: float = np.inf
+
+    @property
+    def share(self) -> float:
+        return self.params.many_share
 
     @property
     def part(self) -> Part:
@@ -198,11 +202,12 @@ class LargeStateSpace:
 
     def applies(self, known: Known) -> bool:
         better = known.incumbent.energy < self._known_j
-        return better and size(self.tried[0].problem) <= SMALL and known.closed_share > CLOSE
+        small = size(self.tried[0].problem) <= self.params.small
+        return better and small and known.closed_share > self.params.close
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
-        return _explored(self._best.problem, self._best.first, known, MANY_STATES, budget)
+        return self._best.explored(known, self.params.many_states, budget)
 
 
 @dataclass
@@ -219,6 +224,7 @@ class Bottlenecks:
     """
 
     problem: Problem
+    params: StateSpaceParams
     first: Ints
     aggregate: bool
     retained: RetainedSets
@@ -228,28 +234,25 @@ class Bottlenecks:
 
     @property
     def share(self) -> float:
-        return FEW_SHARE if self.most_states == FEW_STATES_BETWEEN else MANY_SHARE
+        return self.params.few_share if self.most_states == FEW_STATES_BETWEEN else self.params.many_share
 
     def applies(self, known: Known) -> bool:
         return self._worth_it and not self.problem.pageable.any() and not self.retained.exhausted
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        closely = aggregated(self.problem, known, self.aggregate, closely=True)
+        closely = aggregated(self.problem, known, self.params, self.aggregate, closely=True)
         energy_j = known.incumbent.energy
         found = search_between_checkpoints(self.problem, self.first, closely, energy_j, self.most_states, budget)
-        overhead_j = energy_j - known.plain_j
-        closes = found.events is None and found.bound_j - known.plain_j > CLOSE * overhead_j
+        closes = found.events is None and found.bound_j - known.plain_j > self.params.close * known.overhead_j
         self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
         self.most_states = MOST_STATES_BETWEEN
         return Gain(found.bound_j, near=found.events)
 
 
-def aggregated(problem: Problem, known: Known, aggregate: bool, closely: bool = False) -> Ints:
+def aggregated(
+    problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool, closely: bool = False
+) -> Ints:
     """The first made of the values that each is taken as one with (see `taken_together`); itself if none are. (m,)"""
-    return taken_together(problem, known.cheap_j, closely) if aggregate else np.arange(len(problem.size))
-
-
-def _explored(problem: Problem, first: Ints, known: Known, states: float, budget: TimeBudget) -> Gain:
-    most_states = min(MOST_STATES, int(states / size(problem)))
-    found = search_contents(problem, first, known.bound_j, known.incumbent.energy, most_states, budget)
-    return Gain(found.bound_j, schedule=found.events)
+    if not aggregate:
+        return np.arange(len(problem.size))
+    return taken_together(problem, params.cheap * known.overhead_j, closely)

@@ -13,6 +13,7 @@ from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.params import EffortParams
 from poet_planner.solve.placement.assign import Addressed, Addresses, NoAddressesError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
@@ -20,21 +21,6 @@ from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part, Statistics
 from poet_planner.solve.time_budget import TimeBudget
-
-SEARCH_S = 1.0
-SEARCH_S_PER_NODE = 0.015
-MOST_SEARCH_S = 20.0
-SEARCH_SHARE = 0.3
-# For addresses; no more than so many seconds where the first schedule had some; and a larger share where it had none,
-# and the proof has closed less than so much of the overhead.
-PLACING_SHARE = 0.25
-MOST_PLACING_S = 8.0
-LACKING_SHARE = 0.5
-HOPELESS = 0.5
-# Of the time left, for finding any schedule where the first search has found none.
-FINDING_SHARE = 0.5
-# Of the first search, for each plan made again.
-AGAIN_EFFORT = 0.25
 
 
 def optimise(
@@ -78,7 +64,8 @@ class _Run:
 
     def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
         self._graph = graph
-        self._context = Context(options.parts, options.statistics or Statistics(options.clock))
+        self._effort = options.params.effort
+        self._context = Context(options.parts, options.params, options.statistics or Statistics(options.clock))
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
@@ -88,7 +75,9 @@ class _Run:
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Searches(self._problem, options.seed, context=self._context)
-        again_s = max(SEARCH_S, AGAIN_EFFORT * first_search_s(self._problem))
+        again_s = max(
+            self._effort.search_s, self._effort.replanning_share * first_search_s(self._problem, self._effort)
+        )
         self._addresses = Addresses(
             graph,
             self._problem,
@@ -152,8 +141,9 @@ class _Run:
 
     def _improve(self) -> None:
         """Search, then prove; where no schedule turns up, search on until the time is up."""
-        search_s = min(SEARCH_SHARE * self._options.time_limit_s, first_search_s(self._problem))
-        share = self._limit.share(SEARCH_SHARE)
+        most_s = self._effort.search_share * self._options.time_limit_s
+        search_s = min(most_s, first_search_s(self._problem, self._effort))
+        share = self._limit.share(self._effort.search_share)
         early = self._budget.until(lambda: self._search.incumbent is not None and share.expired)
         begin_between_bottlenecks(self._problem, self._search, early, context=self._context)
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
@@ -167,11 +157,11 @@ class _Run:
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
-            self._search.run(self._moves(2 * SEARCH_S), self._budget)
+            self._search.run(self._moves(2 * self._effort.search_s), self._budget)
 
     def _find_any(self) -> bool:
         """A schedule in time, where the search has found none: whether there is one."""
-        start, budget = plain(self._problem), self._limit.share(FINDING_SHARE).noting(self._tell)
+        start, budget = plain(self._problem), self._limit.share(self._effort.finding_share).noting(self._tell)
         with self._context.timed(Part.FEASIBILITY):
             context = self._context.within(Part.FEASIBILITY)
             answer = in_time(self._problem, start, self._options.seed, self._solver, budget, context)
@@ -195,10 +185,11 @@ class _Run:
 
     def _placing_s(self) -> float:
         """Seconds kept for addresses."""
-        limit_s = self._options.time_limit_s
+        limit_s, effort = self._options.time_limit_s, self._effort
         if not self._addresses_lack:
-            return min(PLACING_SHARE * limit_s, MOST_PLACING_S)
-        return (LACKING_SHARE if self._proof.closed_share < HOPELESS else PLACING_SHARE) * limit_s
+            return min(effort.placing_share * limit_s, effort.most_placing_s)
+        poor = self._proof.closed_share < effort.poor_bound
+        return (effort.lacking_share if poor else effort.placing_share) * limit_s
 
     def _tell(self, note: str = "") -> None:
         incumbent = self._proof.best
@@ -244,6 +235,6 @@ def schedule_of(
     )
 
 
-def first_search_s(problem: Problem) -> float:
+def first_search_s(problem: Problem, effort: EffortParams) -> float:
     """Seconds of searching before the proof begins, where the time limit allows them."""
-    return min(MOST_SEARCH_S, SEARCH_S_PER_NODE * len(problem.node_time))
+    return min(effort.most_search_s, effort.search_s_per_node * len(problem.node_time))

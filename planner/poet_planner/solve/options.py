@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
 
+from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.statistics import Parts, Statistics
 from poet_planner.solve.time_budget import work_clock
 
@@ -47,6 +48,8 @@ class OptimiseOptions:
         Stop when (energy - bound) / energy is no more than this.
     parts : Parts
         Which parts of the optimiser are on.
+    params : Params
+        The tuned numbers of all parts.
     statistics : Statistics or None
         Filled in with what each part did, even if there is no schedule in the end.
     progress : callable or None
@@ -62,6 +65,7 @@ class OptimiseOptions:
     paging: bool = True
     gap: float = 1e-6
     parts: Parts = field(default_factory=Parts)
+    params: Params = DEFAULTS
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
     clock: Callable[[], float] = work_clock

@@ -33,17 +33,8 @@ from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
-REFINE_S = 0.3
-# Searching on between one step and the next.
-BETWEEN_S = 1.0
-BETWEEN_SHARE = 0.1
-# Searching beside a proof, and before that beside the first count of what RAM holds.
-ASIDE_S = 6.0
-ASIDE_FEW_S = 3.0
-# More than there ever are: an odd number, so that searches beside one proof differ in manner.
+# More than there ever are: an odd number, so that the repair strategies of searches beside one proof take turns.
 MOST_PROOFS = 1001
-# Share of what the bound lacks; a step that leaves more to what comes after it is not worth its proof.
-NOT_WORTH = 0.9
 
 
 class Proof:
@@ -74,6 +65,7 @@ class Proof:
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
+        self._params = self._context.params.proof
         self._problem = problem
         self._search = search
         self._solver = solver
@@ -137,26 +129,27 @@ class Proof:
     def _bound(self, budget: TimeBudget) -> None:
         """Raise the bound without a relaxation: with few states, then with more where that is worth it."""
         aggregate = self._context.has(Part.AGGREGATION)
-        retained = RetainedSets(self._problem, aggregate)
+        params = self._context.params.state_space
+        retained = RetainedSets(self._problem, self._context.params.retained_sets, aggregate)
         while self._improved(retained, budget):
             pass
         if self.complete:
             return
-        apart, together = np.arange(len(self._problem.size)), aggregated(self._problem, self._now(), aggregate)
-        spaces = [StateSpace(self._problem, apart)]
+        apart, together = np.arange(len(self._problem.size)), aggregated(self._problem, self._now(), params, aggregate)
+        spaces = [StateSpace(self._problem, params, apart)]
         if (together != apart).any():
-            spaces.append(StateSpace(self._problem, together, Part.AGGREGATION))
+            spaces.append(StateSpace(self._problem, params, together, Part.AGGREGATION))
         if not self._context.has(Part.STATE_SPACE):
             spaces = []
-        bottlenecks = Bottlenecks(self._problem, together, aggregate, retained)
+        bottlenecks = Bottlenecks(self._problem, params, together, aggregate, retained)
         quick: list[Bounder] = [MilpNeighbourhood(self._problem, self._solver), *spaces, bottlenecks]
-        with self._searching_beside(ASIDE_FEW_S, budget):
+        with self._searching_beside(self._params.first_background_s, budget):
             for bounder in quick:
                 self._improved(bounder, budget)
-        thorough: list[Bounder] = [LargeStateSpace(spaces), bottlenecks] if spaces else [bottlenecks]
+        thorough: list[Bounder] = [LargeStateSpace(params, spaces), bottlenecks] if spaces else [bottlenecks]
         for bounder in thorough:
             while self._is_open(bounder, budget):
-                with self._searching_beside(ASIDE_S, budget):
+                with self._searching_beside(self._params.background_s, budget):
                     self._improved(bounder, budget)
 
     def _is_open(self, bounder: Bounder, budget: TimeBudget) -> bool:
@@ -223,7 +216,8 @@ class Proof:
         """Where the first relaxation limits the RAM: at few nodes of the path, or at all of them. (n,)"""
         if self._context.has(Part.EVENT_POINTS):
             with self._context.timed(Part.EVENT_POINTS):
-                return (minimal_event_points if self._lean else bottleneck_event_points)(self._problem, self._path)
+                choose = minimal_event_points if self._lean else bottleneck_event_points
+                return choose(self._problem, self._path, self._context.params.relaxation)
         everywhere: Flags = np.zeros(len(self._problem.node_time), dtype=np.bool_)
         everywhere[self._path] = True
         return everywhere
@@ -243,8 +237,8 @@ class Proof:
         A step that can hardly raise the bound is not proven. Where no more event points would help, the proof goes on
         beyond the relaxation.
         """
-        with self._searching_beside(ASIDE_S, budget):
-            if step.share_beyond < NOT_WORTH:
+        with self._searching_beside(self._params.background_s, budget):
+            if step.share_beyond < self._context.params.relaxation.worth_proving:
                 step.prove(budget)
             last = event_points[overflowing(self._problem, self._path, step.events)].all()
             beyond = last and step.undercuts and self._context.has(Part.STAGE_CUTS)
@@ -296,7 +290,7 @@ class Proof:
     def _follow(self, events: Ints, source: Part) -> None:
         """Search on from where a relaxation points; what is found so is the work of ``source``."""
         if self._search.adopt(events, self._context.credited(source)):
-            self._search.refine(int(REFINE_S * moves_per_second(self._problem)))
+            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)))
 
     def _raise(self, bound_j: float, part: Part) -> None:
         before_j = self.bound_j
@@ -309,5 +303,5 @@ class Proof:
         self._raise(step.bound_j, step.raised_by)
 
     def _search_on(self, budget: TimeBudget) -> None:
-        moves = int(BETWEEN_S * moves_per_second(self._problem))
-        self._search.run(moves, budget.share(BETWEEN_SHARE))
+        moves = int(self._params.between_s * moves_per_second(self._problem))
+        self._search.run(moves, budget.share(self._params.between_share))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.time_budget import work_clock
 
 # Relative; a schedule that costs less by no more than this is no improvement: sums of the same energies in another
@@ -250,17 +251,19 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Context:
-    """What all of one run share: which parts are on, and the record of what each did.
+    """What all of one run share: which parts are on, their parameters, and the record of what each did.
 
     Attributes
     ----------
     parts : Parts
+    params : Params
     statistics : Statistics
     on_behalf_of : Part or None
         A part that uses others for its own purpose; what they do is put down to it.
     """
 
     parts: Parts = field(default_factory=Parts)
+    params: Params = DEFAULTS
     statistics: Statistics = field(default_factory=Statistics)
     on_behalf_of: Part | None = None
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.params import DEFAULTS, ProofParams
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
@@ -36,7 +38,6 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
             raise KeyboardInterrupt
 
     monkeypatch.setattr(proof, "Aside", Interrupted)
-    monkeypatch.setattr(proof, "ASIDE_S", ASIDE_S)
     graph = layered_graph(60, 10, 0)
     problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
     searches = Searches(problem, 0)
@@ -44,7 +45,8 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
     assert searches.incumbent is not None
     before_j = searches.incumbent.energy
 
-    interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0)
+    params = replace(DEFAULTS, proof=ProofParams(background_s=ASIDE_S))
+    interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0, context=Context(params=params))
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(TimeBudget(60.0))
 

@@ -18,12 +18,9 @@ from poet_planner.solve.statespace.retained_sets import search_what_stays
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 
-SEARCH_S = 0.5
 # The proof's cutoff is so much later than the deadline, and so is what it takes for the best schedule known.
 LATER = 1e-5
 GAP = 1e-6
-# Without a deadline, in times of plain training: what takes longer is not looked for.
-LONGEST = 1000.0
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,10 @@ class Answer:
 
 def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None = None) -> bool:
     """Whether what may stay in RAM at the hungriest nodes shows at once that no schedule is in time."""
-    late = _deadline(problem) * (1 + LATER)
-    found = _retained(_asked(problem), late, budget, context or Context())
-    return found is not None and found.bound_j > _deadline(problem)
+    context = context or Context()
+    deadline = _deadline(problem, context)
+    found = _retained(_asked(problem), deadline * (1 + LATER), budget, context)
+    return found is not None and found.bound_j > deadline
 
 
 def begin_between_bottlenecks(
@@ -77,7 +75,8 @@ def _retained(problem: Problem, known_j: float, budget: TimeBudget, context: Con
     if not context.has(Part.RETAINED_SETS):
         return None
     with context.timed(Part.RETAINED_SETS):
-        return search_what_stays(problem, known_j, budget, apart=not context.has(Part.AGGREGATION))
+        apart = not context.has(Part.AGGREGATION)
+        return search_what_stays(problem, known_j, budget, apart, context.params.retained_sets)
 
 
 def soon_in_time(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Answer:
@@ -142,8 +141,8 @@ def _asked(problem: Problem) -> Problem:
     return timed(problem)._replace(in_energy=nothing, out_energy=nothing, deadline=problem.deadline)
 
 
-def _deadline(problem: Problem) -> float:
-    return min(problem.deadline, LONGEST * float(problem.node_time.sum()))
+def _deadline(problem: Problem, context: Context) -> float:
+    return min(problem.deadline, context.params.feasibility.longest * float(problem.node_time.sum()))
 
 
 class _InTime(Searches):
@@ -158,8 +157,8 @@ class _InTime(Searches):
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None, context: Context) -> None:
         super().__init__(_asked(problem), seed, context=context)
         self.bound_s = float(problem.node_time.sum())
-        self._deadline = _deadline(problem)
-        self._moves = int(SEARCH_S * moves_per_second(problem))
+        self._deadline = _deadline(problem, context)
+        self._moves = int(context.params.feasibility.search_s * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))
 
     @property

@@ -18,11 +18,8 @@ from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
 
-CLOSE = 1.01
-# Of the time left, for one question.
-SHARE = 0.5
-# For the shortest time within a RAM.
-SHORTEST_S = 1.0
+CLOSE = 1.01  # within this factor the smallest RAM is known closely enough
+SHORTEST_S = 1.0  # effort, and time, for the shortest time within a RAM: seconds
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,9 @@ def smallest_ram(
             answer = soon_in_time(within, seed, budget, context)
             missed.add(asked)
         else:
-            answer = in_time(within, bracket.found, seed, solver, budget.share(SHARE), context)
+            answer = in_time(
+                within, bracket.found, seed, solver, budget.share(context.params.feasibility.question_share), context
+            )
             undecided.add(asked)
         bracket = Bracket(asked if answer.impossible else bracket.too_few, answer.found or bracket.found)
         missed = {ram for ram in missed if ram < bracket.enough}

@@ -28,25 +28,7 @@ from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import producers
 
-ADDRESSES_S = 3.0
-MOST_ATTEMPTS = 12
-# A plan made again gets so much of the time limit, even where that is over: the first schedule found is a poor one.
-AGAIN_SHARE = 0.05
-# A schedule whose overhead is only so much larger than the best's does.
-NEAR = 1e-3
-# Others are tried whose overhead is only so much larger than the best's, and then so many orders of the best, so many
-# shifts a node apart: each for so long, in threads side by side; before it is planned again, for such shares of the
-# time left, which is why there may be many of the former and few of the latter.
-AS_GOOD = 0.01
-ORDERS = 64
-SHIFTS = 16
-OTHER_S = 0.3
-THREADS = 2
-OTHERS_SHARE = 0.6
-ORDERS_SHARE = 0.2
-EARLY_SHARE = 0.05
-# Of what found no place, the share to be left free in addition.
-ASIDE_SHARE = 0.25
+THREADS = 2  # that try schedules side by side
 
 
 class NoAddressesError(Exception):
@@ -94,11 +76,12 @@ class Addresses:
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
+        self._params = self._context.params.placement
         self._graph = graph
         self._problem = problem
         self._seed = seed
         self._moves = int(again_s * moves_per_second(problem))
-        self._least_s = AGAIN_SHARE * time_limit_s
+        self._least_s = self._params.attempt_share * time_limit_s
         self._budget = budget
         self._on_note = on_note
         self._tries = count()
@@ -113,8 +96,8 @@ class Addresses:
         with self._context.timed(Part.PLACEMENT):
             if self._fits(self._tried(found[0], self._problem, 1)):
                 return False
-            self._try_others(found, EARLY_SHARE, EARLY_SHARE)
-        return not self._found_near(found[0], AS_GOOD)
+            self._try_others(found, self._params.early_share, self._params.early_share)
+        return not self._found_near(found[0], self._params.as_good)
 
     def give(self, found: list[Incumbent]) -> Addressed:
         """The first schedule with addresses, or what comes nearest.
@@ -142,7 +125,7 @@ class Addresses:
             best = self._tried(found[0], self._problem, 0)
         try:
             if not self._fits(best):
-                self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
+                self._try_others(found, self._params.others_share, self._params.orders_share)
                 if self._context.has(Part.REPLANNING):
                     with self._context.timed(Part.REPLANNING):
                         self._plan_again(best)
@@ -157,7 +140,7 @@ class Addresses:
 
     def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
         """One about as good as the first, or that in another order, with addresses; None if there is none in time."""
-        near = (one for one in found[1:] if self._near(one, found[0], AS_GOOD))
+        near = (one for one in found[1:] if self._near(one, found[0], self._params.as_good))
         return self._first_fitting(near, others_share) or self._first_fitting(self._orders(found[0]), orders_share)
 
     def _first_fitting(self, schedules: Iterator[Incumbent], share: float) -> Addressed | None:
@@ -165,7 +148,7 @@ class Addresses:
         budget = self._budget.share(share)
         better = filter(self._better, schedules)
         while some := list(islice(better, THREADS)):
-            each = partial(self._placed, planned=self._problem, budget=self._budget.share(1.0, OTHER_S))
+            each = partial(self._placed, planned=self._problem, budget=self._budget.share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
@@ -178,7 +161,8 @@ class Addresses:
         """The same in other orders, each going on from the one before."""
         search = Search(self._problem, self._seed, context=self._context.within(Part.PLACEMENT))
         if search.adopt(best.events, best.source):
-            orders = (search.wander(SHIFTS * len(best.events)) for _ in range(ORDERS))
+            moves = self._params.shifts * len(best.events)
+            orders = (search.wander(moves) for _ in range(self._params.orders))
             yield from (one for one in orders if one is not None)
 
     def _plan_again(self, best: Addressed) -> None:
@@ -188,9 +172,9 @@ class Addresses:
         aside = np.zeros(len(problem.node_time), dtype=np.int64)
         enough: Ints | None = None
         late = 0
-        for attempt in range(1, MOST_ATTEMPTS):
+        for attempt in range(1, self._params.most_attempts):
             late += self._budget.left() < self._least_s
-            if self._found_near(best.incumbent, NEAR) or (self._found is not None and late > 0):
+            if self._found_near(best.incumbent, self._params.near) or (self._found is not None and late > 0):
                 break
             before = aside
             if self._fits(newest):
@@ -213,7 +197,8 @@ class Addresses:
                 continue
             newest = self._tried(again[0], planned, attempt)
             if not self._fits(newest):
-                newest = self._try_others(again, EARLY_SHARE, EARLY_SHARE) or newest
+                early_share = self._params.early_share
+                newest = self._try_others(again, early_share, early_share) or newest
 
     def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
         """Bytes to be left free when each node is computed. (n,)
@@ -229,7 +214,7 @@ class Addresses:
             without[life.start : life.end] += life.size
         free = problem.budget - alive_bytes(self._graph, steps)
         left_free = np.minimum(without, free)
-        further = (ASIDE_SHARE * without).astype(np.int64) // WORD * WORD
+        further = (self._params.reserve * without).astype(np.int64) // WORD * WORD
         more = np.maximum(aside, without.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
         numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
         for k in np.nonzero(without)[0]:
@@ -240,7 +225,7 @@ class Addresses:
 
     def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
         """Steps as ``planned`` wants them, and addresses, if there are any."""
-        budget = self._budget.share(0.5 / (attempt + 1), ADDRESSES_S / (attempt + 1))
+        budget = self._budget.share(0.5 / (attempt + 1), self._params.first_s / (attempt + 1))
         self._newest = self._keep(self._placed(incumbent, planned, budget, next(self._tries)))
         return self._newest
 

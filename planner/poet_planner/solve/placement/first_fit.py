@@ -16,18 +16,10 @@ from poet_profiles.schedule import Action, Step
 
 from poet_planner.solve.instance import Ints, whole_words
 from poet_planner.solve.jit import allocating
+from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
-
-ROUND_MOVES = 20_000
-ROUNDS = 75
-# Rounds begin with what takes most of the arena for longest at the bottom, but for the first in an order that is
-# disturbed: by such a factor, more or less. From the lowest of several orders they hardly ever end well.
-DISTURBED = 0.2
-GROWTHS = (0.1, 0.3, 0.03)
-HALVINGS = 5
-ROUNDS_EACH = 3
 
 
 class Life(NamedTuple):
@@ -99,7 +91,8 @@ def place(
         without = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         with context.timed(Part.EJECTION):
-            offsets, height, without = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed)
+            params = context.params.placement
+            offsets, height, without = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed, params)
     lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
     return Placement(_with_offsets(steps, blocks, offsets), height, lives)
 
@@ -188,7 +181,9 @@ def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-de
     return height
 
 
-def _lowest(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints) -> tuple[Ints, int]:
+def _lowest(
+    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, params: PlacementParams
+) -> tuple[Ints, int]:
     """Offsets within the least capacity at which a few rounds of search succeed.
 
     Parameters
@@ -198,9 +193,9 @@ def _lowest(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints) -> t
     """
     best, height = known, int((known + size).max())
     low = max(capacity, _most_alive(start, end, size) - 1)
-    for _ in range(HALVINGS):
+    for _ in range(params.halvings):
         middle = (low + height) // 2
-        found = _within(start, end, size, middle, ROUNDS_EACH, UNLIMITED, 0)
+        found = _within(start, end, size, middle, params.halving_rounds, UNLIMITED, 0, params)
         if (found < 0).any():
             low = middle
         else:
@@ -209,7 +204,15 @@ def _lowest(start: Ints, end: Ints, size: Ints, capacity: int, known: Ints) -> t
 
 
 def _by_ejection(
-    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget, lowest: bool, seed: int
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    capacity: int,
+    known: Ints,
+    budget: TimeBudget,
+    lowest: bool,
+    seed: int,
+    params: PlacementParams,
 ) -> tuple[Ints, int, Ints]:
     """Offsets, their height, and the blocks that found no place within the capacity.
 
@@ -222,23 +225,33 @@ def _by_ejection(
     offsets, height = known, int((known + size).max())
     without = np.zeros(0, dtype=np.int64)
     if _most_alive(start, end, size) <= capacity:
-        found = _within(start, end, size, capacity, ROUNDS, budget, seed)
+        found = _within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
         without = np.nonzero(found < 0)[0]
         if len(without) == 0:
             offsets, height = found, int((found + size).max())
     if height > capacity and lowest:
-        offsets, height = _lowest(start, end, size, capacity, offsets)
+        offsets, height = _lowest(start, end, size, capacity, offsets, params)
     return offsets, height, without
 
 
-def _within(start: Ints, end: Ints, size: Ints, capacity: int, rounds: int, budget: TimeBudget, seed: int) -> Ints:
+def _within(
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    capacity: int,
+    rounds: int,
+    budget: TimeBudget,
+    seed: int,
+    params: PlacementParams,
+) -> Ints:
     """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
-        way = ROUNDS * seed + number
-        offsets = _largest_lowest(start, end, size, DISTURBED if number > 0 else 0.0, way)
-        growth = GROWTHS[number % len(GROWTHS)]
-        if eject(start, end, size, capacity, offsets, ROUND_MOVES, growth, way):
+        way = params.ejection_rounds * seed + number
+        # From the lowest of several orders a round hardly ever ends well, nor from one order again and again.
+        offsets = _largest_lowest(start, end, size, params.disturbance if number > 0 else 0.0, way)
+        growth = params.growths[number % len(params.growths)]
+        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, way):
             return offsets
         without = int(size[offsets < 0].sum())
         if without < fewest:

@@ -22,10 +22,8 @@ from poet_planner.solve.relaxation.stage_cuts import StageCuts
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
-STALL = 2e-2  # an increase over ``patience`` LPs is little below this fraction of the bound's gap
 EQUAL = 1e-9  # columns whose costs differ by less are one aggregated integer: relative
 LEAST_S = 0.01  # time limit of an LP at least: seconds
-MOST_IDLE = 4  # LPs in a row in which a cut may be slack before it is dropped
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,7 @@ class LpRelaxation:
     def __init__(self, problem: Problem, relaxation: Relaxation, context: Context | None = None) -> None:
         self._problem = problem
         self._context = context or Context()
+        self._params = self._context.params.relaxation
         self.relaxation = relaxation
         self.most_cuts_of = Part.RELAXATION
         self.aggregates = aggregated_integers(relaxation.model)
@@ -115,7 +114,9 @@ class LpRelaxation:
             on_progress(branch.bound, cutoff())
             history.append(branch.bound)
             gap = cutoff() - branch.bound
-            if gap <= 0 or (len(history) > patience and branch.bound - history[-patience - 1] < STALL * gap):
+            if gap <= 0:
+                return branch
+            if len(history) > patience and branch.bound - history[-patience - 1] < self._params.stall * gap:
                 return branch
             cover = self._cover_cuts(branch.point)
             stage = Rows()
@@ -239,7 +240,7 @@ class LpRelaxation:
         basic = np.array([at == highspy.HighsBasisStatus.kBasic for at in status], dtype=np.bool_)
         idle = self._idle_lps()
         self._idle = np.where(basic, idle + 1, np.minimum(idle, 0))
-        old = np.nonzero(self._idle >= MOST_IDLE)[0]
+        old = np.nonzero(self._idle >= self._params.most_idle)[0]
         if len(old):
             self._highs.deleteRows(len(old), (self._first_cut + old).astype(np.int32))
             self._idle = np.delete(self._idle, old)

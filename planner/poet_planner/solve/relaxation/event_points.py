@@ -12,25 +12,25 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, node_need, others
+from poet_planner.solve.params import DEFAULTS, RelaxationParams
 from poet_planner.solve.relaxation.columns import Columns
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.topology import ancestors
 
-FIRST_SHARE = 0.6  # working set of the first event points at least, as a fraction of the largest on the path
 
-
-def bottleneck_event_points(problem: Problem, path: Ints) -> Flags:
+def bottleneck_event_points(problem: Problem, path: Ints, params: RelaxationParams = DEFAULTS.relaxation) -> Flags:
     """The bottleneck nodes of ``path``: those with large working sets. (n,)"""
     need = node_need(problem)
     chosen: Flags = np.zeros(len(need), dtype=np.bool_)
-    chosen[path] = need[path] >= FIRST_SHARE * need[path].max(initial=0)
+    chosen[path] = need[path] >= params.first_need * need[path].max(initial=0)
     return chosen
 
 
-def minimal_event_points(problem: Problem, path: Ints) -> Flags:
+def minimal_event_points(problem: Problem, path: Ints, params: RelaxationParams = DEFAULTS.relaxation) -> Flags:
     """One node of each run of neighbouring bottleneck nodes on ``path``: the one with the largest working set. (n,)"""
     chosen: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
-    chosen[_peaks(path, np.where(bottleneck_event_points(problem, path), node_need(problem), 0.0))] = True
+    bottlenecks = bottleneck_event_points(problem, path, params)
+    chosen[_peaks(path, np.where(bottlenecks, node_need(problem), 0.0))] = True
     return chosen
 
 

@@ -26,17 +26,10 @@ from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
-SEARCH_S = 0.5  # effort of the relaxation's own search: seconds
-SEARCH_SHARE = 0.1  # the same at most: fraction of the time left
-REFINE_S = 0.3  # effort of the search from an LP point: seconds
-LP_SHARE = 0.6  # LP with cuts: fraction of the time left
-PATIENCE = 6  # LPs in a row that may raise the bound by little
-MOST_BEYOND = 0.5  # kept for the proof beyond the relaxation's optimum: fraction of the time
 LITTLE = 0.01  # Benders cuts are left out if less lies beyond the optimum: fraction of the bound's gap
 FIRST_STEP = 0.1  # first step of the cutoff beyond the optimum, doubled each time: fraction of the bound's gap
 MOST_SOLUTIONS = 3  # best solutions of a MILP that Benders cuts are looked for at
 LP_SAFETY = 1e-3  # subtracted from each bound: units of the model
-BRANCHING_GAIN = 0.5  # branches are kept that close more: fraction of the bound's gap
 
 
 @dataclass(frozen=True)
@@ -97,6 +90,7 @@ class RefinementStep:
         self._solver = solver
         self._gap = gap
         self._context = context or Context()
+        self._params = self._context.params.relaxation
         within = self._context.within(Part.RELAXATION)
         self._search = Searches(problem._replace(is_event_point=event_points), seed, context=within)
         # The cutoff of `prove_beyond`; None before.
@@ -137,8 +131,8 @@ class RefinementStep:
     def search(self, start: Ints, budget: TimeBudget) -> None:
         """Look for good solutions of the relaxation, from the events ``start`` and from the store-all schedule."""
         self._search.adopt(start)
-        moves = int(SEARCH_S * moves_per_second(self._problem))
-        self._search.run(moves, budget.share(SEARCH_SHARE))
+        moves = int(self._params.search_s * moves_per_second(self._problem))
+        self._search.run(moves, budget.share(self._params.search_share))
 
     def most_overflowing(self, budget: TimeBudget) -> int | None:
         """The node of the path at whose first compute the LP point overflows the RAM most; None: nowhere."""
@@ -151,7 +145,7 @@ class RefinementStep:
         Part of the time is kept for `prove_beyond`: the fraction `share_beyond`, but half at most.
         """
         start, self._lp_state = self._lp_state, None
-        for_this = budget.share(1.0 - min(MOST_BEYOND, self.share_beyond))
+        for_this = budget.share(1.0 - min(self._params.most_beyond, self.share_beyond))
         self._solve_relaxation(for_this, with_stage_cuts=self.share_beyond > LITTLE, start=start)
 
     def prove_beyond(self, budget: TimeBudget) -> None:
@@ -190,7 +184,7 @@ class RefinementStep:
         while cut_off and not self._reached(self._limit_j):
             if with_stage_cuts:
                 whole = self._with_cuts(lp, whole, budget, with_stage_cuts=True)
-            branches = self._branches(lp, whole, budget.share(LP_SHARE))
+            branches = self._branches(lp, whole, budget.share(self._params.lp_share))
             points = self._solve_branches(lp, branches, budget)
             cut_off = False
             for point in points if with_stage_cuts else []:
@@ -208,8 +202,8 @@ class RefinementStep:
         def on_progress(bound: float, _cutoff: float) -> None:
             self._raise(bound, lp.most_cuts_of)
 
-        share = budget.share(LP_SHARE)
-        return lp.add_cuts(branch, self._cutoff, share, PATIENCE, on_progress, with_stage_cuts)
+        share = budget.share(self._params.lp_share)
+        return lp.add_cuts(branch, self._cutoff, share, self._params.patience, on_progress, with_stage_cuts)
 
     def _reached(self, energy_j: float) -> bool:
         return self.bound_j >= energy_j * (1 - self._gap)
@@ -225,7 +219,8 @@ class RefinementStep:
         with self._context.timed(Part.BRANCHING):
             branches = explore(lp, whole, self._cutoff, budget, on_progress)
         lowest = min([branch.bound for branch in branches], default=np.inf)
-        return branches if lowest - whole.bound > BRANCHING_GAIN * (self._cutoff() - whole.bound) else [whole]
+        gap = self._cutoff() - whole.bound
+        return branches if lowest - whole.bound > self._params.branching_gain * gap else [whole]
 
     def _solve_branches(self, lp: LpRelaxation, branches: list[Branch], budget: TimeBudget) -> list[Floats]:
         """Raise the bound to the least over all branches, one MILP after the other; return solutions of the MILPs.
@@ -291,5 +286,5 @@ class RefinementStep:
         """Search on from the events of an LP point; whether that found anything better."""
         before_j = self.relaxation_optimum_j
         if self._search.adopt(events):
-            self._search.refine(int(REFINE_S * moves_per_second(self._problem)))
+            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)))
         return self.relaxation_optimum_j < before_j

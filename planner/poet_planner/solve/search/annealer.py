@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, size
+from poet_planner.solve.params import FirstRun
 from poet_planner.solve.search import annealing
 from poet_planner.solve.search.annealing import (
     BEST,
@@ -30,76 +31,15 @@ from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
-from poet_planner.solve.search.lagrangian import FIRST_PRICE, Price, priced
+from poet_planner.solve.search.lagrangian import Price, priced
 from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
-CHUNK_MOVES = 3000
-# Temperatures, in units of what one event beyond plain training costs in the best schedule.
-HOT = 1.0
-WARM = 0.3
-COLD = 0.02
-# Of coolings below the best schedule, and their share of a later run's moves.
-BELOW_HOT = 0.2
-BELOW_COLD = 0.002
-BELOW_SHARE_LATER = 0.6
-# Of the coolings from plain training. Some networks want the hotter ones, others the colder.
-START_HOT = (30.0, 5.0, 1.0)
-START_COLD = 0.01
-# Their share of the first run's moves.
-STARTS_SHARE = 0.39
-# Coolings from the best and from where the last one ended.
-CYCLES = 4
-# Some starts are made by passes of eviction, each of which takes as long as a move a node, roughly: so many, unless
-# enough of them have found a way before.
-MOST_PASSES = 128
-LEAST_PASSES = 4
-PASSES_SHARE = 0.06
-ENOUGH_EVICTED = 32
-# Where coolings from plain training come to no schedule, those are starts instead, with so many moves a node each.
-START_MOVES = 100
-# With so many moves for each node, more starts and their children do better than long coolings.
-MANY_MOVES = 600
-MANY_STARTS = 2
-CHILDREN = 16
-PARENTS = 6
-# Where the deadline binds: how many prices of time are tried, their share of a run's moves, and that of the coolings
-# from the last schedule that was late and the last in time. Both are mended first, with as many moves as so many
-# prices, to fill the deadline: at a price so much lower that what saves most energy for its time is worth its while.
-PRICES = 8
-PRICES_SHARE = 0.5
-MENDING = 3
-MENDING_PRICE = 0.7
-PRICED_SHARE = 0.12
-# That cost before there is a schedule, as a share of plain training's for each node.
-COST_SHARE = 0.01
-# A move, and for each node, value and edge: roughly, on one core.
+CHUNK_MOVES = 3000  # between two looks at the budget
+# A move on one core of a usual computer, and what each node, value and edge adds: seconds.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
-
-
-@dataclass(frozen=True)
-class Manner:
-    """What an annealer does about overflow.
-
-    Attributes
-    ----------
-    share : float
-        How often it drops and restores a value there.
-    repairs : int
-        How many more at once.
-    changed_first : bool
-        Whether it is always rather one that is there because of the move that is mended; else every second time.
-    """
-
-    share: float
-    repairs: int
-    changed_first: bool
-
-
-# Some networks want the one, others the other.
-MANNERS = (Manner(0.7, 0, changed_first=False), Manner(0.3, 3, changed_first=True))
 
 
 @dataclass(frozen=True)
@@ -126,43 +66,13 @@ class Cooling:
     part: Part = Part.ANNEALING
 
 
-@dataclass(frozen=True)
-class Balance:
-    """How a first run with many moves spends those that prices of time leave it.
-
-    Attributes
-    ----------
-    starts : float
-        Their share.
-    below : float
-        Of the rest, the share of coolings below the best schedule.
-    further : float
-        So many times the run's moves besides, for the same coolings.
-    below_moves : int
-        A node, for each of these.
-    above : float
-        How far each may rise above the best, as in `Cooling`.
-    """
-
-    starts: float
-    below: float
-    further: float
-    below_moves: int
-    above: float
-
-
-LOOSE = Balance(starts=0.48, below=0.33, further=0.0, below_moves=200, above=0.0)
-# Where the deadline binds, coolings below the best are what leads to a better family of schedules.
-BINDING = Balance(starts=0.25, below=0.8, further=1.0, below_moves=500, above=1.0)
-
-
 class Search:
     """One annealer; call `run` as often as wanted, it goes on from the best schedule so far.
 
     Parameters
     ----------
     seed : int
-        Equal seeds and equal calls give equal schedules. Even and odd ones have different manners.
+        Equal seeds and equal calls give equal schedules. Their repair strategies take turns.
     order : (n,) or None
         A topological order of the nodes to begin with; None for their own.
     context : Context or None
@@ -173,6 +83,7 @@ class Search:
         self._problem = problem
         self._seed = seed
         self._context = context or Context()
+        self._params = self._context.params.annealing
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = new_workspace(problem, random, MOST_RESTORED)
         self._other = new_workspace(problem, random, MOST_RESTORED)
@@ -181,10 +92,10 @@ class Search:
         self._plain_energy = float(problem.node_energy.sum())
         self._state = new_state(capacity(problem))
         self._penalise()
-        manner = MANNERS[seed % len(MANNERS)]
-        self._state.figures[SPLITTING] = manner.share
-        self._state.lengths[SPLIT_REPAIRS] = manner.repairs
-        self._state.lengths[CHANGED_FIRST] = manner.changed_first
+        strategy = self._params.repair_strategies[seed % len(self._params.repair_strategies)]
+        self._state.figures[SPLITTING] = strategy.share
+        self._state.lengths[SPLIT_REPAIRS] = strategy.repairs
+        self._state.lengths[CHANGED_FIRST] = strategy.changed_first
         self._choice = np.random.default_rng(seed)
         self._parents: list[Incumbent] = []
         self._kept: list[Incumbent] = []
@@ -251,14 +162,15 @@ class Search:
 
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal from the current state at low temperature; what that finds is its source's."""
-        self._cool(moves, Cooling(1.0, WARM, COLD, part=self._start_source or Part.ANNEALING), budget)
+        part = self._start_source or Part.ANNEALING
+        self._cool(moves, Cooling(1.0, self._params.warm, self._params.cold, part=part), budget)
 
     def keep(self, found: Incumbent | None) -> None:
         """Keep a schedule, and let it be a parent if it is among the best."""
         self._kept = ranked([*self._kept, found])
         if found is None or any(same(found.energy, one.energy) for one in self._parents):
             return
-        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
+        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[: self._params.parents]
 
     def wander(self, moves: int) -> Incumbent | None:
         """The current state in another order that costs no more, which is the current state then."""
@@ -268,28 +180,30 @@ class Search:
 
     def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
         """One after the other; each begins from the state that is set here."""
+        params, lagrangian = self._params, self._context.params.lagrangian
         capped = self._context.has(Part.ENERGY_CAP)
         if not first:
-            below_share = BELOW_SHARE_LATER * capped
-            return chain(self._cycles(1 - below_share, 1), self._below(moves, below_share, LOOSE))
-        balance = BINDING if self._priced else LOOSE
-        left = 1 - (PRICES_SHARE + PRICED_SHARE) * bool(self._priced)
-        if moves < MANY_MOVES * len(self._plain):
-            starts, rest = self._starts(moves, left * STARTS_SHARE, 1), self._cycles(left * (1 - STARTS_SHARE), 0)
+            capped_share = params.capped_share * capped
+            return chain(self._cycles(1 - capped_share, 1), self._below(moves, capped_share, params.loose))
+        balance = params.binding if self._priced else params.loose
+        left = 1 - (lagrangian.share + lagrangian.pass_share) * bool(self._priced)
+        if moves < params.many_moves * len(self._plain):
+            starts = self._starts(moves, left * params.start_share, 1)
+            rest = self._cycles(left * (1 - params.start_share), 0)
         else:
-            starts = self._starts(moves, left * balance.starts, MANY_STARTS)
-            share = left * (1 - balance.starts)
-            below_share = balance.below * capped
-            below = self._below(moves, share * below_share + balance.further * capped, balance)
-            rest = chain(self._children(share * (1 - below_share)), below)
-        return chain(self._priced_starts(PRICED_SHARE), starts, rest)
+            starts = self._starts(moves, left * balance.start_share, params.many_starts)
+            share = left * (1 - balance.start_share)
+            capped_share = balance.capped_share * capped
+            below = self._below(moves, share * capped_share + balance.further * capped, balance)
+            rest = chain(self._children(share * (1 - capped_share)), below)
+        return chain(self._priced_starts(lagrangian.pass_share), starts, rest)
 
     def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
         """From plain training, and at last from the best schedule made by eviction.
 
         Where the first comes to no schedule, all others are from different ones made by eviction.
         """
-        hots = START_HOT * rounds
+        hots = self._params.start_hot * rounds
         for number, hot in enumerate(hots, start=1):
             if number == 2 and self._annealed() is None and self._evicted:
                 yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
@@ -299,21 +213,21 @@ class Search:
             else:
                 events, part = self._plain, Part.ANNEALING
             self._begin(events, self._context.credited(part))
-            yield Cooling(share / len(hots), hot, START_COLD, part=part)
+            yield Cooling(share / len(hots), hot, self._params.start_cold, part=part)
 
     def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
         """The best and others, good and bad: which one leads far is not to be seen."""
-        most = max(1, int(share * moves / (START_MOVES * len(self._plain))))
+        most = max(1, int(share * moves / (self._context.params.eviction.start_moves * len(self._plain))))
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
             self._begin(events, self._context.credited(Part.EVICTION))
-            yield Cooling(share / count, HOT, START_COLD, part=Part.EVICTION)
+            yield Cooling(share / count, self._params.hot, self._params.start_cold, part=Part.EVICTION)
 
     def _priced_starts(self, share: float) -> Iterator[Cooling]:
         for events in self._priced:
             self._begin(events, self._context.credited(Part.LAGRANGIAN))
-            yield Cooling(share / len(self._priced), WARM, COLD, part=Part.LAGRANGIAN)
+            yield self._warm(share / len(self._priced), Part.LAGRANGIAN)
 
     def _starts_made(self, moves: int, budget: TimeBudget) -> bool:
         """Make starts by eviction and with prices of time; False ends the run."""
@@ -330,12 +244,13 @@ class Search:
         """Where the deadline binds, anneal with prices of time instead, from one to the next."""
         if self._problem.deadline == np.inf:
             return True
-        moves = int(PRICES_SHARE * moves / (PRICES + 2 * MENDING))
+        params = self._context.params.lagrangian
+        moves = int(params.share * moves / (params.trials + 2 * params.repair_trials))
         in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
-        price = Price(0.0 if in_time else FIRST_PRICE)
+        price = Price(0.0 if in_time else params.first, params=params)
         found: dict[bool, Incumbent] = {}
         last = None
-        for _ in range(PRICES):
+        for _ in range(params.trials):
             last = self._at_price(price.now, last, np.inf, moves, budget)
             if last is None:
                 return not budget.expired
@@ -348,9 +263,9 @@ class Search:
                 return False
             found[late] = last
             price.told(late)
-        lower = MENDING_PRICE * price.low
+        lower = params.repair_factor * price.low
         for late, one in found.items():
-            mended = self._at_price(lower, one, self._problem.deadline, MENDING * moves, budget)
+            mended = self._at_price(lower, one, self._problem.deadline, params.repair_trials * moves, budget)
             self.keep(mended)
             found[late] = mended or one
         self._priced = [one.events for one in found.values()]
@@ -379,9 +294,10 @@ class Search:
 
     def _evict(self, moves: int, budget: TimeBudget) -> bool:
         """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
-        passes = np.clip(PASSES_SHARE * moves / len(self._plain), LEAST_PASSES, MOST_PASSES)
-        enough = ENOUGH_EVICTED
-        for made in by_eviction(self._problem, self._plain, self._choice, int(passes)):
+        params = self._context.params.eviction
+        passes = np.clip(params.passes_share * moves / len(self._plain), params.least_passes, params.most_passes)
+        enough = params.enough
+        for made in by_eviction(self._problem, self._plain, self._choice, int(passes), params):
             made = made and replace(made, source=self._context.credited(Part.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
@@ -397,32 +313,39 @@ class Search:
         return one.energy + float(self._state.figures[PER_SECOND]) * max(0.0, one.time - self._problem.deadline)
 
     def _children(self, share: float) -> Iterator[Cooling]:
-        for _ in range(CHILDREN):
+        share /= self._params.offspring
+        for _ in range(self._params.offspring):
             child = self._child() if self._context.has(Part.CROSSOVER) else None
             if child is None:
-                yield Cooling(share / CHILDREN, HOT, COLD)
+                yield Cooling(share, self._params.hot, self._params.cold)
             else:
                 self._begin(child, self._context.credited(Part.CROSSOVER))
-                yield Cooling(share / CHILDREN, WARM, COLD, part=Part.CROSSOVER)
+                yield self._warm(share, Part.CROSSOVER)
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
-        for cycle in range(CYCLES):
+        cycles = self._params.cycles
+        for cycle in range(cycles):
             incumbent = self.incumbent
             restart = cycle % 2 == first_restart
             if restart and incumbent is not None:
                 self.adopt(incumbent.events, incumbent.source)
-            yield Cooling(share * 2**cycle / (2**CYCLES - 1), WARM if restart else HOT, COLD)
+            hot = self._params.warm if restart else self._params.hot
+            yield Cooling(share * 2**cycle / (2**cycles - 1), hot, self._params.cold)
 
-    def _below(self, moves: int, share: float, balance: Balance) -> Iterator[Cooling]:
+    def _warm(self, share: float, part: Part) -> Cooling:
+        return Cooling(share, self._params.warm, self._params.cold, part=part)
+
+    def _below(self, moves: int, share: float, balance: FirstRun) -> Iterator[Cooling]:
         """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
-        count = max(1, round(share * moves / (balance.below_moves * len(self._plain)))) if share > 0 else 0
+        count = max(1, round(share * moves / (balance.capped_moves * len(self._plain)))) if share > 0 else 0
         for _ in range(count):
             incumbent = self.incumbent
             if incumbent is None:
                 return
             self.adopt(incumbent.events, incumbent.source)
             self._penalise()
-            yield Cooling(share / count, BELOW_HOT, BELOW_COLD, balance.above, Part.ENERGY_CAP)
+            params = self._params
+            yield Cooling(share / count, params.capped_hot, params.capped_cold, balance.above, Part.ENERGY_CAP)
 
     def _penalise(self) -> None:
         """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
@@ -472,7 +395,7 @@ class Search:
         plain = max(self._plain_energy, 1e-12)
         incumbent = self._annealed()
         if incumbent is None:
-            return COST_SHARE * plain / max(1, len(self._plain))
+            return self._params.event_energy * plain / max(1, len(self._plain))
         extras = max(1, len(incumbent.events) - len(self._plain))
         return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
 

@@ -14,25 +14,30 @@ import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
+from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, measured
 
-# A value's score is its cost over (time until it is needed) ** PATIENCE * (size) ** GREED, times exp(NOISE * normal);
-# drawn anew for each pass between these.
-PATIENCE = (0.5, 4.0)
-GREED = (0.0, 0.6)
-NOISE = (0.0, 0.5)
+# Further ahead than any place in a schedule.
 NEVER = 2**62
 
 
-def by_eviction(problem: Problem, order: Ints, random: np.random.Generator, passes: int) -> Iterator[Incumbent | None]:
+def by_eviction(
+    problem: Problem,
+    order: Ints,
+    random: np.random.Generator,
+    passes: int,
+    params: EvictionParams = DEFAULTS.eviction,
+) -> Iterator[Incumbent | None]:
     """What each pass of eviction makes, in time or not; None where it found no way."""
     for _ in range(passes):
-        events = evicting(problem, order, random)
+        events = evicting(problem, order, random, params)
         yield None if events is None else measured(problem, events)
 
 
-def evicting(problem: Problem, order: Ints, random: np.random.Generator) -> Ints | None:
+def evicting(
+    problem: Problem, order: Ints, random: np.random.Generator, params: EvictionParams = DEFAULTS.eviction
+) -> Ints | None:
     """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass found no way.
 
     Parameters
@@ -42,7 +47,7 @@ def evicting(problem: Problem, order: Ints, random: np.random.Generator) -> Ints
     random : numpy.random.Generator
         Every pass weighs values differently; some find a way where others do not.
     """
-    patience, greed, noise = (random.uniform(*between) for between in (PATIENCE, GREED, NOISE))
+    patience, greed, noise = (random.uniform(*between) for between in (params.patience, params.greed, params.noise))
     worth = np.exp(noise * random.standard_normal(len(problem.size))) / np.maximum(problem.size, 1) ** greed
     events = np.zeros(capacity(problem), dtype=np.int64)
     length = _pass(problem, order, np.argsort(order), worth, patience, events)

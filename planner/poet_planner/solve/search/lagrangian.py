@@ -13,12 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poet_planner.solve.instance import Problem
-
-# Where nothing is known yet: in units of plain training's energy over its time; and what it is divided or multiplied by
-# until it is known on both sides.
-FIRST_PRICE = 1.0
-CHEAPER = 4.0
-DEARER = 2.0
+from poet_planner.solve.params import DEFAULTS, LagrangianParams
 
 
 @dataclass
@@ -36,14 +31,15 @@ class Price:
     now: float
     low: float = 0.0
     high: float = np.inf
+    params: LagrangianParams = DEFAULTS.lagrangian
 
     def told(self, late: bool) -> None:
         """Whether the schedule at the price ``now`` was late."""
         self.low, self.high = (self.now, self.high) if late else (self.low, self.now)
         if self.high < np.inf:
-            self.now = float(np.sqrt(self.low * self.high)) if self.low > 0 else self.high / CHEAPER
+            self.now = float(np.sqrt(self.low * self.high)) if self.low > 0 else self.high / self.params.decrease
         else:
-            self.now = DEARER * self.low if self.low > 0 else FIRST_PRICE
+            self.now = self.params.increase * self.low if self.low > 0 else self.params.first
 
 
 def priced(problem: Problem, price: float) -> Problem:

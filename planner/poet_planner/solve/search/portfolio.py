@@ -13,11 +13,8 @@ from poet_planner.solve.search.incumbent import Incumbent, cheapest, ranked
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
-SEEDS = 2
-WAIT_S = 0.02
-# Annealers that try to repair a schedule, one after the other; seconds for each.
-MENDERS = 4
-MENDING_S = 0.3
+SEEDS = 2  # annealers side by side
+WAIT_S = 0.02  # between two looks at the budget: seconds
 
 
 class Aside:
@@ -119,11 +116,12 @@ class Searches:
 
         No annealer goes on from it yet.
         """
-        for number in range(MENDERS):
+        params = self._context.params.annealing
+        for number in range(params.repairers):
             search = Search(self._problem, SEEDS * self._seed + number, context=self._context.within(source))
             keep = partial(self._keep, search)
             if search.adopt(events, self._context.credited(source)) and not budget.expired:
-                search.refine(int(MENDING_S * moves_per_second(self._problem)), budget.noting(keep))
+                search.refine(int(params.repair_s * moves_per_second(self._problem)), budget.noting(keep))
                 keep()
             if self.incumbent is not None:
                 return

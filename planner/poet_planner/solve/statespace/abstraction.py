@@ -12,12 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem, node_need
+from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.aggregation import merged
-
-# Values of a view for each of the coarser one before.
-GROWTH = 1.25
-# Of the coarsest view, at most.
-FIRST_VALUES = 12
 
 
 class View(NamedTuple):
@@ -40,14 +36,14 @@ class View(NamedTuple):
     first: Ints
 
 
-def views(problem: Problem, first: Ints) -> list[View]:
+def views(problem: Problem, first: Ints, params: StateSpaceParams = DEFAULTS.state_space) -> list[View]:
     """The coarsest first: the largest values, whose page-outs are free at first; the last is the problem itself.
 
     The others come in the order of their sizes; of equal ones the first made come first, for they stay longest. Values
     are taken together as ``first`` says in all but the last.
     """
     alone = np.arange(len(first))
-    ladder = _by_size(merged(problem, first), first)
+    ladder = _by_size(merged(problem, first), first, params)
     if (first != alone).any():
         ladder.append(whole_view(problem, alone))
     return ladder
@@ -65,12 +61,12 @@ def blind_view(problem: Problem) -> View:
     return _view(problem, nothing, False, np.arange(len(problem.size)))
 
 
-def _by_size(problem: Problem, first: Ints) -> list[View]:
+def _by_size(problem: Problem, first: Ints, params: StateSpaceParams) -> list[View]:
     order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
-    counts, most = [], min(FIRST_VALUES, int((problem.size == problem.size.max(initial=0)).sum()))
+    counts, most = [], min(params.first_values, int((problem.size == problem.size.max(initial=0)).sum()))
     while most < len(order):
         counts.append(most)
-        most = max(most + 1, int(GROWTH * most))
+        most = max(most + 1, int(params.growth * most))
     counts.append(len(order))
     found = [_view(problem, order[:count], True, first) for count in counts]
     if problem.pageable.any():

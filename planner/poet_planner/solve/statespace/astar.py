@@ -18,6 +18,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
+from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.abstraction import View, blind_view, views, whole_view
 from poet_planner.solve.statespace.aggregation import made_apart
 from poet_planner.solve.statespace.bitset import copy, empty_slots, has, put, slot_of, slots_of, words_of
@@ -41,17 +42,12 @@ from poet_planner.solve.statespace.memory_state import (
 )
 from poet_planner.solve.time_budget import TimeBudget
 
-# The limit rises from what the coarsest view proves to the energy of the best schedule, by such a share of what lacks,
-# or by such a share of that energy: the lower, the fewer states. All at once where no view had more than this share of
-# the states that it may have.
-STEP = 0.34
-LEAST_STEP = 0.02
-EASY = 0.25
+# Of a table that holds all states of an abstraction.
 EDGES_PER_STATE = 16
-# Of the table of what is to be paid between checkpoints.
+# Rows of the table of what is to be paid between checkpoints, at least and for each state.
 LEAST_ROWS = 500_000
 ROWS_PER_STATE = 2
-WAIT_S = 0.02
+WAIT_S = 0.02  # between two looks at the budget: seconds
 FIRST, AGAIN, PAGE = 0, 1, 2
 
 
@@ -131,7 +127,13 @@ class Contents(NamedTuple):
 
 
 def search_contents(
-    problem: Problem, first: Ints, bound_j: float, known_j: float, most_states: int, budget: TimeBudget
+    problem: Problem,
+    first: Ints,
+    bound_j: float,
+    known_j: float,
+    most_states: int,
+    budget: TimeBudget,
+    params: StateSpaceParams = DEFAULTS.state_space,
 ) -> Contents:
     """A lower bound, up to ``known_j``; or a cheapest schedule.
 
@@ -155,20 +157,21 @@ def search_contents(
         return Contents(bound_j, None)
     worth = problem.in_energy + problem.out_energy < limit
     problem = problem._replace(pageable=problem.pageable & worth)
-    ladder = views(problem, first)
+    ladder = views(problem, first, params)
     nowhere = no_checkpoints(problem)
     coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, budget)
     bound = max(bound_j - plain_j, coarsest.lowest)
-    step = STEP
+    step = params.limit_step
     while bound < limit:
-        trial = min(limit, bound + max(step * (limit - bound), LEAST_STEP * limit))
+        trial = min(limit, bound + max(step * (limit - bound), params.least_limit_step * limit))
         within = _within(problem, ladder, nowhere, trial, most_states, budget)
         bound = max(bound, within.bound)
         if within.events is not None:
             return Contents(plain_j + bound, within.events)
-        if bound < trial and (step == STEP or budget.expired):
+        if bound < trial and (step == params.limit_step or budget.expired):
             break
-        step = 1.0 if bound >= trial and within.states <= EASY * most_states else STEP
+        easy = bound >= trial and within.states <= params.easy * most_states
+        step = 1.0 if easy else params.limit_step
     return Contents(plain_j + bound, None)
 
 

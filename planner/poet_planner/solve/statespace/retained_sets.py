@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, node_need, others
+from poet_planner.solve.params import DEFAULTS, RetainedSetParams
 from poet_planner.solve.statespace.abstraction import View, whole_view
 from poet_planner.solve.statespace.aggregation import made_apart, taken_together
 from poet_planner.solve.statespace.astar import Contents
@@ -24,16 +25,6 @@ from poet_planner.solve.statespace.segment import NOWHERE, Segment, cheapest_way
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
 
-# Of the RAM: what is less takes none. Of plain training's energy, or of the overhead: what a node may cost whose values
-# are taken together with others.
-LITTLE = 1e-3
-CHEAP_SHARE = 1e-4
-# Sets at one checkpoint; from each at one checkpoint to each at the next, in all.
-MOST_SETS = 1_000
-MOST_PAIRS = 500_000
-# States of one segment: at first, and then where it matters; of all segments together.
-STATES = (2_000, 20_000)
-MOST_STATES = 100_000
 SETTLED = -1
 
 
@@ -45,7 +36,7 @@ class Step(NamedTuple):
     ends : (sets after, words of nodes and values) what is before the checkpoint: all of the segment is to be computed
     there, there_first : (sets before, words), as of `least_to_pay`
     least : (sets after, sets before) joules above plain training of the segment at least
-    tried : the same, how many of `STATES` did not do; `SETTLED`: ``least`` is exact
+    tried : the same, how many of the numbers of states did not do; `SETTLED`: ``least`` is exact
     """
 
     segment: Segment
@@ -56,7 +47,13 @@ class Step(NamedTuple):
     tried: Ints
 
 
-def search_what_stays(problem: Problem, known_j: float, budget: TimeBudget, apart: bool = False) -> Contents | None:
+def search_what_stays(
+    problem: Problem,
+    known_j: float,
+    budget: TimeBudget,
+    apart: bool = False,
+    params: RetainedSetParams = DEFAULTS.retained_sets,
+) -> Contents | None:
     """A lower bound, up to ``known_j``; or a cheapest way that it allows.
 
     Values that are cheap to get from one another are taken together (see `merging`). The deadline is not looked at, and
@@ -80,27 +77,27 @@ def search_what_stays(problem: Problem, known_j: float, budget: TimeBudget, apar
     if problem.pageable.any():
         return None
     plain_j = float(problem.node_energy.sum())
-    cheap_j = 0.0 if apart else CHEAP_SHARE * min(plain_j, known_j - plain_j)
+    cheap_j = 0.0 if apart else params.cheap * min(plain_j, known_j - plain_j)
     first = taken_together(problem, cheap_j, closely=True)
-    view = whole_view(problem, first, int(LITTLE * problem.budget))
+    view = whole_view(problem, first, int(params.little * problem.budget))
     before = ancestors(problem)
-    steps = steps_between(view, before)
+    steps = steps_between(view, before, params)
     if steps is None:
         return None
-    found = _shortest(steps, known_j - plain_j, budget)
+    found = _shortest(steps, known_j - plain_j, budget, params)
     events = None if found.events is None else made_apart(problem, first, _completed(problem, before, found.events))
     return Contents(plain_j + found.bound_j, events)
 
 
-def steps_between(view: View, before: Flags) -> list[Step] | None:
+def steps_between(view: View, before: Flags, params: RetainedSetParams = DEFAULTS.retained_sets) -> list[Step] | None:
     """From the sets at each checkpoint to those at the next; None where there are too many."""
     problem = view.problem
     checkpoints = hungriest(problem).tolist()
     nothing = np.zeros((1, words_of(len(problem.size))), dtype=np.int64)
     stays = [nothing]
-    pairs_left = MOST_PAIRS
+    pairs_left = params.most_pairs
     for node in checkpoints:
-        most = min(MOST_SETS, pairs_left // len(stays[-1]))
+        most = min(params.most_sets, pairs_left // len(stays[-1]))
         sets = list(islice(_sets(problem, node, before), most + 1))
         if len(sets) > most:
             return None
@@ -201,11 +198,11 @@ class _Shortest(NamedTuple):
     events: list[int] | None
 
 
-def _shortest(steps: list[Step], limit: float, budget: TimeBudget) -> _Shortest:
+def _shortest(steps: list[Step], limit: float, budget: TimeBudget, params: RetainedSetParams) -> _Shortest:
     """A shortest path; what a segment takes is found out where the shortest so far uses it, the earliest first."""
     to_pay = [np.zeros(1) for _ in range(len(steps) + 1)]
     events: dict[tuple[int, int, int], list[int]] = {}
-    states_left = MOST_STATES
+    states_left = params.most_states
     changed = 0
     while True:
         for t in range(changed, len(steps)):
@@ -220,9 +217,9 @@ def _shortest(steps: list[Step], limit: float, budget: TimeBudget) -> _Shortest:
             return _Shortest(bound, [j for t, i, k in path for j in (*nodes[t], *events[t, i, k])])
         t, i, k = unsettled[0]
         step = steps[t]
-        if step.tried[i, k] == len(STATES):
+        if step.tried[i, k] == len(params.segment_states):
             return _Shortest(bound, None)
-        most = STATES[step.tried[i, k]]
+        most = params.segment_states[step.tried[i, k]]
         way = cheapest_way(step.segment, step.ends[i], step.there[k], step.there_first[k], limit - to_pay[t][k], most)
         step.least[i, k] = max(step.least[i, k], way.least if way.events is not None or not way.complete else np.inf)
         step.tried[i, k] = SETTLED if way.complete else step.tried[i, k] + 1

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.placement import assign
+from poet_planner.solve.params import DEFAULTS, PlacementParams
 from poet_planner.solve.placement.assign import Addressed, Addresses
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
@@ -28,8 +31,11 @@ IN_ANOTHER_ORDER = (20, 36)
 LIMIT_S = 60.0
 
 
-def addresses(graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str]) -> Addresses:
-    return Addresses(graph, problem, 0, 0.3, LIMIT_S, budget, notes.append)
+def addresses(
+    graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str], params: PlacementParams = DEFAULTS.placement
+) -> Addresses:
+    context = Context(params=replace(DEFAULTS, placement=params))
+    return Addresses(graph, problem, 0, 0.3, LIMIT_S, budget, notes.append, context)
 
 
 def searched(seed: int) -> tuple[Graph, Problem, list[Incumbent]]:
@@ -80,14 +86,13 @@ def test_what_is_planned_again_has_addresses_and_holds(seed: int) -> None:
     assert verify(graph, answer(graph, problem, found)).faults == ()
 
 
-def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_about_as_good_takes_the_place_of_the_best() -> None:
     graph, problem, (best, *_) = searched(WITHOUT_PLACE[0])
     dearer = within_less(problem)
     budget = TimeBudget(LIMIT_S)
     notes: list[str] = []
-    giving = addresses(graph, problem, budget, notes)
-    assert giving.lack([best, dearer])
-    monkeypatch.setattr(assign, "AS_GOOD", 1e6)
+    assert addresses(graph, problem, budget, notes).lack([best, dearer])
+    giving = addresses(graph, problem, budget, notes, PlacementParams(as_good=1e6))
     assert not giving.lack([best, dearer])
     budget.end()
 
@@ -99,13 +104,11 @@ def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("seed", IN_ANOTHER_ORDER)
-def test_the_best_finds_its_place_in_another_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_finds_its_place_in_another_order(seed: int) -> None:
     graph, problem, (best, *_) = searched(seed)
     notes: list[str] = []
+    assert addresses(graph, problem, TimeBudget(LIMIT_S), notes, PlacementParams(orders=0)).lack([best])
     giving = addresses(graph, problem, TimeBudget(LIMIT_S), notes)
-    with monkeypatch.context() as without:
-        without.setattr(assign, "ORDERS", 0)
-        assert giving.lack([best])
     assert not giving.lack([best])
 
     found = giving.give([best])

@@ -8,7 +8,8 @@ import itertools
 import numpy as np
 from poet_planner.baselines.store_all import plain_schedule
 from poet_planner.solve.instance import Problem, build_problem, node_need
-from poet_planner.solve.statespace.abstraction import FIRST_VALUES, View, blind_view, views
+from poet_planner.solve.params import DEFAULTS
+from poet_planner.solve.statespace.abstraction import View, blind_view, views
 from poet_planner.solve.statespace.aggregation import taken_together
 
 from tests.support.graphs.random_graphs import training_like_graph
@@ -43,7 +44,7 @@ def test_a_finer_view_looks_at_more_and_at_smaller_values() -> None:
     for seed in range(20):
         problem = problem_of(seed)
         steps = views(problem, np.arange(len(problem.size)))
-        assert (steps[0].problem.size > 0).sum() <= FIRST_VALUES, seed
+        assert (steps[0].problem.size > 0).sum() <= DEFAULTS.state_space.first_values, seed
         for coarse, fine in itertools.pairwise(steps):
             seen, more = coarse.problem.size > 0, fine.problem.size > 0
             assert not (seen & ~more).any(), seed

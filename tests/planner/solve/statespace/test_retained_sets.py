@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late
 from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.params import RetainedSetParams
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
@@ -99,16 +100,13 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
 @pytest.mark.usefixtures("hungry_share")
 @pytest.mark.parametrize("hundreds", range(3))
 @pytest.mark.parametrize(("cheap_share", "little"), [(0.0, 0.0), (0.3, 0.0), (1.0, 0.2)])
-def test_never_more_than_the_least_energy(
-    hundreds: int, cheap_share: float, little: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retained_sets, "CHEAP_SHARE", cheap_share)
-    monkeypatch.setattr(retained_sets, "LITTLE", little)
+def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, little: float) -> None:
+    params = RetainedSetParams(cheap=cheap_share, little=little)
     raised = exact = 0
     for seed in range(100 * hundreds, 100 * hundreds + 100):
         problem, least_j = solved_problem(seed, without_storage(either_graph(seed)))
         known_j = 10 * plain_j(problem) + 100.0
-        found = search_what_stays(problem, known_j, UNLIMITED, apart=cheap_share == 0.0)
+        found = search_what_stays(problem, known_j, UNLIMITED, cheap_share == 0.0, params)
         assert found is not None
         assert plain_j(problem) * (1 - 1e-9) <= found.bound_j <= min(least_j, known_j) * (1 + 1e-9) + 1e-9, seed
         raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
@@ -135,21 +133,20 @@ def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 10, 100])
-def test_work_that_is_cut_short_leaves_a_bound(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retained_sets, "STATES", (most,))
+def test_work_that_is_cut_short_leaves_a_bound(most: int) -> None:
     problem = build_problem(chain(12), 4 * 5, None)
     apart = np.arange(len(problem.size))
     whole = search_contents(problem, apart, plain_j(problem), 1e9, 200_000, UNLIMITED)
-    found = search_what_stays(problem, 1e9, UNLIMITED, apart=True)
+    found = search_what_stays(problem, 1e9, UNLIMITED, True, RetainedSetParams(segment_states=(most,)))
     assert found is not None
     assert plain_j(problem) <= found.bound_j <= whole.bound_j * (1 + 1e-9)
 
 
-def test_a_board_with_storage_and_too_many_sets_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_with_storage_and_too_many_sets_are_left_to_others() -> None:
     graph = either_graph(0)
     assert search_what_stays(build_problem(graph, 1000, None), 1e9, UNLIMITED) is None
-    monkeypatch.setattr(retained_sets, "MOST_SETS", 1)
-    assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED) is None
+    params = RetainedSetParams(most_sets=1)
+    assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED, False, params) is None
 
 
 def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
