@@ -388,7 +388,7 @@ def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
     [
         ("a.json", "{", "not JSON"),
         ("a.json", '{"format": "poet-graph/2"}', "not a poet-graph/1"),
-        ("a.json", '{"format": "poet-graph/1", "nodes": []}', "nothing to benchmark"),
+        ("a.json", '{"format": "poet-graph/1", "nodes": [], "edges": []}', 'nodes" is empty'),
         ("a.csv", "op,params\nrelu,n=4\n", "relu: 'size'"),
         ("a.csv", "op,params\nrulu,size=4\n", "unknown operator 'rulu'"),
         ("a.csv", "x,y\n1,2\n", "needs the columns op and params"),
@@ -464,7 +464,8 @@ def _standard_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Re
 
 
 def _node(item: Configuration, bytes: int) -> dict[str, object]:
-    return {"id": f"{item.op} {item.params}", "op": item.op, "params": item.params, "bytes": bytes}
+    id = f"{item.op} {item.params}"
+    return {"id": id, "time_s": 0, "energy_j": 0, "op": item.op, "params": item.params, "bytes": bytes}
 
 
 def test_no_board_is_one_line_that_names_the_ways_out() -> None:

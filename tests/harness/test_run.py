@@ -221,7 +221,7 @@ def test_costs_profiled_with_another_firmware_are_told(
 def test_a_damaged_summary_is_one_line(plan_folder: Path) -> None:
     for content in ("{", "[]", '{"firmware": 5}'):
         (plan_folder / "summary.json").write_text(content)
-        with pytest.raises(UserError, match=r"summary\.json: not a summary"):
+        with pytest.raises(UserError, match=r"summary\.json: .*not (JSON|a summary)"):
             read_plan(plan_folder)
 
 
@@ -311,6 +311,7 @@ def test_another_schedule_of_the_same_graph_is_refused(plan_folder: Path) -> Non
 
 LABELLED: dict[str, Any] = {
     **GRAPH,
+    "edges": [*GRAPH["edges"], ["a", "loss"], ["copy", "loss"]],
     "nodes": [
         *GRAPH["nodes"],
         {
@@ -318,7 +319,7 @@ LABELLED: dict[str, Any] = {
             **{"params": "d0=1 d1=1 d2=1 d3=2 s0=0 s1=0 s2=0 s3=1 offset=0 size=2", "results": ["copy"]},
         },
         {
-            **{"id": "loss", "time_s": 0, "energy_j": 0, "bytes": 0, "op": "nll_loss", "params": "m=2 n=10"},
+            **{"id": "loss", "time_s": 0, "energy_j": 0, "bytes": 4, "op": "nll_loss", "params": "m=2 n=10"},
             **{"inputs": ["a", "copy"], "results": ["loss"]},
         },
     ],
@@ -352,6 +353,7 @@ def test_labels_that_there_are_not_are_one_line(plan_folder: Path, labels: Any, 
 
 def test_velocities_begin_at_zero_and_other_state_has_to_be_given(plan_folder: Path) -> None:
     graph: dict[str, Any] = json.loads(json.dumps(GRAPH))
+    graph["resident_bytes"] = 36
     graph["residents"] += [
         {"id": name, "kind": "state", "bytes": 8, "offset": offset, "shape": [2]}
         for offset, name in ((20, "w.velocity"), (28, "running_var"))
@@ -419,7 +421,12 @@ def test_data_that_does_not_fit_the_plan_is_one_line(
         ("graph.json", json.dumps({**GRAPH, "format": "x"}), "not a poet-graph/1"),
         ("schedule.json", json.dumps({**SCHEDULE, "format": "x"}), "not a poet-schedule/1"),
         ("graph.json", json.dumps({key: GRAPH[key] for key in GRAPH if key != "residents"}), "residents: is missing"),
-        ("schedule.json", json.dumps({**SCHEDULE, "steps": [{"do": "compute", "node": "z"}]}), "z: is missing"),
+        ("graph.json", json.dumps({**GRAPH, "residents": [{**GRAPH["residents"][0], "shape": [3]}]}), "w: 8 bytes are"),
+        (
+            "schedule.json",
+            json.dumps({**SCHEDULE, "steps": [{"do": "compute", "node": "z"}]}),
+            "step 0: z is missing from graph.json",
+        ),
     ],
 )
 def test_a_damaged_plan_is_one_line(plan_folder: Path, name: str, content: str, message: str) -> None:

@@ -56,7 +56,7 @@ SCHEDULES = {
     "no_steps": '"steps" is missing',
     "unknown_action": "'swap'",
     "unknown_status": "'great'",
-    "wrong_format": "not a schedule",
+    "wrong_format": "not a poet-schedule/1",
 }
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -11,9 +10,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.graph.file import read_graph
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 
 PAGE_OPS = {"page_in": "in", "page_out": "out"}
@@ -43,15 +42,9 @@ def from_graph(path: Path) -> list[Configuration]:
     UserError
         If the file is not such a graph, or none of its nodes names an operator that a board runs.
     """
-    graph = _read_json(path)
-    if not isinstance(graph, dict) or graph.get("format") != "poet-graph/1":
-        raise UserError(f"{path}: format: not a poet-graph/1")
-    try:
-        nodes = graph["nodes"]
-        compute = [Configuration(node["op"], node.get("params", "")) for node in nodes if node.get("op")]
-        sizes = {value["bytes"] for node in nodes for value in node.get("outputs", [node])}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: nodes: {error} is missing or of the wrong kind") from None
+    graph = read_graph(path)
+    compute = [Configuration(node.operation.op, node.operation.params) for node in graph.nodes if node.operation]
+    sizes = {value.bytes for node in graph.nodes for value in node.values}
     if not compute:
         raise UserError(f"{path}: nodes: none names an operator (op), so there is nothing to benchmark")
     sequential = {-(-size // PAGE_GRANULE) * PAGE_GRANULE for size in sizes if size > 0} | {PAGE_GRANULE, LARGE_PAGE}
@@ -137,12 +130,3 @@ def _checked(path: Path, configurations: Iterable[Configuration]) -> Iterator[Co
 
 def _unique(*groups: Iterable[Configuration]) -> list[Configuration]:
     return list(dict.fromkeys(item for group in groups for item in group))
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from None

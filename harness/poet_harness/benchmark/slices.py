@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS
 
 from .configurations import PAGE_GRANULE
@@ -43,7 +44,7 @@ _GROUPED_CONVOLUTION: tuple[Axis, ...] = (("n",), ("g", "c", "k"))
 def ram_bytes(op: str, params: Mapping[str, int]) -> int:
     """Bytes of all inputs, outputs and workspace, each rounded up to 4."""
     sizes = OPERATORS[op].sizes(params)
-    return sum(-(-size // 4) * 4 for size in (*sizes.inputs, *sizes.outputs, sizes.workspace))
+    return sum(aligned(size) for size in (*sizes.inputs, *sizes.outputs, sizes.workspace))
 
 
 def slices(op: str, params: Mapping[str, int], limit_bytes: int) -> Iterator[tuple[float, dict[str, int]]]:

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Operation, PageCost
+from poet_profiles.graph import Resident as Tensor
+from poet_profiles.graph.file import read_graph
+from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
+from poet_profiles.schedule import Action as Do
+from poet_profiles.schedule import Schedule
+from poet_profiles.schedule.file import read_schedule, schedule_hash
+from poet_profiles.schedule.ram import held_bytes
 
-FORMATS = {"graph.json": "poet-graph/1", "schedule.json": "poet-schedule/1"}
+WORD_BYTES = 4
+UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
 # Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
 # will do. Every other tensor is f32 (docs/SPEC.md, section 1).
 CHOICES: dict[str, tuple[int, str | None]] = {
@@ -97,45 +103,76 @@ def read_plan(folder: Path) -> Plan:
     UserError
         If one is missing, is of another format, or lacks what a board needs.
     """
-    graph, schedule = (_read(folder / name, form) for name, form in FORMATS.items())
+    graph_path, schedule_path = (_there(folder / name) for name in ("graph.json", "schedule.json"))
+    graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
+    _refuse_strangers(graph, schedule, schedule_path)
     try:
-        choices = _choices(graph["nodes"])
-        residents = tuple(
-            Resident(entry["id"], entry["kind"], entry["bytes"], tuple(entry["shape"]), choices.get(entry["id"], 0))
-            for entry in graph["residents"]
-        )
-        descents = [node for node in graph["nodes"] if node.get("op") == MOMENTUM]
-        return Plan(
-            graph_hash=schedule["graph_hash"],
-            schedule_hash=document_hash({key: schedule[key] for key in ("graph_hash", "steps")}),
-            residents=residents,
-            actions=tuple(_actions(graph, schedule["steps"])),
-            energy_j=schedule["energy_j"],
-            time_s=schedule["time_s"],
-            peak_bytes=schedule["peak_bytes"],
-            firmware=_profiled_firmware(folder / "summary.json"),
-            velocities={node["inputs"][1]: node["inputs"][2] for node in descents},
-            generators=tuple(node["inputs"][0] for node in graph["nodes"] if node.get("op") == ADVANCE),
-            momentum=parse_params(descents[0]["params"])["momentum_nano"] / 1e9 if descents else 0.0,
-        )
-    except KeyError as error:
-        raise UserError(f"{folder}: {error.args[0]}: is missing from graph.json or schedule.json") from None
-    except (TypeError, AttributeError, ValueError, IndexError) as error:
-        raise UserError(f"{folder}: graph.json or schedule.json is damaged ({error}); plan again") from None
+        choices = _choices(graph)
+        descents = [operation for operation in _operations(graph) if operation.op == MOMENTUM]
+        velocities = {descent.operands[1]: descent.operands[2] for descent in descents}
+        generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
+    except IndexError:
+        raise UserError(f"{graph_path}: an operator lacks an operand; plan again") from None
+    return Plan(
+        graph_hash=schedule.graph_hash,
+        schedule_hash=schedule_hash(schedule),
+        residents=tuple(_resident(one, choices, graph_path) for one in _residents(graph, graph_path)),
+        actions=tuple(_actions(graph, schedule)),
+        energy_j=schedule.energy_j,
+        time_s=schedule.time_s,
+        peak_bytes=schedule.peak_bytes,
+        firmware=_profiled_firmware(folder / "summary.json"),
+        velocities=velocities,
+        generators=generators,
+        momentum=parse_params(descents[0].params)["momentum_nano"] / 1e9 if descents else 0.0,
+    )
 
 
-def _choices(nodes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; make the plan with poet-plan --out {path.parent}")
+    return path
+
+
+def _refuse_strangers(graph: Graph, schedule: Schedule, path: Path) -> None:
+    nodes = {node.id for node in graph.nodes}
+    values = {value.id for node in graph.nodes for value in node.values}
+    for number, step in enumerate(schedule.steps):
+        if step.target not in (nodes if step.do is Do.COMPUTE else values):
+            raise UserError(f"{path}: step {number}: {step.target} is missing from graph.json beside it; plan again")
+
+
+def _operations(graph: Graph) -> Iterator[Operation]:
+    return (node.operation for node in graph.nodes if node.operation)
+
+
+def _choices(graph: Graph) -> dict[str, int]:
     """How many there are to choose from, by the id of each tensor of integers; through copies of them, too."""
     choices: dict[str, int] = {}
-    for node in reversed(nodes):
-        op, operands = node.get("op"), node.get("inputs", ())
+    for operation in reversed(list(_operations(graph))):
+        op, operands = operation.op, operation.operands
         if op in CHOICES:
             place, parameter = CHOICES[op]
-            number = parse_params(node["params"])[parameter] if parameter else WORDS
+            number = parse_params(operation.params)[parameter] if parameter else WORDS
             choices[operands[place]] = min(number, choices.get(operands[place], number))
-        elif op == COPY and node["results"][0] in choices:
-            choices[operands[0]] = choices[node["results"][0]]
+        elif op == COPY and operation.results[0] in choices:
+            choices[operands[0]] = choices[operation.results[0]]
     return choices
+
+
+def _residents(graph: Graph, path: Path) -> tuple[Tensor, ...]:
+    if not graph.residents:
+        raise UserError(f"{path}: residents: is missing: no board can run it; plan with --parameters resident")
+    return graph.residents
+
+
+def _resident(resident: Tensor, choices: Mapping[str, int], path: Path) -> Resident:
+    if resident.bytes != WORD_BYTES * math.prod(resident.shape):
+        raise UserError(
+            f"{path}: resident {resident.id}: {resident.bytes} bytes are not those of shape {list(resident.shape)}, "
+            f"{WORD_BYTES} a number; plan again"
+        )
+    return Resident(resident.id, resident.kind, resident.bytes, resident.shape, choices.get(resident.id, 0))
 
 
 def check_headers(folder: Path, plan: Plan) -> None:
@@ -166,57 +203,31 @@ def check_headers(folder: Path, plan: Plan) -> None:
             )
 
 
-def _actions(graph: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[Action]:
-    nodes = {node["id"]: node for node in graph["nodes"]}
-    values = {value["id"]: value for node in graph["nodes"] for value in _values(node)}
-    in_ram_bytes = graph["resident_bytes"]
-    for step in steps:
-        do, name = step["do"], step["node"]
-        if do == "compute":
+def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:
+    nodes = {node.id: node for node in graph.nodes}
+    pages = {value.id: value.page for node in graph.nodes for value in node.values}
+    for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
+        do, name = step.do.value, step.target
+        if step.do is Do.COMPUTE:
             node = nodes[name]
-            made_bytes = sum(_padded(value["bytes"]) for value in _values(node))
-            peak_bytes = in_ram_bytes + made_bytes + _padded(node.get("workspace_bytes", 0))
-            op, params = node.get("op") or "", node.get("params") or ""
-            yield Action(do, name, op, node["time_s"], node["energy_j"], peak_bytes, params)
-            in_ram_bytes += made_bytes
-        elif do == "free":
-            yield Action(do, name, "", 0.0, 0.0, in_ram_bytes)
-            in_ram_bytes -= _padded(values[name]["bytes"])
+            op, params = (node.operation.op, node.operation.params) if node.operation else ("", "")
+            yield Action(do, name, op, node.time_s, node.energy_j, held.during, params)
+        elif step.do is Do.FREE:
+            yield Action(do, name, "", 0.0, 0.0, held.during)
         else:
-            value = values[name]
-            in_ram_bytes += _padded(value["bytes"]) if do == "page_in" else 0
-            time_s, energy_j = (value.get(f"{do}_{cost}", math.nan) for cost in ("time_s", "energy_j"))
-            yield Action(do, name, do, time_s, energy_j, in_ram_bytes)
-
-
-def _values(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What a node yields: its outputs, or else one value named like itself."""
-    values: Sequence[Mapping[str, Any]] = node.get("outputs", [node])
-    return values
-
-
-def _padded(size: int) -> int:
-    """Bytes in the arena, whose blocks are multiples of 4."""
-    return -(-size // 4) * 4
+            page = pages[name] or UNKNOWN
+            page_in = step.do is Do.PAGE_IN
+            time_s = page.in_time_s if page_in else page.out_time_s
+            energy_j = page.in_energy_j if page_in else page.out_energy_j
+            yield Action(do, name, do, time_s, energy_j, held.during)
 
 
 def _profiled_firmware(path: Path) -> tuple[str, ...]:
     """Nothing for a plan without a summary, which runs all the same."""
     if not path.is_file():
         return ()
-    try:
-        return tuple(json.loads(path.read_text(encoding="utf-8")).get("firmware", ()))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise UserError(f"{path}: not a summary of a plan: {error}") from None
-
-
-def _read(path: Path, form: str) -> Any:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; make the plan with poet-plan --out {path.parent}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, dict) or content.get("format") != form:
-        raise UserError(f"{path}: format: not a {form}")
-    return content
+    summary = read_json(path)
+    firmware = summary.get("firmware", []) if isinstance(summary, dict) else None
+    if not isinstance(firmware, list):
+        raise UserError(f"{path}: not a summary of a plan; make the plan with poet-plan --out {path.parent}")
+    return tuple(str(build) for build in firmware)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from poet_profiles.graph import Node, Operation, Refusal, Resident, Value
+from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
 
@@ -54,13 +55,13 @@ def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, .
     for resident, size in residents:
         kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
         places.append(Resident(resident.id, kind, size, offset, resident.shape))
-        offset += -(-size // 4) * 4
+        offset += aligned(size)
     return tuple(places)
 
 
 def region_bytes(residents: tuple[Resident, ...]) -> int:
     """Size of the resident region."""
-    return max((-(-(r.offset + r.bytes) // 4) * 4 for r in residents), default=0)
+    return max((aligned(r.offset + r.bytes) for r in residents), default=0)
 
 
 def homes(traced: TracedGraph, ids: Iterable[str]) -> tuple[str, ...]:

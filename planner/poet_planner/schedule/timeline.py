@@ -13,8 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from poet_profiles.graph import Graph
-from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule
+from poet_profiles.schedule.ram import held_bytes
 
 
 class Kind(StrEnum):
@@ -51,27 +51,20 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
     nodes = {node.id: node for node in graph.nodes}
     producer = {value.id: node.id for node in graph.nodes for value in node.values}
     values = {value.id: value for node in graph.nodes for value in node.values}
-    sizes = {id: aligned(value.bytes) for id, value in values.items()}
     clock = _Clock(graph.dma)
     computed: set[str] = set()
-    held = graph.resident_bytes
     moments = []
-    for step in schedule.steps:
-        energy_j = 0.0
-        during = held
+    for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
+        energy_j, ram_bytes = 0.0, held.during
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
             kind = Kind.RECOMPUTE if node.id in computed else Kind.COMPUTE
             computed.add(node.id)
             span = clock.compute(node.inputs, node.time_s)
             energy_j = node.energy_j
-            held += sum(sizes[value.id] for value in node.values)
-            during = held + aligned(node.workspace_bytes)
         elif step.do is Action.FREE:
-            kind = Kind.FREE
+            kind, ram_bytes = Kind.FREE, held.after
             span = clock.free(step.target)
-            held -= sizes[step.target]
-            during = held
         else:
             page = values[step.target].page
             if page is None:
@@ -79,13 +72,11 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
             if step.do is Action.PAGE_IN:
                 kind, energy_j = Kind.PAGE_IN, page.in_energy_j
                 span = clock.page_in(step.target, page.in_time_s)
-                held += sizes[step.target]
-                during = held
             else:
                 kind, energy_j = Kind.PAGE_OUT, page.out_energy_j
                 span = clock.page_out(step.target, page.out_time_s)
         owner = step.target if step.do is Action.COMPUTE else producer[step.target]
-        moments.append(Moment(kind, step.target, owner, *span, energy_j, during, held))
+        moments.append(Moment(kind, step.target, owner, *span, energy_j, ram_bytes, held.after))
     return moments
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from poet_profiles.graph import Graph, PageCost
+from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
 
 Ints = npt.NDArray[np.int64]
@@ -101,11 +102,11 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
     return Problem(
         node_time=np.array([node.time_s for node in graph.nodes]),
         node_energy=np.array([node.energy_j for node in graph.nodes]),
-        workspace=np.array([whole_words(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
+        workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
         recomputable=np.array([node.recomputable for node in graph.nodes]),
         own=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
         producer=np.array([j for j, node in enumerate(graph.nodes) for _ in node.values], dtype=np.int64),
-        size=np.array([whole_words(value.bytes) for value in values], dtype=np.int64),
+        size=np.array([aligned(value.bytes) for value in values], dtype=np.int64),
         pageable=np.array([page is not None for page in pages], dtype=np.bool_),
         in_time=np.array([cost.in_time_s for cost in costs]),
         in_energy=np.array([cost.in_energy_j for cost in costs]),
@@ -125,11 +126,6 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
 def size(problem: Problem) -> int:
     """Nodes, values and edges together."""
     return len(problem.node_time) + len(problem.input_value) + len(problem.size)
-
-
-def whole_words(size: int) -> int:
-    """``size`` rounded up to whole words."""
-    return -(-size // WORD) * WORD
 
 
 def inputs_of(problem: Problem, node: int) -> Ints:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
-from poet_profiles.errors import FaultError, UserError
+from poet_profiles.errors import FaultError
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Refusal, Resident, Value
 from poet_profiles.graph.validation import check_graph, refuse_unsound
+from poet_profiles.json_file import of_format, read_document
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
@@ -30,11 +31,7 @@ def read_graph(path: Path) -> Graph:
     UserError
         In one line: what is wrong, in which file and node, and what to do.
     """
-    document = read_json(path)
-    try:
-        return graph_from_document(document)
-    except FaultError as fault:
-        raise UserError(f"{path}: {fault}") from None
+    return read_document(path, graph_from_document)
 
 
 def write_graph(graph: Graph, path: Path) -> None:
@@ -71,29 +68,9 @@ def graph_hash(graph: Graph) -> str:
     return document_hash(structure)
 
 
-def read_json(path: Path) -> Any:
-    """Parse a JSON file.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read or is not JSON (NaN and Infinity are not JSON).
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: line {error.lineno}: not JSON ({error.msg}); mend it or write it again") from None
-    except (ValueError, RecursionError, FaultError) as error:  # Also digits or brackets without end.
-        raise UserError(f"{path}: not JSON ({error}); mend it or write it again") from None
-
-
 def graph_from_document(document: Any) -> Graph:
     """Build a graph from parsed JSON; raises a fault that lacks only the file's name."""
-    top = _mapping(document, "the file")
-    if top.get("format") != FORMAT:
-        raise FaultError(f'"format" is {top.get("format")!r}; this reads "{FORMAT}"')
+    top = of_format(document, FORMAT)
     inputs = _inputs_by_node(top)
     nodes = tuple(_node(entry, inputs) for entry in _list(top, "nodes", "the file"))
     graph = Graph(
@@ -125,10 +102,6 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
             for r in graph.residents
         ]
     return document
-
-
-def _refuse_constant(name: str) -> float:
-    raise FaultError(f"{name} is not a JSON number")
 
 
 def _mapping(entry: Any, where: str) -> dict[str, Any]:

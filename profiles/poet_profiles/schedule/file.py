@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
-from poet_profiles.errors import FaultError, UserError
-from poet_profiles.graph.file import read_json
+from poet_profiles.errors import FaultError
+from poet_profiles.json_file import of_format, read_document
 from poet_profiles.schedule import Action, Schedule, Status, Step
 from poet_profiles.whole_file import write_whole
 
@@ -25,11 +25,7 @@ def read_schedule(path: Path) -> Schedule:
     UserError
         In one line: what is wrong, in which file and step, and what to do.
     """
-    document = read_json(path)
-    try:
-        return schedule_from_document(document)
-    except FaultError as fault:
-        raise UserError(f"{path}: {fault}") from None
+    return read_document(path, schedule_from_document)
 
 
 def write_schedule(schedule: Schedule, path: Path) -> None:
@@ -45,8 +41,7 @@ def schedule_hash(schedule: Schedule) -> str:
 
 def schedule_from_document(document: Any) -> Schedule:
     """Build a schedule from parsed JSON; raises a fault that lacks only the file's name."""
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FaultError(f'not a schedule; this reads "format": "{FORMAT}"')
+    document = of_format(document, FORMAT)
     steps = document.get("steps")
     if not isinstance(steps, list):
         raise FaultError('"steps" is missing or not a list')

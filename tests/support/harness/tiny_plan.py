@@ -37,6 +37,11 @@ SCHEDULE: dict[str, Any] = {
     "format": "poet-schedule/1",
     "graph": "tiny",
     "graph_hash": HASH,
+    "ram_budget_bytes": 2000,
+    "deadline_s": None,
+    "status": "optimal",
+    "bound_j": 8e-5,
+    "gap": 0.0,
     "steps": [
         {"do": "compute", "node": "a", "offset": 0},
         {"do": "page_out", "node": "a"},

@@ -8,9 +8,10 @@ from math import ceil
 
 import numpy as np
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import aligned
 
 from poet_planner.solve.feasibility.deadline import in_time, soon_in_time, timed
-from poet_planner.solve.instance import WORD, Problem, node_need, whole_words
+from poet_planner.solve.instance import WORD, Problem, node_need
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Search, moves_per_second
@@ -98,7 +99,7 @@ def smallest_ram(
         elif undecided:
             asked = _middle(bracket.too_few, high)
         else:
-            asked = min(whole_words(ceil(high / CLOSE)), high - WORD)
+            asked = min(aligned(ceil(high / CLOSE)), high - WORD)
     return bracket
 
 

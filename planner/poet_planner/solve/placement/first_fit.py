@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Step
 
-from poet_planner.solve.instance import Ints, whole_words
+from poet_planner.solve.instance import Ints
 from poet_planner.solve.jit import allocating
 from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement.ejection import eject
@@ -104,7 +105,7 @@ def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
 
 def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
     nodes = {node.id: node for node in graph.nodes}
-    sizes = {value.id: whole_words(value.bytes) for node in graph.nodes for value in node.values}
+    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
     opened: dict[str, int] = {}
     blocks: list[_Block] = []
 
@@ -117,7 +118,7 @@ def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
             node = nodes[step.target]
             opened.update({value.id: number for value in node.values})
             if node.workspace_bytes:
-                blocks.append(_Block(number, None, number, number + 1, whole_words(node.workspace_bytes)))
+                blocks.append(_Block(number, None, number, number + 1, aligned(node.workspace_bytes)))
         elif step.do is Action.PAGE_IN:
             opened[step.target] = number
         elif step.do is Action.FREE:
