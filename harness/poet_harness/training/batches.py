@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Resident
 
-from .plan import Plan, Resident
+from .plan import Plan
 from .weights import StateTable, state_table
 
 Array = NDArray[Any]
@@ -62,27 +63,36 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(steps)]
     for index, resident in enumerate(plan.residents):
+        choices = plan.choices.get(resident.id, 0)
         if resident.id in zeros - arrays.keys():
             weights[index] = bytes(resident.bytes)
         elif resident.kind in EVERY_STEP:
-            array = _checked(path, resident, arrays, steps)
+            array = _checked(path, resident, choices, arrays, steps)
             for step in range(steps):
                 batches[step][index] = array[step].tobytes()
         elif resident.kind in GIVEN_ONCE:
-            data = _checked(path, resident, arrays).tobytes()
+            data = _checked(path, resident, choices, arrays).tobytes()
             (constants if resident.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
 
 
-def _checked(path: Path, resident: Resident, arrays: Mapping[str, Array], steps: int | None = None) -> Array:
-    """An array as the board stores it; with ``steps``, the first so many along a leading axis."""
+def _checked(
+    path: Path, resident: Resident, choices: int, arrays: Mapping[str, Array], steps: int | None = None
+) -> Array:
+    """An array as the board stores it; with ``steps``, the first so many along a leading axis.
+
+    Parameters
+    ----------
+    choices : int
+        0 for numbers of f32; else they are whole, from 0 to below that.
+    """
     where = f"{path}: {resident.id}"
     if resident.id not in arrays:
         raise UserError(f"{where}: no such array (make the file with poet-plan data)")
     array = arrays[resident.id]
     shape = array.shape if steps is None else array.shape[1:]
-    wanted = "whole numbers" if resident.choices else "float32"
-    fits = np.issubdtype(array.dtype, np.integer) if resident.choices else array.dtype == np.float32
+    wanted = "whole numbers" if choices else "float32"
+    fits = np.issubdtype(array.dtype, np.integer) if choices else array.dtype == np.float32
     if not fits or shape != resident.shape or (steps is not None and not array.ndim):
         batches = () if steps is None else ("steps",)
         raise UserError(
@@ -92,13 +102,13 @@ def _checked(path: Path, resident: Resident, arrays: Mapping[str, Array], steps:
     if steps is not None and len(array) < steps:
         raise UserError(f"{where}: holds {len(array)} batches, --steps asks for {steps}")
     used = array[:steps]
-    if resident.choices:
-        _refuse(where, used, (used < 0) | (used >= resident.choices), f"the plan knows 0 to {resident.choices - 1}")
+    if choices:
+        _refuse(where, used, (used < 0) | (used >= choices), f"the plan knows 0 to {choices - 1}")
     else:
         # The mask of an attention is poet's own constant, and minus infinity where nothing is to be seen.
         wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
         _refuse(where, used, wrong, "training needs finite numbers")
-    return np.ascontiguousarray(used, dtype="<i4" if resident.choices else "<f4")
+    return np.ascontiguousarray(used, dtype="<i4" if choices else "<f4")
 
 
 def _refuse(where: str, array: Array, wrong: NDArray[np.bool_], why: str) -> None:

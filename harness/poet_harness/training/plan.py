@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Operation, PageCost
-from poet_profiles.graph import Resident as Tensor
+from poet_profiles.graph import Graph, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
@@ -35,20 +34,6 @@ WORDS = 2**31
 COPY = "strided_copy"
 MOMENTUM = "sgd_momentum"
 ADVANCE = "advance"
-
-
-@dataclass(frozen=True)
-class Resident:
-    """A tensor with a fixed place in the board's RAM; its index in the protocol is its place in ``Plan.residents``.
-
-    ``choices`` is 0 for f32; else the tensor is of i32, each from 0 to below that.
-    """
-
-    id: str
-    kind: str
-    bytes: int
-    shape: tuple[int, ...]
-    choices: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,10 +61,22 @@ class Action:
 class Plan:
     """A schedule with the graph it was made for, and the hash of either.
 
-    ``energy_j``, ``time_s`` and ``peak_bytes`` are predictions.
-    ``firmware`` are the builds whose profile they rest on, as far as that is known. ``velocities`` are the ids of the
-    states of descent with momentum, by the ids of their parameters; ``momentum`` is 0 without. ``generators`` are those
-    of the states of random generators.
+    Attributes
+    ----------
+    residents : tuple of Resident
+        Tensors with a fixed place in the board's RAM; the index of one in the protocol is its place here.
+    choices : mapping of str to int
+        The residents that are of i32, by id: each number is from 0 to below that. All others are of f32.
+    energy_j, time_s, peak_bytes
+        Predictions.
+    firmware : tuple of str
+        The builds whose profile they rest on, as far as that is known.
+    velocities : mapping of str to str
+        Ids of the states of descent with momentum, by the ids of their parameters.
+    momentum : float
+        0 without.
+    generators : tuple of str
+        Ids of the states of random generators.
     """
 
     graph_hash: str
@@ -89,6 +86,7 @@ class Plan:
     energy_j: float
     time_s: float
     peak_bytes: int
+    choices: Mapping[str, int] = field(default_factory=dict)
     firmware: tuple[str, ...] = ()
     velocities: Mapping[str, str] = field(default_factory=dict)
     momentum: float = 0.0
@@ -105,6 +103,7 @@ def read_plan(folder: Path) -> Plan:
     """
     graph_path, schedule_path = (_there(folder / name) for name in ("graph.json", "schedule.json"))
     graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
+    _refuse_residents(graph, graph_path)
     _refuse_strangers(graph, schedule, schedule_path)
     try:
         choices = _choices(graph)
@@ -116,11 +115,12 @@ def read_plan(folder: Path) -> Plan:
     return Plan(
         graph_hash=schedule.graph_hash,
         schedule_hash=schedule_hash(schedule),
-        residents=tuple(_resident(one, choices, graph_path) for one in _residents(graph, graph_path)),
+        residents=graph.residents,
         actions=tuple(_actions(graph, schedule)),
         energy_j=schedule.energy_j,
         time_s=schedule.time_s,
         peak_bytes=schedule.peak_bytes,
+        choices=choices,
         firmware=_profiled_firmware(folder / "summary.json"),
         velocities=velocities,
         generators=generators,
@@ -160,19 +160,15 @@ def _choices(graph: Graph) -> dict[str, int]:
     return choices
 
 
-def _residents(graph: Graph, path: Path) -> tuple[Tensor, ...]:
+def _refuse_residents(graph: Graph, path: Path) -> None:
     if not graph.residents:
         raise UserError(f"{path}: residents: is missing: no board can run it; plan with --parameters resident")
-    return graph.residents
-
-
-def _resident(resident: Tensor, choices: Mapping[str, int], path: Path) -> Resident:
-    if resident.bytes != WORD_BYTES * math.prod(resident.shape):
-        raise UserError(
-            f"{path}: resident {resident.id}: {resident.bytes} bytes are not those of shape {list(resident.shape)}, "
-            f"{WORD_BYTES} a number; plan again"
-        )
-    return Resident(resident.id, resident.kind, resident.bytes, resident.shape, choices.get(resident.id, 0))
+    for resident in graph.residents:
+        if resident.bytes != WORD_BYTES * math.prod(resident.shape):
+            raise UserError(
+                f"{path}: resident {resident.id}: {resident.bytes} bytes are not those of shape "
+                f"{list(resident.shape)}, {WORD_BYTES} a number; plan again"
+            )
 
 
 def check_headers(folder: Path, plan: Plan) -> None:

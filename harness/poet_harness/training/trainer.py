@@ -289,7 +289,7 @@ class Trainer:
     def _tensors(self, kinds: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         return {
             resident.id: np.frombuffer(
-                self._device.get(index, resident.bytes), "<i4" if resident.choices else "<f4"
+                self._device.get(index, resident.bytes), "<i4" if resident.id in self._plan.choices else "<f4"
             ).reshape(resident.shape)
             for index, resident in enumerate(self._plan.residents)
             if resident.kind in kinds
