@@ -71,10 +71,10 @@ def relative_difference(observed: Array, expected: Array) -> Array:
 
 def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
     """Hold losses and gradients of the scheduled run against the unlimited run and against PyTorch."""
-    observed, plain, reference = (dict(np.load(ROOT / path)) for path in (board, unlimited, pytorch))
+    observed, expected, reference = (dict(np.load(ROOT / path)) for path in (board, unlimited, pytorch))
     names = ["loss", *sorted(name for name in reference if name.endswith(".grad"))]
     differences = {name: relative_difference(observed[name], reference[name]) for name in names}
-    equal = {name: np.array_equal(observed[name].view(np.uint32), plain[name].view(np.uint32)) for name in names}
+    equal = {name: np.array_equal(observed[name].view(np.uint32), expected[name].view(np.uint32)) for name in names}
     table = Table()
     table.add_column("")
     table.add_column("from PyTorch, relative\nfirst step", justify="right")
@@ -107,7 +107,7 @@ def main() -> None:
     os.chdir(ROOT)
     OUT.mkdir(parents=True, exist_ok=True)
     graph, data, profile = OUT / "graph.json", OUT / "data.npz", OUT / f"{BOARD}.csv"
-    plan, algorithm1, plain = OUT / "plan", OUT / "algorithm1", OUT / "plain"
+    plan, algorithm1, store_all = OUT / "plan", OUT / "algorithm1", OUT / "store_all"
     common = ("poet-plan", "--profile", str(profile), "--model", MODEL)
 
     say("1. Build the firmware for the board")
@@ -124,21 +124,21 @@ def main() -> None:
     # On a slow machine it may have found no schedule by then: that is an answer, too.
     paper = ("--formulation", "paper", "--time-limit", "20", "--out", str(algorithm1))
     run(*common, "--ram", RAM, *paper, allow=NO_SCHEDULE)
-    say("   Plain training, every tensor kept until its last use, does not fit")
-    run(*common, "--ram", RAM, "--strategy", "plain", "--out", str(plain), expect=NO_SCHEDULE)
+    say("   The store-all schedule, every tensor kept until its last use, does not fit")
+    run(*common, "--ram", RAM, "--strategy", "store-all", "--out", str(store_all), expect=NO_SCHEDULE)
 
     say("4. Flash the schedule and train on the emulated board")
     run("poet-plan", "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(data))
     board_run = train(BOARD, plan, data, "--emulate")
 
     say("5. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
-    run(*common, "--ram", "16MB", "--strategy", "plain", "--out", str(plain))
-    plain_run = train("host", plain, data)
-    console.print("the board itself refuses the plain schedule:")
-    run("poet-harness", "flash", "--board", BOARD, "--plan", str(plain), "--emulate")
+    run(*common, "--ram", "16MB", "--strategy", "store-all", "--out", str(store_all))
+    unlimited_run = train("host", store_all, data)
+    console.print("the board itself refuses the store-all schedule:")
+    run("poet-harness", "flash", "--board", BOARD, "--plan", str(store_all), "--emulate")
     run(
-        *("poet-harness", "run", "--board", BOARD, "--plan", str(plain), "--data", str(data)),
-        *("--steps", "1", "--out", str(plain / "refused.csv"), "--emulate"),
+        *("poet-harness", "run", "--board", BOARD, "--plan", str(store_all), "--data", str(data)),
+        *("--steps", "1", "--out", str(store_all / "refused.csv"), "--emulate"),
         expect=BAD_INPUT,
     )
     reference = OUT / "pytorch.npz"
@@ -146,7 +146,7 @@ def main() -> None:
         *("poet-plan", "reference", "--model", MODEL, "--data", str(data), "--lr", str(LEARNING_RATE)),
         *("--follow", str(board_run), "--out", str(reference)),
     )
-    compare(board_run, plain_run, reference)
+    compare(board_run, unlimited_run, reference)
     console.print(f"\ndone in {time.monotonic() - start:.0f} s; pictures: {plan / 'schedule.png'}, {plan / 'ram.png'}")
 
 

@@ -25,14 +25,14 @@ LIMIT = 0.01
 
 def plain_plan(folder: Path) -> Path:
     """The demo's network, every tensor kept."""
-    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.baselines.store_all import store_all_schedule
     from poet_planner.planning.training_graph import training_graph
     from poet_planner.schedule.c_headers import write_headers
     from poet_profiles.boards import load_board
     from poet_profiles.schedule.file import write_schedule
 
     graph = training_graph("digits_cnn", None, load_board("nrf52840"))
-    schedule = plain_schedule(graph)
+    schedule = store_all_schedule(graph)
     write_headers(graph, schedule, folder)
     write_schedule(schedule, folder / "schedule.json")
     return folder

@@ -27,7 +27,7 @@ from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.reference.training_data import training_data
 from poet_planner.schedule.c_headers import write_headers
@@ -86,7 +86,7 @@ def train(device: Device, graph: Graph, model: str, read_gradient: ReadGradient)
 def unlimited(board: Board, model: str, folder: Path) -> Trained:
     """Everything kept, on this computer."""
     graph = training_graph(model, None, board)
-    write_headers(graph, plain_schedule(graph), folder)
+    write_headers(graph, store_all_schedule(graph), folder)
     host = load_board("host")
     with connect(host, image=build(host, folder)) as target:
         return train(target.device, graph, model, lambda _: b"")

@@ -27,7 +27,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 from joblib import Parallel, delayed
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -61,9 +61,9 @@ def small_instance(seed: int, most_nodes: int = 7) -> Small:
         values += [value.id for value in node.values]
     resident_bytes = draw.choice((0, 0, 8))
     graph = Graph(f"small {seed}", tuple(nodes), resident_bytes, dma=draw.random() < 0.25)
-    least, plain = smallest_ram_bytes(graph), plain_schedule(graph)
-    ram_bytes = draw.randint(least, max(least, plain.peak_bytes))
-    deadline_s = draw.choice((None, float(int(plain.time_s * draw.uniform(1.0, 2.5)))))
+    least, store_all = smallest_ram_bytes(graph), store_all_schedule(graph)
+    ram_bytes = draw.randint(least, max(least, store_all.peak_bytes))
+    deadline_s = draw.choice((None, float(int(store_all.time_s * draw.uniform(1.0, 2.5)))))
     return Small(graph, ram_bytes, deadline_s)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem as SearchProblem
 from poet_planner.solve.instance import build_problem
 from poet_profiles.graph import Graph
@@ -49,9 +49,9 @@ class Instance:
     suite : str
         Which also says how ``graph`` is to be had.
     ram : str
-        A share of the plain peak, "smallest" for what the hungriest node needs by itself, "board", or bytes ("100B").
+        A share of the store-all schedule's peak, "smallest" for the largest working set, "board", or bytes ("100B").
     deadline : str
-        A multiple of plain training's time ("2x"), or "none".
+        A multiple of the store-all schedule's time ("2x"), or "none".
     """
 
     suite: str
@@ -78,16 +78,16 @@ def suite(name: str) -> list[Instance]:
 def load(instance: Instance) -> Loaded:
     """The instance's graph, bytes and seconds."""
     graph, board_bytes = _graph(instance.suite, instance.graph)
-    plain = plain_schedule(graph)
+    store_all = store_all_schedule(graph)
     if instance.ram == "board":
         ram_bytes = board_bytes
     elif instance.ram == "smallest":
         ram_bytes = smallest_ram_bytes(graph)
     elif instance.ram.endswith("%"):
-        ram_bytes = int(plain.peak_bytes * float(instance.ram[:-1]) / 100)
+        ram_bytes = int(store_all.peak_bytes * float(instance.ram[:-1]) / 100)
     else:
         ram_bytes = int(instance.ram[:-1])
-    deadline_s = None if instance.deadline == "none" else plain.time_s * float(instance.deadline[:-1])
+    deadline_s = None if instance.deadline == "none" else store_all.time_s * float(instance.deadline[:-1])
     return Loaded(graph, ram_bytes, deadline_s)
 
 

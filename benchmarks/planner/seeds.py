@@ -42,7 +42,7 @@ INSTANCES = (
 
 
 def first_run(problem: Problem, seed: int, effort: float) -> float:
-    """Overhead in % of plain training; infinite where no schedule turned up."""
+    """Overhead in % of the store-all schedule's energy; infinite where no schedule turned up."""
     search = Search(problem, seed)
     search.run(int(effort * first_search_s(problem, DEFAULTS.effort) * moves_per_second(problem)))
     found = search.incumbent

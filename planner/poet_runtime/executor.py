@@ -57,7 +57,7 @@ def execute(
     residents : mapping of str to Tensor
         Parameters, buffers, inputs and targets (:func:`residents_of`); none of them is changed.
     steps : iterable of Step, optional
-        A schedule's steps over the graph's operators and values; plain training if left out.
+        A schedule's steps over the graph's operators and values; the store-all schedule if left out.
     pages : PageFile, optional
         Where paged values go.
 
@@ -68,7 +68,7 @@ def execute(
         already, a page without a copy, random operators out of order, an operator never computed.
     """
     execution = Execution(graph, residents, pages)
-    for step in plain_steps(graph) if steps is None else steps:
+    for step in store_all_steps(graph) if steps is None else steps:
         execution.step(step)
     return execution.result()
 
@@ -148,7 +148,7 @@ def _accumulate(parameter: Tensor, gradient: Tensor) -> None:
         parameter.grad = torch.empty_like(parameter).copy_(gradient)
 
 
-def plain_steps(graph: TracedGraph) -> Iterator[Step]:
+def store_all_steps(graph: TracedGraph) -> Iterator[Step]:
     """Every operator once in program order, each value freed after its last use."""
     last_use = {id: operator.id for operator in graph.operators for id in operator.values}
     last_use.update((id, operator.id) for operator in graph.operators for id in graph.inputs(operator))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import profile, record_function
 
-from poet_runtime.executor import Execution, plain_steps, residents_of, storage_bytes
+from poet_runtime.executor import Execution, residents_of, storage_bytes, store_all_steps
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
 _MARK = "poet:"
@@ -33,7 +33,7 @@ def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targe
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     rehearsal = _Rehearsal(graph, residents_of(graph, module, inputs, targets))
     with torch.random.fork_rng(devices=[]), profile(use_device=None, profile_memory=True, use_kineto=True) as record:
-        for step in plain_steps(graph):
+        for step in store_all_steps(graph):
             rehearsal.step(step)
     peaks = _peaks(record.kineto_results.events())
     values = {id: replace(value, bytes=rehearsal.bytes.get(id, value.bytes)) for id, value in graph.values.items()}

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import typer
 from numba.core.event import trigger_event
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.methods import OPTIMAL
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.options import Parts
@@ -82,7 +82,7 @@ def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pyt
     ) -> Schedule:
         limits_s.append(options.time_limit_s)
         with trigger_event("numba:compile") if len(limits_s) == 1 else nullcontext():
-            return replace(plain_schedule(graph), energy_j=float(len(limits_s)))
+            return replace(store_all_schedule(graph), energy_j=float(len(limits_s)))
 
     monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=compiled_at_first))
     row = measuring.measure(Instance("paper", "linear.m4", "50%", "2x", True), RUN)

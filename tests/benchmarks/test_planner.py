@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.placement import assign
@@ -35,7 +35,7 @@ def test_layered_graphs_are_sound_and_of_the_size_asked_for(nodes: int, width: i
     assert sum(node.backward for node in graph.nodes) == nodes // 2
     write_graph(graph, tmp_path / "graph.json")  # reading checks order, ids and costs
     assert read_graph(tmp_path / "graph.json") == graph
-    assert verify(graph, plain_schedule(graph)).sound
+    assert verify(graph, store_all_schedule(graph)).sound
 
 
 def test_layered_graphs_come_from_their_seed() -> None:
@@ -54,7 +54,7 @@ def test_every_gradient_waits_for_its_users() -> None:
 def test_layered_graphs_leave_room_below_their_plain_peak() -> None:
     for width in (4, 50):
         graph = layered_graph(500, width, seed=0)
-        assert smallest_ram_bytes(graph) < 0.6 * plain_schedule(graph).peak_bytes
+        assert smallest_ram_bytes(graph) < 0.6 * store_all_schedule(graph).peak_bytes
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 7])

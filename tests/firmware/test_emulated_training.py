@@ -12,7 +12,7 @@ import pytest
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
@@ -47,9 +47,9 @@ def test_training_on_the_board_equals_unlimited_memory(
     graph = training_graph(model, batch, board, resident_gradients)
     session = TrainingSession(graph, model, batch, STEPS)
 
-    make_plan(graph, plain_schedule, tmp_path)
+    make_plan(graph, store_all_schedule, tmp_path)
     card = tmp_path / "card.img"
-    plain_steps, plain = train(host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), card, session)
+    store_all_steps, unlimited = train(host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), card, session)
 
     schedule = make_plan(graph, everything_paged, tmp_path)
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
@@ -58,8 +58,8 @@ def test_training_on_the_board_equals_unlimited_memory(
         link = Link(twin.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
         steps, tensors = session.steps(answers), session.tensors(answers)
-        assert tensors == plain
-        assert [step["loss"] for step in steps] == [step["loss"] for step in plain_steps]
+        assert tensors == unlimited
+        assert [step["loss"] for step in steps] == [step["loss"] for step in store_all_steps]
         assert [int(step["peak"]) for step in steps] == [schedule.peak_bytes] * STEPS
 
         link.request("commit 1")
@@ -68,4 +68,4 @@ def test_training_on_the_board_equals_unlimited_memory(
         assert link.request("restore").values["step"] == "1"
         restored = session.tensors([link.request(request).values for request in session.gets()])
     weights = [resident.id for resident in graph.residents if resident.kind == "parameter"]
-    assert {name: restored[name] for name in weights} == {name: plain[name] for name in weights}
+    assert {name: restored[name] for name in weights} == {name: unlimited[name] for name in weights}

@@ -13,7 +13,7 @@ import pytest
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -29,7 +29,8 @@ MODEL, BATCH, STEPS = "tests.support.networks.own:many_layers", 4, 3
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [("nrf52840", everything_recomputed), ("mkr1000", plain_schedule)],  # the former's tables are too large for 32 KB
+    # The tables of `everything_recomputed` are too large for 32 KB.
+    [("nrf52840", everything_recomputed), ("mkr1000", store_all_schedule)],
 )
 def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Graph], Schedule], tmp_path: Path) -> None:
     board = load_board(name)

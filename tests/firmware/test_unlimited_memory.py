@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
@@ -35,7 +35,7 @@ def runs(
 ) -> dict[str, tuple[Schedule, list[dict[str, str]], dict[str, bytes]]]:
     results = {}
     session = TrainingSession(graph, MODEL, BATCH, STEPS)
-    makers: list[Callable[[Graph], Schedule]] = [plain_schedule, everything_paged, everything_recomputed]
+    makers: list[Callable[[Graph], Schedule]] = [store_all_schedule, everything_paged, everything_recomputed]
     for make in makers:
         folder = tmp_path_factory.mktemp(make.__name__)
         schedule = make(graph)
@@ -48,20 +48,20 @@ def runs(
 
 
 def test_the_network_trains(runs: dict) -> None:
-    _, steps, tensors = runs["plain_schedule"]
+    _, steps, tensors = runs["store_all_schedule"]
     assert len({step["loss"] for step in steps}) == STEPS
     assert any(any(content) for name, content in tensors.items() if name.endswith(".grad"))
 
 
 @pytest.mark.parametrize("name", ["everything_paged", "everything_recomputed"])
 def test_tensors_equal_those_of_unlimited_memory_bit_for_bit(runs: dict, name: str) -> None:
-    _, plain_steps, plain = runs["plain_schedule"]
+    _, store_all_steps, unlimited = runs["store_all_schedule"]
     _, steps, tensors = runs[name]
-    assert [step["loss"] for step in steps] == [step["loss"] for step in plain_steps]
-    assert tensors == plain
+    assert [step["loss"] for step in steps] == [step["loss"] for step in store_all_steps]
+    assert tensors == unlimited
 
 
-@pytest.mark.parametrize("name", ["plain_schedule", "everything_paged", "everything_recomputed"])
+@pytest.mark.parametrize("name", ["store_all_schedule", "everything_paged", "everything_recomputed"])
 def test_the_arena_saw_what_the_schedule_says(runs: dict, name: str) -> None:
     schedule, steps, _ = runs[name]
     for step in steps:
@@ -71,7 +71,7 @@ def test_the_arena_saw_what_the_schedule_says(runs: dict, name: str) -> None:
 
 
 def test_the_schedules_differ(runs: dict) -> None:
-    plain, paged, recomputed = (schedule for schedule, _, _ in runs.values())
+    store_all, paged, recomputed = (schedule for schedule, _, _ in runs.values())
     assert sum(step.do is Action.PAGE_IN for step in paged.steps) > 20
-    assert len(recomputed.steps) > 2 * len(plain.steps)
-    assert paged.peak_bytes < plain.peak_bytes
+    assert len(recomputed.steps) > 2 * len(store_all.steps)
+    assert paged.peak_bytes < store_all.peak_bytes

@@ -13,7 +13,7 @@ import torch
 from poet_harness.cli import app
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_planner import models
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -97,7 +97,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
 ) -> None:
     folder = tmp_path / "plan"
     graph = training_graph(MODEL, None, load_board("nrf52840"), momentum=MOMENTUM)
-    schedule = plain_schedule(graph)
+    schedule = store_all_schedule(graph)
     write_graph(graph, folder / "graph.json")
     write_schedule(schedule, folder / "schedule.json")
     write_headers(graph, schedule, folder)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_planner import models
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import build_problem
@@ -40,7 +40,7 @@ JSON_VALUES = st.one_of(
 def documents() -> dict[str, dict[str, Any]]:
     model = models.load("digits_cnn_small", 1)
     graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
-    return {"graph": document_of_graph(graph), "schedule": document_of_schedule(plain_schedule(graph))}
+    return {"graph": document_of_graph(graph), "schedule": document_of_schedule(store_all_schedule(graph))}
 
 
 def places(entry: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -81,7 +81,7 @@ def change(draw: st.DrawFn, document: dict[str, Any]) -> dict[str, Any]:
 def graph_is_sound(graph: Graph, _documents: dict[str, dict[str, Any]]) -> bool:
     build_problem(graph, 2**20, None)
     comes_back = graph_from_document(json.loads(json.dumps(document_of_graph(graph)))) == graph
-    return comes_back and verify(graph, plain_schedule(graph)).sound
+    return comes_back and verify(graph, store_all_schedule(graph)).sound
 
 
 def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]]) -> bool:

@@ -15,7 +15,7 @@ from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action, Step
-from poet_runtime.executor import Execution, execute, plain_steps, residents_of
+from poet_runtime.executor import Execution, execute, residents_of, store_all_steps
 from poet_runtime.page_file import PageFile
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor
@@ -121,13 +121,13 @@ def test_random_schedules_equal_eager(name: str, tmp_path: Path) -> None:
         assert differing(model, graph, schedule.steps, tmp_path) == []
 
 
-def test_peak_is_what_plain_training_holds() -> None:
+def test_peak_is_what_the_store_all_schedule_holds() -> None:
     model = models.load("digits_cnn")
     graph = traced(model)
     held = peak = 0
     sizes = {id: 0 if value.resident else value.bytes for id, value in graph.values.items()}
     values = {operator.id: operator.values for operator in graph.operators}
-    for step in plain_steps(graph):
+    for step in store_all_steps(graph):
         held += sum(sizes[id] for id in values[step.target]) if step.do is Action.COMPUTE else -sizes[step.target]
         peak = max(peak, held)
     result = execute(graph, residents_of(graph, model.module, model.inputs, model.targets))
@@ -214,7 +214,7 @@ def test_a_schedule_that_breaks_the_contract_is_refused(
 ) -> None:
     model = load("digits_cnn")
     graph = traced(model)
-    computes = [step for step in plain_steps(graph) if step.do is Action.COMPUTE]
+    computes = [step for step in store_all_steps(graph) if step.do is Action.COMPUTE]
     with PageFile(tmp_path / "pages") as pages, pytest.raises(UserError, match=complaint):
         execute(graph, residents_of(graph, model.module, model.inputs, model.targets), spoil(computes), pages)
 

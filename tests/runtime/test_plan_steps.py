@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import app
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
@@ -81,7 +81,7 @@ def test_plain_schedule_of_the_lowered_graph_equals_eager(
     model = load(name)
     graph = traced(model)
     planned = lower(graph)
-    steps = planned_steps(graph, planned, plain_schedule(planned).steps)
+    steps = planned_steps(graph, planned, store_all_schedule(planned).steps)
     assert run(model, graph, steps, tmp_path) == []
 
 
@@ -90,8 +90,8 @@ def test_optimised_schedule_equals_eager(name: str, share: float, tmp_path: Path
     model = load(name)
     graph = traced(model)
     planned = costed(for_linux(graph))
-    plain = plain_schedule(planned)
-    budget = planned.resident_bytes + int(share * (plain.peak_bytes - planned.resident_bytes))
+    store_all = store_all_schedule(planned)
+    budget = planned.resident_bytes + int(share * (store_all.peak_bytes - planned.resident_bytes))
     schedule = optimise(planned, budget, options=OptimiseOptions(time_limit_s=3))
     assert any(step.do is Action.PAGE_IN for step in schedule.steps) or len(
         [step for step in schedule.steps if step.do is Action.COMPUTE]
@@ -103,11 +103,11 @@ def test_check_runs_a_plan_for_the_firmware(tmp_path: Path) -> None:
     """Which has no node for the loss's weight and may compute the loss after its gradient."""
     model = models.load("resnet18_cifar_w4", 2)
     planned = costed(lower_for_firmware(traced(model), False, False))
-    plain = plain_schedule(planned)
-    order = [step for step in plain.steps if step.target != "nll_loss"]
+    store_all = store_all_schedule(planned)
+    order = [step for step in store_all.steps if step.target != "nll_loss"]
     last = max(index for index, step in enumerate(order) if step.target == "log_softmax" and step.do is Action.FREE)
     order.insert(last, Step(Action.COMPUTE, "nll_loss"))
-    report = check_plan(model, planned, replace(plain, steps=tuple(order)), tmp_path)
+    report = check_plan(model, planned, replace(store_all, steps=tuple(order)), tmp_path)
     assert report.different == ()
     assert (report.gradients, report.buffers) == (62, 60)
     assert list(tmp_path.iterdir()) == [], "the page file is gone"
@@ -117,7 +117,7 @@ def test_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     model = models.load("digits_cnn_small", 2)
     planned = for_linux(traced(model))
     write_graph(planned, tmp_path / "graph.json")
-    write_schedule(plain_schedule(planned), tmp_path / "schedule.json")
+    write_schedule(store_all_schedule(planned), tmp_path / "schedule.json")
     arguments = ["check", "graph.json", "schedule.json", "--model", "digits_cnn_small", "--batch", "2"]
     monkeypatch.chdir(tmp_path)
     sound = CliRunner().invoke(app, arguments)
@@ -137,7 +137,7 @@ def test_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_check_refuses_another_graphs_schedule() -> None:
     model = models.load("digits_cnn_small", 2)
     planned = for_linux(traced(model))
-    other = plain_schedule(for_linux(traced(models.load("digits_cnn_small", 3))))
+    other = store_all_schedule(for_linux(traced(models.load("digits_cnn_small", 3))))
     with pytest.raises(UserError, match="made for another graph"):
         check_plan(model, planned, other)
 
@@ -146,7 +146,7 @@ def test_a_plan_of_another_model_is_refused() -> None:
     one, other = (traced(load(name)) for name in ("digits_cnn", "mlperf_autoencoder"))
     planned = for_linux(other)
     with pytest.raises(UserError, match="is no plan of"):
-        list(planned_steps(one, planned, plain_schedule(planned).steps))
+        list(planned_steps(one, planned, store_all_schedule(planned).steps))
 
 
 def test_storage_and_workspace_are_what_the_allocator_says() -> None:
@@ -180,7 +180,7 @@ def test_peak_of_the_allocator_is_the_plans(tmp_path: Path) -> None:
     model = models.load("mlperf_autoencoder", 16)
     graph = measured(traced(model), model.module, model.inputs, model.targets)
     planned = for_linux(graph)
-    schedule = plain_schedule(planned)
+    schedule = store_all_schedule(planned)
     made = {resident.id for resident in planned.residents if resident.kind in ("gradient", "loss")}
     results_bytes = sum(resident.bytes for resident in planned.residents if resident.id in made)
     residents = residents_of(graph, model.module, model.inputs, model.targets)

@@ -136,14 +136,14 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
         If it finds none in the time, or there is no such solver.
     """
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
-    plain_j = float(problem.node_energy.sum())
+    store_all_j = float(problem.node_energy.sum())
     started_s = options.clock()
     limit = TimeBudget(options.time_limit_s, options.clock)
     placing_s = min(MOST_PLACING_S, PLACING_SHARE * options.time_limit_s)
 
     def tell(note: str = "") -> None:
         if options.progress:
-            options.progress(Progress(options.clock() - started_s, None, plain_j, note))
+            options.progress(Progress(options.clock() - started_s, None, store_all_j, note))
 
     # Until the schedule must be given offsets.
     budget = limit.keeping(lambda: placing_s).noting(tell)
@@ -162,7 +162,7 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
             placed = _placed(graph, problem, found, limit.share(1.0, placing_s), options.seed)
             needed = placed.placement.arena_bytes
             if needed <= problem.budget:
-                return schedule_of(graph, ram_bytes, deadline_s, placed, plain_j, options.gap)
+                return schedule_of(graph, ram_bytes, deadline_s, placed, store_all_j, options.gap)
         ram_left -= max(WORD, needed - problem.budget)
     raise UserError(
         "Algorithm 1 as printed gives no schedule that keeps the budget and the deadline in the time allowed; "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain training as a schedule: every node once, in the graph's order, each value freed after its last use.
+"""The store-all schedule: every node once, in the graph's order, each value freed after its last use.
 
-What any framework without rematerialization or paging does; the yardstick for the RAM that a plan saves and the
-energy that it adds.
+A framework without rematerialization and paging trains like this. It is the yardstick for the RAM that a plan saves and
+for the energy that it adds.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     UserError
         If it needs more RAM, or more time.
     """
-    plain = plain_schedule(graph)
-    if plain.ram_budget_bytes > ram_bytes:
+    store_all = store_all_schedule(graph)
+    if store_all.ram_budget_bytes > ram_bytes:
         raise UserError(
-            f"plain training needs {plain.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
-            "leave --strategy plain out or raise --ram",
+            f"the store-all schedule needs {store_all.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
+            "leave --strategy out or raise --ram",
             NO_SCHEDULE,
         )
-    if deadline_s is not None and plain.time_s > deadline_s:
+    if deadline_s is not None and store_all.time_s > deadline_s:
         raise UserError(
-            f"plain training takes {plain.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
+            f"the store-all schedule takes {store_all.time_s:.6g} s, the deadline is {deadline_s:.6g} s; "
+            "raise --deadline",
             NO_SCHEDULE,
         )
-    return replace(plain, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
+    return replace(store_all, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
 
 
 METHOD = Method(
@@ -65,10 +66,10 @@ METHOD = Method(
 )
 
 
-def plain_schedule(graph: Graph) -> Schedule:
-    """The plain schedule, with arena offsets; its RAM budget is what it needs.
+def store_all_schedule(graph: Graph) -> Schedule:
+    """The store-all schedule with offsets. Its RAM budget is what it needs.
 
-    The offsets are assigned largest first at the lowest place that is free for the value's whole life.
+    Offsets are assigned by first fit: the largest value first, at the lowest offset that is free during its life.
     """
     lives = _lives(graph)
     offsets = _offsets(lives)

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from poet_planner.planning.pipeline import Plan, Prepared
     from poet_planner.solve import Statistics
 
-# Of the energy above plain training, from which on a look at larger budgets is advised, and those budgets.
-DEAR = 0.1
-MORE_RAM = (1.0, 1.05, 1.1, 1.2)
-# Relative; sums of the same energies in another order differ by less.
-SAME_ENERGY = 1e-9
+DEAR = 0.1  # overhead above which larger budgets are suggested, relative to the store-all schedule's energy
+MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # the suggested budgets, relative to this one
+SAME_ENERGY = 1e-9  # energies that differ by less are equal: relative
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
@@ -54,7 +52,8 @@ class Strategy(StrEnum):
     """How the schedule is made."""
 
     OPTIMAL = "optimal"
-    PLAIN = "plain"
+    STORE_ALL = "store-all"
+    PLAIN = "plain"  # an older name of store-all
 
 
 def plan(
@@ -73,12 +72,12 @@ def plan(
     ram: Annotated[
         str | None,
         typer.Option(
-            help="RAM budget: 256KB (KB, MB and GB are powers of 1024, as boards are sold), or 50% of plain "
-            "training's peak; default is the board's."
+            help="RAM budget: 256KB (KB, MB and GB are powers of 1024, as boards are sold), or 50% of the "
+            "store-all schedule's peak; default is the board's."
         ),
     ] = None,
     deadline: Annotated[
-        str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x plain training's time.")
+        str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x the store-all schedule's time.")
     ] = None,
     parameters: Annotated[
         Parameters,
@@ -99,7 +98,7 @@ def plan(
     ] = 0.0,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     strategy: Annotated[
-        Strategy, typer.Option(help="optimal; or plain: every value kept until its last use.")
+        Strategy, typer.Option(help="optimal; or store-all (also called plain): every value kept until its last use.")
     ] = Strategy.OPTIMAL,
     formulation: Annotated[
         Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
@@ -148,7 +147,7 @@ def plan(
     )
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
-    method = "store_all" if strategy is Strategy.PLAIN else METHODS[formulation]
+    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else "store_all"
     schedule, statistics = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
     with undisturbed():
         made = prepared.verified(schedule, statistics)

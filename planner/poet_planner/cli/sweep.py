@@ -52,7 +52,7 @@ def sweep(
 
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.baselines.store_all import plain_schedule
+    from poet_planner.baselines.store_all import store_all_schedule
     from poet_planner.planning.memory_policy import without_parameters
     from poet_planner.planning.pipeline import task_builder
     from poet_planner.planning.sweep import in_order, read_points, write_picture
@@ -69,11 +69,11 @@ def sweep(
     planned = build(True).graph
     if parameters is Parameters.EXCLUDED:
         planned = without_parameters(planned)
-    plain = plain_schedule(planned)
-    if plain.energy_j == 0:
+    store_all = store_all_schedule(planned)
+    if store_all.energy_j == 0:
         raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")
-    rams = [ram_bytes(text, plain.peak_bytes) for text in ram or RAMS]
-    deadlines: list[float | None] = [deadline_s(text, plain.time_s) for text in deadline or ()]
+    rams = [ram_bytes(text, store_all.peak_bytes) for text in ram or RAMS]
+    deadlines: list[float | None] = [deadline_s(text, store_all.time_s) for text in deadline or ()]
     done = read_points(table_path, planned) if table_path.exists() else []
     known = {(point.ram_budget_bytes, point.deadline_s) for point in done}
     budgets = [pair for pair in product(rams, deadlines or [None]) if pair not in known]
@@ -120,7 +120,7 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
     if as_json:
         print(dumps([asdict(point) for point in points], indent=1))
         return
-    table = Table("RAM, B", "deadline, s", "", "energy, J", "above plain", "gap", "time, s", "peak, B", box=None)
+    table = Table("RAM, B", "deadline, s", "", "energy, J", "above store-all", "gap", "time, s", "peak, B", box=None)
     for point in points:
         table.add_row(
             str(point.ram_budget_bytes),

@@ -20,7 +20,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 from poet_profiles.shipped import profile_names
 
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.memory_policy import Gradients, Parameters, Residency, choose_residents
 from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
 from poet_planner.report.quantities import deadline_s, ram_bytes
@@ -51,7 +51,7 @@ class Plan:
     schedule : Schedule
         The steps of the training step, with static offsets.
     store_all : Schedule
-        Plain training, to compare with: no recomputation, no paging, whatever RAM that takes.
+        The store-all schedule, to compare with: no recomputation, no paging, in as much RAM as it needs.
     summary : Summary
         Energy, time and RAM of both, the bound, and what the costs rest on.
     residency : Residency
@@ -105,7 +105,7 @@ class Prepared:
     residency : Residency
         The task, with what is resident in its graph, and the RAM budget.
     store_all : Schedule
-        Plain training.
+        The store-all schedule.
     deadline_s : float or None
         None: no deadline.
     time_limit_s : float
@@ -259,7 +259,7 @@ def prepare(
         _policy(Gradients, gradients, "--gradients"),
         partial(_budget_bytes, ram=ram),
     )
-    store_all = plain_schedule(residency.task.graph)
+    store_all = store_all_schedule(residency.task.graph)
     limit_s = None if deadline is None else deadline_s(deadline, store_all.time_s)
     return Prepared(residency, store_all, limit_s, default_seconds(time.monotonic() - started_s))
 
@@ -308,7 +308,7 @@ def _policy(policy: type[Policy], name: str, option: str) -> Policy:
 
 def _budget_bytes(task: Task, ram: int | str | None) -> int:
     if ram is not None:
-        return ram_bytes(ram, plain_schedule(task.graph).peak_bytes)
+        return ram_bytes(ram, store_all_schedule(task.graph).peak_bytes)
     if task.board is None:
         raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
     return task.board.usable_ram_bytes

@@ -111,22 +111,22 @@ def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Optim
 
 
 def write_picture(graph: Graph, points: list[Point], path: Path) -> None:
-    """Energy above plain training against RAM, one line a deadline; the band reaches down to the bound."""
+    """Energy above the store-all schedule against RAM, one line a deadline; the band reaches down to the bound."""
     from poet_planner.report.figures import INK, new_figure
 
     figure, (axis,) = new_figure(7.5, 4.4)
-    plain_j = sum(node.energy_j for node in graph.nodes)
+    store_all_j = sum(node.energy_j for node in graph.nodes)
     for deadline_s in dict.fromkeys(point.deadline_s for point in points):
         line = [point for point in points if point.deadline_s == deadline_s and point.energy_j is not None]
         rams = [point.ram_budget_bytes / 1024 for point in line]
-        above = [100 * ((point.energy_j or 0.0) / plain_j - 1) for point in line]
-        proven = [100 * max(0.0, (point.bound_j or 0.0) / plain_j - 1) for point in line]
+        above = [100 * ((point.energy_j or 0.0) / store_all_j - 1) for point in line]
+        proven = [100 * max(0.0, (point.bound_j or 0.0) / store_all_j - 1) for point in line]
         label = "no deadline" if deadline_s is None else f"within {deadline_s:.4g} s"
         (drawn,) = axis.plot(rams, above, marker="o", markersize=4, linewidth=1.3, label=label)
         axis.fill_between(rams, proven, above, color=drawn.get_color(), alpha=0.2, linewidth=0)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("RAM budget, KB", color=INK)
-    axis.set_ylabel("energy above plain training, %", color=INK)
+    axis.set_ylabel("energy above the store-all schedule, %", color=INK)
     axis.legend(frameon=False, fontsize=8)
     title = f"{graph.name}: what less RAM costs (bands: not proven to be needed)"
     figure.suptitle(title, fontsize=10, color=INK, parse_math=False)

@@ -15,7 +15,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.quantities import byte_unit, bytes_text, energy_text, time_text
 from poet_planner.schedule.timeline import Kind, Moment, ram_over_time, timeline
 
@@ -48,9 +48,9 @@ MOST_CELLS = 150
 def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
     """Write `schedule.png`, `ram.png` and `energy.png`."""
     moments = timeline(graph, schedule)
-    plain = timeline(graph, plain_schedule(graph))
+    store_all = timeline(graph, store_all_schedule(graph))
     _save(_schedule_figure(graph, schedule, moments), folder / "schedule.png")
-    _save(_ram_figure(graph, schedule, moments, plain), folder / "ram.png")
+    _save(_ram_figure(graph, schedule, moments, store_all), folder / "ram.png")
     _save(_energy_figure(graph, schedule, moments), folder / "energy.png")
 
 
@@ -179,14 +179,16 @@ def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
     axis.set_yticks([place + 0.5 for place in places], [time_text(shown[place].start_s) for place in places])
 
 
-def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], plain: list[Moment]) -> Figure:
-    """RAM held over time under the plan and under plain training, and the budget."""
+def _ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_all: list[Moment]) -> Figure:
+    """RAM held over time of the plan and of the store-all schedule, and the budget."""
     figure, (axis,) = new_figure(8.5, 4.2)
-    unit, scale = byte_unit(max(moment.ram_bytes for moment in plain + moments))
+    unit, scale = byte_unit(max(moment.ram_bytes for moment in store_all + moments))
     times_s, ram = _curve(moments, scale)
     axis.fill_between(times_s, ram, step="post", color=COLOURS[Kind.COMPUTE], alpha=0.25, linewidth=0)
     axis.step(times_s, ram, where="post", color=COLOURS[Kind.COMPUTE], linewidth=1.2, label="this plan")
-    axis.step(*_curve(plain, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label="plain training")
+    axis.step(
+        *_curve(store_all, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label="store-all schedule"
+    )
     axis.axhline(schedule.ram_budget_bytes / scale, color="#D55E00", linewidth=1.2, linestyle="--", label="budget")
     if graph.resident_bytes:
         axis.fill_between(
@@ -207,28 +209,28 @@ def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float
 
 
 def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
-    """Left: all energy beside plain training's; right: what the plan adds, split."""
+    """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, split."""
     figure, (total, added) = new_figure(8.5, 3.6, panels=2)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in COLOURS}
     unit, scale = _energy_unit(sum(energy.values()))
-    plain = sum(node.energy_j for node in graph.nodes)
-    total.barh(["plain"], [plain / scale], color=COLOURS[Kind.COMPUTE])
+    store_all = sum(node.energy_j for node in graph.nodes)
+    total.barh(["store-all"], [store_all / scale], color=COLOURS[Kind.COMPUTE])
     left = 0.0
     for kind, joules in energy.items():
         total.barh(["this plan"], [joules / scale], left=left / scale, color=COLOURS[kind], label=LABELS[kind])
         left += joules
     total.invert_yaxis()
     total.set_xlabel(f"energy a step, {unit}", color=INK)
-    total.set_xlim(0, max(left, plain, 1e-30) / scale * 1.08)
+    total.set_xlim(0, max(left, store_all, 1e-30) / scale * 1.08)
     unit, scale = _energy_unit(left - energy[Kind.COMPUTE])
     extra = {kind: joules for kind, joules in energy.items() if kind is not Kind.COMPUTE}
     bars = added.barh(
         [LABELS[k] for k in extra], [j / scale for j in extra.values()], color=[COLOURS[k] for k in extra]
     )
-    added.bar_label(bars, [f"{j / plain:.2%}" if plain else "" for j in extra.values()], padding=3, fontsize=8)
+    added.bar_label(bars, [f"{j / store_all:.2%}" if store_all else "" for j in extra.values()], padding=3, fontsize=8)
     added.invert_yaxis()
     added.set_xlim(0, max(*extra.values(), 1e-30) / scale * 1.2)
-    added.set_xlabel(f"above plain training, {unit}", color=INK)
+    added.set_xlabel(f"above the store-all schedule, {unit}", color=INK)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(_title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure

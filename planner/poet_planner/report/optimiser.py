@@ -93,7 +93,7 @@ def parts_table(report: OptimiserReport) -> Table:
 
     rows = Table(
         title=f"The optimiser, {report.seconds:.2f} s: plan by {_name(report.source)}",
-        caption="gains as shares of the overhead above plain training",
+        caption="gains as shares of the overhead above the store-all schedule",
         title_justify="left",
         caption_justify="left",
     )

@@ -17,8 +17,8 @@ Number = TypeVar("Number", int, float)
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 
 
-def ram_bytes(amount: int | str, plain_peak_bytes: int) -> int:
-    """Bytes meant: ``200000``, ``256KB`` (of 1024 B), or ``50%`` of plain training's peak.
+def ram_bytes(amount: int | str, store_all_peak_bytes: int) -> int:
+    """Bytes meant: ``200000``, ``256KB`` (of 1024 B), or ``50%`` of the store-all schedule's peak.
 
     Raises
     ------
@@ -30,14 +30,14 @@ def ram_bytes(amount: int | str, plain_peak_bytes: int) -> int:
         return int(_above_zero(amount, "--ram", examples))
     number, unit = _parts(amount, "--ram", examples)
     if unit == "%":
-        return math.floor(plain_peak_bytes * number / 100)
+        return math.floor(store_all_peak_bytes * number / 100)
     if unit not in _BYTES:
         raise UserError(f"--ram {amount}: unknown unit {unit!r}; write for example {examples}")
     return math.floor(number * _BYTES[unit])
 
 
-def deadline_s(amount: float | str, plain_time_s: float) -> float:
-    """Seconds meant: ``2.5``, ``800ms``, or ``1.5x`` plain training's time.
+def deadline_s(amount: float | str, store_all_time_s: float) -> float:
+    """Seconds meant: ``2.5``, ``800ms``, or ``1.5x`` the store-all schedule's time.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def deadline_s(amount: float | str, plain_time_s: float) -> float:
         return _above_zero(amount, "--deadline", examples)
     number, unit = _parts(amount, "--deadline", examples)
     if unit == "x":
-        return plain_time_s * number
+        return store_all_time_s * number
     if unit not in _SECONDS:
         raise UserError(f"--deadline {amount}: unknown unit {unit!r}; write for example {examples}")
     return number * _SECONDS[unit]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.timeline import Kind, timeline
@@ -39,9 +39,11 @@ class FitReport:
 
 @dataclass(frozen=True)
 class Summary:
-    """A plan in figures. ``overhead`` is energy above plain training, relative to plain training's.
+    """A plan in figures.
 
-    ``firmware`` are the builds that the costs were profiled with; ``optimiser`` is None where another method planned.
+    ``overhead`` is energy above the store-all schedule, relative to that schedule's. Fields named ``plain_…`` are the
+    store-all schedule's. ``firmware`` are the builds that the costs were profiled with. ``optimiser`` is None if the
+    plan comes from another method.
     """
 
     graph: str
@@ -102,9 +104,9 @@ def summarise(
     moments = timeline(graph, schedule)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
-    plain = plain_schedule(graph)
-    overhead_j = schedule.energy_j - plain.energy_j
-    if abs(overhead_j) <= ROUNDING * plain.energy_j:
+    store_all = store_all_schedule(graph)
+    overhead_j = schedule.energy_j - store_all.energy_j
+    if abs(overhead_j) <= ROUNDING * store_all.energy_j:
         overhead_j = 0.0
     return Summary(
         graph=graph.name,
@@ -119,21 +121,21 @@ def summarise(
         recomputes=count[Kind.RECOMPUTE],
         page_ins=count[Kind.PAGE_IN],
         page_outs=count[Kind.PAGE_OUT],
-        plain_energy_j=plain.energy_j,
-        overhead=overhead_j / plain.energy_j if plain.energy_j else 0.0,
+        plain_energy_j=store_all.energy_j,
+        overhead=overhead_j / store_all.energy_j if store_all.energy_j else 0.0,
         bound_j=schedule.bound_j,
         gap=schedule.gap,
-        overhead_gap=overhead_gap(schedule.energy_j, schedule.bound_j, plain.energy_j),
+        overhead_gap=overhead_gap(schedule.energy_j, schedule.bound_j, store_all.energy_j),
         time_s=schedule.time_s,
         deadline_s=schedule.deadline_s,
-        plain_time_s=plain.time_s,
+        plain_time_s=store_all.time_s,
         peak_bytes=schedule.peak_bytes,
         ram_budget_bytes=schedule.ram_budget_bytes,
         resident_bytes=graph.resident_bytes,
         excluded_bytes=excluded_bytes,
         resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
         arena_bytes=schedule.arena_bytes,
-        plain_peak_bytes=plain.peak_bytes,
+        plain_peak_bytes=store_all.peak_bytes,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
@@ -142,7 +144,7 @@ def summarise(
 
 
 def overhead_gap(energy_j: float, bound_j: float, plain_energy_j: float) -> float:
-    """Share of the overhead above plain training that is not proven to be needed: 0 proven, 1 nothing proven."""
+    """Share of the overhead that is not proven to be needed: 0 all is proven, 1 nothing is."""
     overhead_j = energy_j - plain_energy_j
     return min(1.0, max(0.0, (energy_j - bound_j) / overhead_j)) if overhead_j > ROUNDING * plain_energy_j else 0.0
 
@@ -196,10 +198,10 @@ def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
 
 
 def _overhead_remark(s: Summary) -> str:
-    plain = f"plain training's {energy_text(s.plain_energy_j)}"
+    store_all = f"the store-all schedule's {energy_text(s.plain_energy_j)}"
     if s.overhead == 0:
-        return f"as much as {plain}"
-    return f"{more_text(s.overhead)} {plain}" if s.overhead >= 1 else f"{more_text(s.overhead)} on {plain}"
+        return f"as much as {store_all}"
+    return f"{more_text(s.overhead)} {store_all}" if s.overhead >= 1 else f"{more_text(s.overhead)} on {store_all}"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -208,10 +210,10 @@ def _counted(count: int, noun: str) -> str:
 
 def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
     deadline = "no deadline" if s.deadline_s is None else f"deadline {time_text(s.deadline_s)}"
-    plain = bytes_text(s.plain_peak_bytes)
+    store_all = bytes_text(s.plain_peak_bytes)
     return [
-        ("time", time_text(s.time_s), f"{deadline}; plain training {time_text(s.plain_time_s)}"),
-        ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; plain training {plain}"),
+        ("time", time_text(s.time_s), f"{deadline}; store-all {time_text(s.plain_time_s)}"),
+        ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; store-all {store_all}"),
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
         ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from poet_planner.baselines.method import Method
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.methods import METHODS, method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
@@ -29,8 +29,8 @@ def test_schedules_keep_the_contract_and_are_never_better_than_brute_force(metho
     found = 0
     for seed in range(20):
         graph = training_like_graph(seed)
-        plain = plain_schedule(graph)
-        ram, deadline_s = int(0.9 * plain.peak_bytes), 2 * plain.time_s
+        store_all = store_all_schedule(graph)
+        ram, deadline_s = int(0.9 * store_all.peak_bytes), 2 * store_all.time_s
         try:
             schedule = method.schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=20))
         except UserError as lack:
@@ -48,26 +48,26 @@ def test_schedules_keep_the_contract_and_are_never_better_than_brute_force(metho
 
 
 @each_method
-def test_with_ram_and_time_enough_each_gives_plain_training(method: Method) -> None:
-    graph, plain = paper_graph("linear.m4")
-    schedule = method.schedule(graph, 2 * plain.peak_bytes, None, OptimiseOptions(time_limit_s=20))
+def test_with_ram_and_time_enough_each_gives_the_store_all_schedule(method: Method) -> None:
+    graph, store_all = paper_graph("linear.m4")
+    schedule = method.schedule(graph, 2 * store_all.peak_bytes, None, OptimiseOptions(time_limit_s=20))
     assert verify(graph, schedule).faults == ()
-    assert schedule.energy_j == pytest.approx(plain.energy_j)
-    assert schedule.ram_budget_bytes == 2 * plain.peak_bytes
+    assert schedule.energy_j == pytest.approx(store_all.energy_j)
+    assert schedule.ram_budget_bytes == 2 * store_all.peak_bytes
 
 
 @each_method
 def test_what_cannot_be_is_refused(method: Method) -> None:
-    graph, plain = paper_graph("linear.m4")
-    for ram, deadline_s in ((plain.peak_bytes // 4, None), (plain.peak_bytes, 0.9 * plain.time_s)):
+    graph, store_all = paper_graph("linear.m4")
+    for ram, deadline_s in ((store_all.peak_bytes // 4, None), (store_all.peak_bytes, 0.9 * store_all.time_s)):
         with pytest.raises(UserError) as caught:
             method.schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=2))
         assert caught.value.exit_code == NO_SCHEDULE
 
 
 def test_algorithm_1_as_printed_is_no_better_than_the_optimiser() -> None:
-    graph, plain = paper_graph("transformer.m4")
-    ram, deadline_s = int(0.9 * plain.peak_bytes), 2 * plain.time_s
+    graph, store_all = paper_graph("transformer.m4")
+    ram, deadline_s = int(0.9 * store_all.peak_bytes), 2 * store_all.time_s
     schedule = method_named("poet_ilp").schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=20))
     assert verify(graph, schedule).faults == ()
     best = optimise(graph, ram, deadline_s, OptimiseOptions(time_limit_s=10))
@@ -75,9 +75,9 @@ def test_algorithm_1_as_printed_is_no_better_than_the_optimiser() -> None:
 
 
 def test_algorithm_1_says_the_smallest_ram_like_the_optimiser() -> None:
-    graph, plain = paper_graph("linear.m4")
+    graph, store_all = paper_graph("linear.m4")
     with pytest.raises(NoScheduleError) as caught:
-        method_named("poet_ilp").schedule(graph, plain.peak_bytes // 3, None, OptimiseOptions(time_limit_s=2))
+        method_named("poet_ilp").schedule(graph, store_all.peak_bytes // 3, None, OptimiseOptions(time_limit_s=2))
     assert caught.value.smallest_ram_bytes == 3256
 
 

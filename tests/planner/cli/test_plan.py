@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
 from poet_planner.planning import methods
 from poet_planner.planning.memory_policy import Gradients, Parameters, choose_residents
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
-    """Forward a, b, c, d and backward through them; plain training holds them all: 64 + 4 * 400 B."""
+    """Forward a, b, c, d and backward through them; the store-all schedule holds them all: 64 + 4 * 400 B."""
     names = "abcd"
     nodes = [
         Node(name, 1.0, 1.0, (Value(name, 400, PAGE),), (names[index - 1],) if index else ())
@@ -83,7 +83,7 @@ def test_damaged_schedule_does_not_pass(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", out) == 0
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", out) == 0
     document = json.loads((out / "schedule.json").read_text())
     del document["steps"][0]
     (out / "schedule.json").write_text(json.dumps(document))
@@ -99,10 +99,10 @@ def test_no_schedule_says_what_would_do(
     assert "864" in line  # c, d, and the resident bytes
 
 
-def test_plain_training_that_does_not_fit_says_what_it_needs(
+def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
     graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--strategy", "plain") == NO_SCHEDULE
+    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--strategy", "store-all") == NO_SCHEDULE
     assert "1704 B" in capsys.readouterr().err
     assert run(monkeypatch, "--graph", graph, "--ram", "1MB", "--deadline", "7s", "--strategy", "plain") == NO_SCHEDULE
     assert "8 s" in capsys.readouterr().err
@@ -180,7 +180,7 @@ def test_parameters_beyond_the_budget_are_left_out_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--strategy", "plain", "--out", out, "--json")
+    arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--strategy", "store-all", "--out", out, "--json")
     assert run(monkeypatch, *arguments) == 0
     streams = capsys.readouterr()
     assert "NOT counted" in streams.err
@@ -198,26 +198,29 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
 ) -> None:
     out = tmp_path / "plan"
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
-    assert run(monkeypatch, *digits, "--strategy", "plain", "--out", out) == 0
+    assert run(monkeypatch, *digits, "--strategy", "store-all", "--out", out) == 0
     assert {path.name for path in out.glob("*.h")} == {"poet_model.h", "poet_schedule.h"}
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", out) == 0
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", out) == 0
     assert not list(out.glob("*.h"))
 
 
 def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%", "--strategy", "plain", "--out", tmp_path)
-    assert run(monkeypatch, *plain) == 0
+    digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
+    store_all = (*digits, "--strategy", "store-all", "--out", tmp_path)
+    assert run(monkeypatch, *store_all) == 0
     monkeypatch.setattr("poet_planner.schedule.c_headers._LARGEST_INDEX", 1)
-    assert run(monkeypatch, *plain) == BAD_INPUT
+    assert run(monkeypatch, *store_all) == BAD_INPUT
     assert not list(tmp_path.glob("*.h"))
 
 
 def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", tmp_path / "plan") == 0
+    assert (
+        run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", tmp_path / "plan") == 0
+    )
     printed = capsys.readouterr().out
     assert "as the graph has it" in printed
     assert "gradients" not in printed
@@ -240,7 +243,7 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
         return Task(Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents)), None, None)
 
     def budget_bytes(task: Task) -> int:
-        return int(0.995 * plain_schedule(task.graph).peak_bytes)
+        return int(0.995 * store_all_schedule(task.graph).peak_bytes)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
         one = choose_residents(build, Parameters.RESIDENT, gradients, budget_bytes)
@@ -299,7 +302,7 @@ def test_folder_that_cannot_be_written_ends_in_one_line(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    arguments = ("--graph", graph, "--ram", "100%", "--strategy", "plain", "--out", tmp_path / "file" / "plan")
+    arguments = ("--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", tmp_path / "file" / "plan")
     assert run(monkeypatch, *arguments) == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
@@ -97,7 +97,7 @@ def test_a_batch_norm_that_is_used_twice_can_be_planned_but_not_run(tmp_path: Pa
     graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
     assert "native_batch_norm" in (why_no_headers(graph) or "")
     assert smallest_ram_bytes(graph) > 0
-    assert verify(graph, plain_schedule(graph)).faults == ()
+    assert verify(graph, store_all_schedule(graph)).faults == ()
     write_graph(graph, tmp_path / "graph.json")
     assert read_graph(tmp_path / "graph.json") == graph
 
@@ -127,7 +127,7 @@ def test_a_view_that_only_another_layout_has_can_be_planned_but_not_run() -> Non
     module = Unrolled().to(memory_format=torch.channels_last)
     graph = lowered(module, torch.randn(3, 2, 6, 6).to(memory_format=torch.channels_last))
     assert not runs(graph)
-    assert verify(graph, plain_schedule(graph)).faults == ()
+    assert verify(graph, store_all_schedule(graph)).faults == ()
 
 
 def test_attention_on_a_processor_is_counted_as_the_products_that_it_is() -> None:

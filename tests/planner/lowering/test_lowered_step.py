@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.planning.memory_policy import without_parameters
@@ -54,7 +54,7 @@ def test_microcontroller_model_lowers_completely(name: str) -> None:
     model = models.load(name)
     graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
     assert why_no_headers(graph) is None
-    assert verify(graph, plain_schedule(graph)).sound
+    assert verify(graph, store_all_schedule(graph)).sound
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
     before = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
     traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
     graph = lower_for_firmware(traced, resident_gradients=resident_gradients)
-    assert verify(graph, plain_schedule(graph)).sound
+    assert verify(graph, store_all_schedule(graph)).sound
     constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
     tensors = run_step(graph, {**before, **constants, **batch}, operators)
@@ -105,7 +105,7 @@ def test_statistics_are_updated_at_once_where_ram_does_not_hold_parameters() -> 
     for before, node in pairwise(excluded.nodes):
         if node.operation and node.operation.op == "batch_norm_update":
             assert set(node.inputs) <= {value.id for value in before.values}
-    assert verify(excluded, plain_schedule(excluded)).sound
+    assert verify(excluded, store_all_schedule(excluded)).sound
 
 
 def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:
@@ -113,7 +113,7 @@ def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:
     module = model.module
     traced = trace(module, model.inputs, model.targets, model.loss, model.name)
     graph = lower_for_firmware(traced, momentum=0.9)
-    assert verify(graph, plain_schedule(graph)).sound
+    assert verify(graph, store_all_schedule(graph)).sound
     tensors = {id: tensor.detach().clone().numpy() for id, tensor in module.state_dict().items()}
     tensors |= {r.id: np.zeros(r.shape, np.float32) for r in graph.residents if r.id.endswith(".velocity")}
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}

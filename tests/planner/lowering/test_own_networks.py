@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
@@ -43,7 +43,7 @@ def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operato
     traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
-    assert verify(graph, plain_schedule(graph)).sound
+    assert verify(graph, store_all_schedule(graph)).sound
     constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
     tensors = {**before, **constants, "input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
     tensors |= {

@@ -26,6 +26,16 @@ def tiny() -> Model:
     return Model("tiny", module, (torch.randn(2, 6),), (labels,), torch.nn.functional.cross_entropy)
 
 
+def written(path: Path) -> object:
+    """What a file says, without the seconds that the optimiser's parts took."""
+    text = path.read_text()
+    if path.name != "summary.json":
+        return text
+    summary = json.loads(text)
+    del summary["optimiser"]
+    return summary
+
+
 def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ("--profile", "m4", "--model", "digits_cnn_small", "--ram", "90%", "--deadline", "2x", "--momentum", "0.9")
     options = ("--time-limit", "60", "--seed", "3", "--out", str(tmp_path / "theirs"))
@@ -39,7 +49,7 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pyt
     theirs = sorted(path.name for path in (tmp_path / "theirs").iterdir())
     assert theirs == sorted(path.name for path in (tmp_path / "mine").iterdir())
     for name in (name for name in theirs if not name.endswith(".png")):
-        assert (tmp_path / "mine" / name).read_text() == (tmp_path / "theirs" / name).read_text(), name
+        assert written(tmp_path / "mine" / name) == written(tmp_path / "theirs" / name), name
 
 
 def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:

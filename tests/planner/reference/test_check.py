@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
 from poet_planner.reference import check
@@ -37,7 +37,7 @@ def _one_thread() -> Iterator[None]:
 def checked(model: Model) -> CheckReport:
     graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
     planned = lower_for_linux(graph, dma=False)
-    return check_plan(model, planned, plain_schedule(planned))
+    return check_plan(model, planned, store_all_schedule(planned))
 
 
 def nudge(tensors: dict[str, Tensor]) -> None:

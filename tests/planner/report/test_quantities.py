@@ -21,14 +21,14 @@ from poet_profiles.errors import UserError
     [("200000", 200_000), ("256KB", 262_144), ("256 kib", 262_144), ("1.5MB", 1_572_864), ("50%", 500), ("12.5%", 125)],
 )
 def test_ram(text: str, expected: int) -> None:
-    assert ram_bytes(text, plain_peak_bytes=1000) == expected
+    assert ram_bytes(text, store_all_peak_bytes=1000) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("2.5s", 2.5), ("2.5", 2.5), ("800ms", 0.8), ("1.5x", 6.0), ("2 min", 120)]
 )
 def test_deadline(text: str, expected: float) -> None:
-    assert deadline_s(text, plain_time_s=4.0) == pytest.approx(expected)
+    assert deadline_s(text, store_all_time_s=4.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("text", ["", "KB", "-5KB", "0", "5 parsecs", "50x", "nan", "1e999KB"])

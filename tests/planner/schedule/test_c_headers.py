@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Resident, Value
@@ -70,7 +70,7 @@ def small_graph() -> Graph:
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
     graph = small_graph()
-    schedule = plain_schedule(graph)
+    schedule = store_all_schedule(graph)
     write_headers(graph, schedule, tmp_path)
     (tmp_path / "main.c").write_text(
         """
@@ -126,7 +126,7 @@ def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
 
 
 def test_plain_schedule_counts_peak_and_places_tensors_apart() -> None:
-    schedule = plain_schedule(small_graph())
+    schedule = store_all_schedule(small_graph())
     assert schedule.peak_bytes == 128 + 16 + 4 + 16
     assert schedule.energy_j == pytest.approx(0.8)
     first = schedule.steps[0]
@@ -138,4 +138,4 @@ def test_plain_schedule_counts_peak_and_places_tensors_apart() -> None:
 def test_graph_with_unknown_operator_has_no_headers(tmp_path: Path) -> None:
     graph = Graph("g", (Node("n", 0, 0, (Value("n", 4),), operation=Operation("aten.erf", "size=1", (), ("n",))),))
     with pytest.raises(UserError, match=r"aten\.erf"):
-        write_headers(graph, plain_schedule(graph), tmp_path)
+        write_headers(graph, store_all_schedule(graph), tmp_path)

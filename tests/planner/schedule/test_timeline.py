@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -41,7 +41,7 @@ def chains(draw: st.DrawFn) -> Graph:
 
 
 def paged(graph: Graph, schedule: Schedule) -> Schedule:
-    """The plain schedule with the first value paged out after its computation and in again before its last reader."""
+    """The store-all schedule, with the first value paged out after its compute and in again before its last reader."""
     value = graph.nodes[0].values[0].id
     readers = [index for index, node in enumerate(graph.nodes) if value in node.inputs]
     if len(readers) < 2:
@@ -57,7 +57,7 @@ def paged(graph: Graph, schedule: Schedule) -> Schedule:
 @settings(max_examples=200, deadline=None)
 @given(chains())
 def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
-    schedule = paged(graph, plain_schedule(graph))
+    schedule = paged(graph, store_all_schedule(graph))
     report = verify(graph, schedule, check_offsets=False)
     moments = timeline(graph, schedule)
     assert sum(moment.energy_j for moment in moments) == pytest.approx(report.energy_j)
@@ -68,7 +68,7 @@ def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
 @settings(max_examples=200, deadline=None)
 @given(chains())
 def test_ram_curve_never_goes_back_in_time_and_reaches_the_peak(graph: Graph) -> None:
-    schedule = paged(graph, plain_schedule(graph))
+    schedule = paged(graph, store_all_schedule(graph))
     report = verify(graph, schedule, check_offsets=False)
     times_s, ram_bytes = ram_over_time(timeline(graph, schedule))
     assert times_s == sorted(times_s)
@@ -94,7 +94,7 @@ def test_ram_curve_while_a_page_leaves_beside_a_compute() -> None:
         Step(Action.FREE, "b"),
         Step(Action.FREE, "c"),
     )
-    times_s, ram_bytes = ram_over_time(timeline(graph, replace(plain_schedule(graph), steps=steps)))
+    times_s, ram_bytes = ram_over_time(timeline(graph, replace(store_all_schedule(graph), steps=steps)))
     curve = dict(zip(times_s, ram_bytes, strict=True))
     assert curve == {0.0: 8, 1.0: 20, 3.0: 12, 6.0: 20, 7.0: 0}
 
@@ -102,12 +102,12 @@ def test_ram_curve_while_a_page_leaves_beside_a_compute() -> None:
 @settings(max_examples=100, deadline=None)
 @given(chains())
 def test_plain_schedule_is_sound(graph: Graph) -> None:
-    assert verify(graph, plain_schedule(graph)).faults == ()
+    assert verify(graph, store_all_schedule(graph)).faults == ()
 
 
 def test_second_computation_is_a_recomputation() -> None:
     graph = Graph("g", (Node("n0", 1, 1, (Value("n0", 4),)), Node("n1", 1, 1, (Value("n1", 4),), ("n0",))))
-    schedule = plain_schedule(graph)
+    schedule = store_all_schedule(graph)
     again = (schedule.steps[0], Step(Action.FREE, "n0"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
     assert kinds[:3] == [Kind.COMPUTE, Kind.FREE, Kind.RECOMPUTE]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.file import graph_hash
@@ -41,7 +41,7 @@ def by_hand(graph: Graph) -> Schedule:
         Step(Action.COMPUTE, "c", {"c": 16}),
     )
     return replace(
-        plain_schedule(graph),
+        store_all_schedule(graph),
         steps=steps,
         ram_budget_bytes=28,
         energy_j=3.5,

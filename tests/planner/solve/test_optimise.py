@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_profiles.errors import UserError
@@ -25,7 +25,7 @@ from tests.support.graphs.random_graphs import either_graph
 def instance(seed: int) -> tuple[Graph, int, float | None]:
     rng = random.Random(seed)
     graph = either_graph(seed)
-    plain = plain_schedule(graph)
+    plain = store_all_schedule(graph)
     deadline = rng.choice((None, None, 1.2, 1.5, 2.0))
     ram = int(plain.peak_bytes * rng.choice((1.0, 0.9, 0.8, 0.7, 0.6, 0.5)))
     return graph, ram, deadline and deadline * plain.time_s
@@ -52,7 +52,7 @@ def test_bound_of_the_relaxation_is_never_above_brute_force(seed: int, monkeypat
     """The same without the exhaustion that settles tiny graphs, so that the MILP has to bound them."""
     monkeypatch.setattr("poet_planner.solve.proof.cheapest_events", lambda problem, budget: None)
     graph, ram, deadline = instance(seed)
-    ram = max(ram, int(0.8 * plain_schedule(graph).peak_bytes))
+    ram = max(ram, int(0.8 * store_all_schedule(graph).peak_bytes))
     least = least_energy(graph, ram, deadline)
     try:
         schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=2))
@@ -66,7 +66,7 @@ def test_bound_of_the_relaxation_is_never_above_brute_force(seed: int, monkeypat
 @pytest.mark.parametrize("seed", range(20))
 def test_schedules_with_dma_are_sound(seed: int) -> None:
     graph, _, _ = instance(seed)
-    plain = plain_schedule(graph)
+    plain = store_all_schedule(graph)
     graph = replace(graph, dma=True)
     try:
         schedule = optimise(graph, int(0.9 * plain.peak_bytes), 1.5 * plain.time_s, OptimiseOptions(time_limit_s=0.5))
@@ -116,16 +116,16 @@ def test_equal_seeds_give_equal_plans() -> None:
 
 
 def test_equal_seeds_give_equal_plans_whichever_annealer_is_faster() -> None:
-    """Both come to schedules that cost no more than plain training, after which there is nothing to look for."""
+    """Both find schedules that cost no more than the store-all schedule, so that there is nothing more to look for."""
     graph = layered_graph(150, 30, seed=1)
-    budget = int(0.9 * plain_schedule(graph).peak_bytes)
+    budget = int(0.9 * store_all_schedule(graph).peak_bytes)
 
     def plan(pause_s: float) -> Schedule:
         options = OptimiseOptions(time_limit_s=60, seed=1, progress=lambda _: time.sleep(pause_s))
         return optimise(graph, budget, None, options)
 
     first, *others = (plan(pause_s) for pause_s in (0.0, 0.03, 0.01))
-    assert first.energy_j == pytest.approx(plain_schedule(graph).energy_j)
+    assert first.energy_j == pytest.approx(store_all_schedule(graph).energy_j)
     assert all(other == first for other in others)
 
 

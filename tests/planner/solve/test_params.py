@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise, params
 from poet_planner.solve.instance import Problem, build_problem
@@ -80,7 +80,7 @@ def test_each_number_says_what_it_is() -> None:
 
 def test_annealing_that_never_cools_finds_nothing_good() -> None:
     graph = random_graph(2, 30)
-    problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(0.6 * store_all_schedule(graph).peak_bytes), None)
     never = AnnealingParams(hot=1e6, warm=1e6, cold=1e5, start_hot=(1e6,), start_cold=1e5, cycles=1, capped_hot=1e6)
     energy_j = []
     for annealing in (AnnealingParams(), never):
@@ -114,7 +114,7 @@ def test_options_hand_numbers_and_switches_to_the_parts(monkeypatch: pytest.Monk
         params=replace(DEFAULTS, annealing=AnnealingParams(cycles=2)),
         statistics=Statistics(),
     )
-    schedule = optimise(graph, 2 * plain_schedule(graph).peak_bytes, None, options)
+    schedule = optimise(graph, 2 * store_all_schedule(graph).peak_bytes, None, options)
     assert verify(graph, schedule).faults == ()
     assert handed == [Context(options.parts, options.params, options.statistics or Statistics())]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
@@ -39,7 +39,7 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
 
     monkeypatch.setattr(proof, "Aside", Interrupted)
     graph = layered_graph(60, 10, 0)
-    problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(0.6 * store_all_schedule(graph).peak_bytes), None)
     searches = Searches(problem, 0)
     searches.run(FEW_MOVES)
     assert searches.incumbent is not None

@@ -7,7 +7,7 @@ from dataclasses import fields
 from itertools import pairwise
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise
 from poet_planner.solve.statistics import Context, Part
@@ -21,7 +21,7 @@ SWITCHES = tuple(Part(field.name) for field in fields(Parts))
 def instance() -> tuple[Graph, int]:
     """Thirty nodes in little RAM, without offsets by lowest fit alone: many parts have something to do."""
     graph = random_graph(2, 30)
-    return graph, int(0.6 * plain_schedule(graph).peak_bytes)
+    return graph, int(0.6 * store_all_schedule(graph).peak_bytes)
 
 
 def test_every_part_that_a_plan_needs_is_always_on() -> None:
@@ -36,7 +36,7 @@ def test_what_the_parts_did_adds_up() -> None:
     schedule = optimise(graph, ram_bytes, None, OptimiseOptions(time_limit_s=60, gap=0.02, statistics=statistics))
     raised_j = sum(statistics.of(part).bound_raised_j for part in Part)
     assert raised_j > 0
-    assert plain_schedule(graph).energy_j + raised_j == pytest.approx(schedule.bound_j, rel=1e-9)
+    assert store_all_schedule(graph).energy_j + raised_j == pytest.approx(schedule.bound_j, rel=1e-9)
     found = statistics.improvements
     improved_j = sum(statistics.of(part).incumbent_improved_j for part in Part)
     assert improved_j > 0

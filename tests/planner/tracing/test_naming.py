@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
 from poet_planner.reference.training_data import write_arrays
@@ -147,7 +147,7 @@ def test_any_name_gives_eagers_numbers_and_sound_graphs(names: tuple[str, ...]) 
     assert_eagers_numbers(given, graph, None, None)
     for lowered in (lower_for_linux(graph, dma=False), lower_for_firmware(graph, momentum=0.5)):
         check_graph(lowered)
-        assert verify(lowered, plain_schedule(lowered)).sound
+        assert verify(lowered, store_all_schedule(lowered)).sound
     assert {gradient.id for gradient in lowered.residents if gradient.kind == "gradient"} == {
         f"{name}.grad" for name, _ in given.module.named_parameters()
     }
@@ -165,7 +165,7 @@ def test_such_a_model_is_planned_written_compiled_and_run(names: tuple[str, ...]
     given = model(names, runnable)
     graph = traced(given)
     planned = costed(lower_for_firmware(graph))
-    ram_bytes = plain_schedule(planned).peak_bytes - 200
+    ram_bytes = store_all_schedule(planned).peak_bytes - 200
     schedule = optimise(planned, ram_bytes, None, OptimiseOptions(time_limit_s=1.0))
     write_graph(planned, tmp_path / "graph.json")
     assert read_graph(tmp_path / "graph.json") == planned

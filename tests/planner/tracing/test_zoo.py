@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.features import has_features
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
@@ -70,13 +70,13 @@ def test_a_layer_is_planned_and_trains_bit_for_bit(name: str) -> None:
 
 
 def schedule_of(planned: Graph) -> Schedule:
-    """In less RAM than plain training takes, where that is possible."""
-    plain = plain_schedule(planned)
-    budget = planned.resident_bytes + int(0.85 * (plain.peak_bytes - planned.resident_bytes))
+    """In less RAM than the store-all schedule takes, where that is possible."""
+    store_all = store_all_schedule(planned)
+    budget = planned.resident_bytes + int(0.85 * (store_all.peak_bytes - planned.resident_bytes))
     try:
         return optimise(planned, budget, options=OptimiseOptions(time_limit_s=0.05))
     except NoScheduleError:
-        return plain
+        return store_all
 
 
 def trains_like_eager(ours: Model, graph: TracedGraph, theirs: Model) -> None:

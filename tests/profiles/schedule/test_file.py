@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Action, Schedule, Status, Step
@@ -61,6 +61,6 @@ def test_one_offset_is_that_of_the_value_named_like_its_node(
 ) -> None:
     """docs/SPEC.md, section 4; the verifier takes what is read back."""
     graph = Graph("g", (Node("a", 1.0, 1.0, outputs),))
-    document = json.loads(json.dumps(document_of_schedule(plain_schedule(graph))))
+    document = json.loads(json.dumps(document_of_schedule(store_all_schedule(graph))))
     assert document["steps"][0] == {"do": "compute", "node": "a", **place}
     assert verify(graph, schedule_from_document(document)).sound

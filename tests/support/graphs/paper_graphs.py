@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's graphs, as the benchmarks ship them."""
 
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule import Schedule
@@ -12,6 +12,6 @@ FOLDER = ROOT / "benchmarks" / "planner" / "paper-graphs"
 
 
 def paper_graph(name: str) -> tuple[Graph, Schedule]:
-    """The graph, and its plain training."""
+    """The graph, and its store-all schedule."""
     graph = read_graph(FOLDER / f"{name}.json")
-    return graph, plain_schedule(graph)
+    return graph, store_all_schedule(graph)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -18,15 +18,15 @@ from tests.support.graphs.random_graphs import either_graph
 def solved_problem(seed: int, graph: Graph | None = None) -> tuple[Problem, float]:
     """A random graph, or one given, without a deadline, and its least energy; infinite where there is no schedule.
 
-    In RAM between what its largest node takes by itself and what plain training takes.
+    In RAM between what its largest node takes by itself and what the store-all schedule takes.
     """
     graph = graph or either_graph(seed)
     least = smallest_ram_bytes(graph)
-    ram_bytes = random.Random(seed).randint(least, max(least, plain_schedule(graph).peak_bytes))
+    ram_bytes = random.Random(seed).randint(least, max(least, store_all_schedule(graph).peak_bytes))
     return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)
 
 
-def plain_j(problem: Problem) -> float:
+def store_all_j(problem: Problem) -> float:
     """Energy of computing every node once."""
     return float(problem.node_energy.sum())
 

@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.feasibility.deadline import in_time
 from poet_planner.solve.feasibility.minimum_ram import Bracket, plain, smallest_ram
 from poet_planner.solve.instance import build_problem
@@ -32,7 +32,7 @@ def bracket_of(graph: Graph, deadline_s: float | None, seconds: float = SECONDS)
 def test_a_schedule_fits_what_is_enough_and_none_what_is_too_few(seed: int) -> None:
     graph = either_graph(seed)
     times = random.Random(seed).choice((None, 1.0, 1.2, 1.5))
-    deadline_s = None if times is None else times * plain_schedule(graph).time_s
+    deadline_s = None if times is None else times * store_all_schedule(graph).time_s
     # Closed within a second; compiling, after an edit, may take a minute.
     bracket = bracket_of(graph, deadline_s, seconds=120.0)
     assert bracket.is_close
@@ -43,7 +43,7 @@ def test_a_schedule_fits_what_is_enough_and_none_what_is_too_few(seed: int) -> N
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_found_and_what_is_refuted_is_so_within_any_ram(seed: int) -> None:
     graph = either_graph(seed)
-    plan = plain_schedule(graph)
+    plan = store_all_schedule(graph)
     for share in (0.5, 0.7, 0.9):
         ram_bytes, deadline_s = int(share * plan.peak_bytes), 1.3 * plan.time_s
         problem = build_problem(graph, ram_bytes, deadline_s)
@@ -59,7 +59,7 @@ def test_transfers_beside_compute_are_never_refuted_for_their_time() -> None:
     """Beside compute, they may fit into a deadline that they would exceed one after the other."""
     for seed in range(12):
         graph = either_graph(seed)
-        deadline_s = 1.1 * plain_schedule(graph).time_s
+        deadline_s = 1.1 * store_all_schedule(graph).time_s
         serial = bracket_of(graph, deadline_s)
         beside = bracket_of(replace(graph, dma=True), deadline_s)
         assert beside.too_few < serial.enough

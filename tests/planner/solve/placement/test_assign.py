@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import DEFAULTS, PlacementParams
@@ -40,7 +40,7 @@ def addresses(
 
 def searched(seed: int) -> tuple[Graph, Problem, list[Incumbent]]:
     graph = layered_graph(60, 10, seed)
-    problem = build_problem(graph, int(0.6 * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(0.6 * store_all_schedule(graph).peak_bytes), None)
     searches = Searches(problem, 0)
     searches.run(MOVES)
     return graph, problem, searches.found

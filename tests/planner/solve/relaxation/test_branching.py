@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.pyomo_model import solve_milp
 from poet_planner.solve.milp.solvers import solver_named
@@ -32,7 +32,7 @@ def test_the_branches_hold_the_best_solution(tight: float) -> None:
     split = 0
     for seed in range(16):
         graph = either_graph(seed)
-        problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * tight), None)
+        problem = build_problem(graph, int(store_all_schedule(graph).peak_bytes * tight), None)
         relaxed = build_relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
         alone = least(relaxed.model)
         if np.isinf(alone):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.pyomo_model import solve_milp
 from poet_planner.solve.milp.solvers import solver_named
@@ -110,7 +110,7 @@ def test_no_bound_with_conflicts_is_above_the_least_energy() -> None:
     forced = 0
     for seed in range(120):
         graph = either_graph(seed)
-        ram = int(plain_schedule(graph).peak_bytes * (0.6 + 0.05 * (seed % 8)))
+        ram = int(store_all_schedule(graph).peak_bytes * (0.6 + 0.05 * (seed % 8)))
         least = least_energy(graph, ram, None)
         if np.isinf(least):
             continue

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem, node_need
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, most_overflowing
@@ -25,7 +25,7 @@ def test_a_schedule_misses_no_ram() -> None:
     looked = 0
     for seed in range(60):
         graph = random_graph(seed) if seed % 3 == 0 else training_like_graph(seed)
-        problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
+        problem = build_problem(graph, int(store_all_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
         path = longest_path(problem)
         relaxed = relaxation_at(problem, path[seed % 2 :: 2 + seed % 3])
         for events in schedules(problem, 3):

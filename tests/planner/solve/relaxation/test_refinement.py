@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.conflicts import Conflicts
@@ -24,7 +24,7 @@ HIGHS = solver_named("highs")
 @pytest.mark.parametrize("seed", [10, 26])
 def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> None:
     graph = training_like_graph(seed)
-    ram_bytes = int(0.7 * plain_schedule(graph).peak_bytes)
+    ram_bytes = int(0.7 * store_all_schedule(graph).peak_bytes)
     problem = build_problem(graph, ram_bytes, None)
     search = Searches(problem, 0)
     search.run(20_000)

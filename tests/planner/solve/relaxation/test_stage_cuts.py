@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
@@ -133,7 +133,7 @@ def test_no_schedule_violates_a_cut_of_a_stage() -> None:
     cuts = binding = 0
     for seed in range(60):
         graph = random_graph(seed) if seed % 3 == 0 else training_like_graph(seed)
-        problem = build_problem(graph, int(plain_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
+        problem = build_problem(graph, int(store_all_schedule(graph).peak_bytes * (0.55 + 0.1 * (seed % 4))), None)
         path = longest_path(problem)
         relaxed = build_relaxation(problem, path[:: 1 + seed % 3], np.inf, Conflicts(problem))
         points = [as_point(problem, relaxed, events) for events in schedules(problem, 3)]

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import new_workspace
@@ -40,7 +40,7 @@ def all_offspring(problem: Problem, one: Ints, other: Ints) -> list[Incumbent]:
 @pytest.mark.parametrize("per_byte", [0.0, 0.5])
 def test_the_cheapest_offspring_that_is_not_a_parent(seed: int, per_byte: float) -> None:
     graph = random_graph(seed, MOST_NODES)
-    problem = build_problem(graph, int(0.9 * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(0.9 * store_all_schedule(graph).peak_bytes), None)
     rng = random.Random(seed)
     one, other = parent(problem, rng), parent(problem, rng)
     parents_j = [problem.node_energy[events].sum() for events in (one, other)]

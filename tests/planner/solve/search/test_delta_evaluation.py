@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealing import (
     CURRENT_LENGTH,
@@ -69,7 +69,7 @@ def evaluated_at(
 ) -> tuple[Problem, Workspace, Evaluation, Workspace]:
     """A random graph at a share of the store-all schedule's peak, and a workspace for comparisons."""
     graph = random_graph(seed, MOST_NODES)
-    problem = build_problem(graph, int(rng.uniform(least, most) * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(rng.uniform(least, most) * store_all_schedule(graph).peak_bytes), None)
     return problem, *evaluated(problem, rng), new_workspace(problem, np.ones(1, dtype=np.uint64))
 
 

@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions
@@ -37,7 +37,7 @@ def schedules(problem: Problem) -> list[Incumbent]:
 @pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
 def test_every_pass_keeps_the_budget_and_none_beats_the_optimum(seed: int, share: float) -> None:
     graph = either_graph(seed)
-    ram_bytes = int(share * plain_schedule(graph).peak_bytes)
+    ram_bytes = int(share * store_all_schedule(graph).peak_bytes)
     problem = build_problem(graph, ram_bytes, None)
     best = cheapest_events(problem, UNLIMITED)
 

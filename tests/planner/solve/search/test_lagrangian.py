@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import measured
@@ -25,7 +25,7 @@ from tests.support.graphs.random_graphs import either_graph
 @pytest.mark.parametrize("seed", range(20))
 def test_a_schedule_costs_its_energy_and_its_time(seed: int) -> None:
     graph = either_graph(seed)
-    problem = build_problem(graph, plain_schedule(graph).peak_bytes, 100.0)
+    problem = build_problem(graph, store_all_schedule(graph).peak_bytes, 100.0)
     found = measured(problem, np.arange(len(graph.nodes)))
     dear = priced(problem, 0.3)
     again = measured(dear, np.arange(len(graph.nodes)))
@@ -60,7 +60,7 @@ def test_schedules_are_in_time_and_none_is_below_the_least_energy(tens: int) -> 
     equal = looked_at = 0
     for seed in range(10 * tens, 10 * tens + 10):
         graph = either_graph(seed)
-        plain = plain_schedule(graph)
+        plain = store_all_schedule(graph)
         ram_bytes = (smallest_ram_bytes(graph) + plain.peak_bytes) // 2
         deadline_s = plain.time_s * (1.05, 1.2, 1.5)[seed % 3]
         least = least_energy(graph, ram_bytes, deadline_s)

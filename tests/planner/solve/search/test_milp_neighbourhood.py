@@ -8,7 +8,7 @@ import math
 import random
 
 import numpy as np
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.search.annealer import Search
@@ -28,7 +28,7 @@ MOST_OPTIONAL = 8
 def bounded_problem(seed: int) -> Problem:
     rng = random.Random(seed)
     graph = random_graph(seed, MOST_NODES)
-    plain = plain_schedule(graph)
+    plain = store_all_schedule(graph)
     ram = graph.resident_bytes + int(rng.uniform(0.75, 1.0) * (plain.peak_bytes - graph.resident_bytes))
     late = rng.choice((math.inf, 1.2, 1.4))
     return build_problem(graph, max(ram, graph.resident_bytes + 4), None if late == math.inf else late * plain.time_s)
@@ -100,7 +100,7 @@ def test_no_time_no_choice() -> None:
 def check_alternatives(seed: int) -> int:
     """How many there are for a schedule of a random graph; they leave it as it is, and are events of the contract."""
     graph = random_graph(seed, 40)
-    problem = build_problem(graph, int(0.7 * plain_schedule(graph).peak_bytes), None)
+    problem = build_problem(graph, int(0.7 * store_all_schedule(graph).peak_bytes), None)
     n = len(problem.node_time)
     search = Search(problem, seed)
     search.run(2_000)

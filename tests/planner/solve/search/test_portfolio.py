@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.incumbent import Incumbent, measured
@@ -21,7 +21,7 @@ from tests.support.graphs.random_graphs import training_like_graph
 @pytest.fixture(scope="module")
 def problem() -> Problem:
     graph = training_like_graph(4)
-    return build_problem(graph, int(0.8 * plain_schedule(graph).peak_bytes), None)
+    return build_problem(graph, int(0.8 * store_all_schedule(graph).peak_bytes), None)
 
 
 @pytest.fixture(scope="module")

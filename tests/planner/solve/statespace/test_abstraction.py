@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from poet_planner.baselines.store_all import plain_schedule
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, node_need
 from poet_planner.solve.params import DEFAULTS
 from poet_planner.solve.statespace.abstraction import View, blind_view, views
@@ -17,7 +17,7 @@ from tests.support.graphs.random_graphs import training_like_graph
 
 def problem_of(seed: int) -> Problem:
     graph = training_like_graph(seed)
-    return build_problem(graph, plain_schedule(graph).peak_bytes, None)
+    return build_problem(graph, store_all_schedule(graph).peak_bytes, None)
 
 
 def ladder(problem: Problem) -> list[View]:

@@ -150,7 +150,7 @@ def test_a_board_with_storage_and_too_many_sets_are_left_to_others() -> None:
 
 
 def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
-    """No annealing from plain training and no eviction finds a schedule there; in less RAM there is none in time."""
+    """No annealing from the store-all schedule and no eviction finds one there; in less RAM there is none in time."""
     graph, plan = paper_graph("bert.m0")
     problem = build_problem(graph, 33_030_144, 2 * plan.time_s, paging=False)
     searches = Searches(problem, 0)
