@@ -16,9 +16,9 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
-from poet_planner.solve.statespace.aggregation import taken_together
-from poet_planner.solve.statespace.astar import search_between_checkpoints, search_contents
-from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.statespace.aggregation import representatives
+from poet_planner.solve.statespace.astar import search_between_bottlenecks, search_memory_states
+from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Part
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -104,14 +104,14 @@ class RetainedSets:
         return self._open
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        apart = not self.aggregate
-        found = search_what_stays(self.problem, known.incumbent.energy, budget, apart, self.params)
+        separate = not self.aggregate
+        found = search_retained_sets(self.problem, known.incumbent.energy, budget, separate, self.params)
         self.aggregate = False
         # A path that holds some values as one may be followed by one that holds all apart.
-        self._open = not apart and found is not None and found.events is not None
+        self._open = not separate and found is not None and found.events is not None
         if found is None:
             return Gain()
-        self.exhausted = apart
+        self.exhausted = separate
         return Gain(found.bound_j, near=found.events)
 
 
@@ -170,7 +170,9 @@ class StateSpace:
         """What so many states give, times nodes, values and edges of the graph."""
         most_states = min(self.params.most_states, int(states / size(self.problem)))
         energy_j = known.incumbent.energy
-        found = search_contents(self.problem, self.first, known.bound_j, energy_j, most_states, budget, self.params)
+        found = search_memory_states(
+            self.problem, self.first, known.bound_j, energy_j, most_states, budget, self.params
+        )
         return Gain(found.bound_j, schedule=found.events)
 
 
@@ -240,9 +242,9 @@ class Bottlenecks:
         return self._worth_it and not self.problem.pageable.any() and not self.retained.exhausted
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        closely = aggregated(self.problem, known, self.params, self.aggregate, closely=True)
+        tightly = aggregated(self.problem, known, self.params, self.aggregate, tightly=True)
         energy_j = known.incumbent.energy
-        found = search_between_checkpoints(self.problem, self.first, closely, energy_j, self.most_states, budget)
+        found = search_between_bottlenecks(self.problem, self.first, tightly, energy_j, self.most_states, budget)
         closes = found.events is None and found.bound_j - known.plain_j > self.params.close * known.overhead_j
         self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
         self.most_states = MOST_STATES_BETWEEN
@@ -250,9 +252,9 @@ class Bottlenecks:
 
 
 def aggregated(
-    problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool, closely: bool = False
+    problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool, tightly: bool = False
 ) -> Ints:
-    """The first made of the values that each is taken as one with (see `taken_together`); itself if none are. (m,)"""
+    """The first made of the values that each is taken as one with (see `representatives`); itself if none are. (m,)"""
     if not aggregate:
         return np.arange(len(problem.size))
-    return taken_together(problem, params.cheap * known.overhead_j, closely)
+    return representatives(problem, params.cheap * known.overhead_j, tightly)

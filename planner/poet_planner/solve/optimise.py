@@ -8,7 +8,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
-from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late, in_time
+from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, in_time
 from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, plain, smallest_ram
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
@@ -145,7 +145,7 @@ class _Run:
         search_s = min(most_s, first_search_s(self._problem, self._effort))
         share = self._limit.share(self._effort.search_share)
         early = self._budget.until(lambda: self._search.incumbent is not None and share.expired)
-        begin_between_bottlenecks(self._problem, self._search, early, context=self._context)
+        begin_with_retained_sets(self._problem, self._search, early, context=self._context)
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
             self._refuted = self._problem.budget
             return

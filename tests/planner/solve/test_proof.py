@@ -21,7 +21,7 @@ from poet_planner.solve.statistics import Context, Part, Parts
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 from benchmarks.planner.layered import layered_graph
-from tests.support.graphs.solved_problems import plain_j, solved_problem
+from tests.support.graphs.solved_problems import solved_problem, store_all_j
 
 FEW_MOVES = 200
 ASIDE_S = 0.5
@@ -83,7 +83,7 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
     """Of some schedules made by eviction; None if none of them is far above the least energy."""
     made = by_eviction(problem, np.arange(len(problem.node_time)), np.random.default_rng(0), 32)
     dear = max((one for one in made if one is not None), key=lambda one: one.energy, default=None)
-    far_j = least_j + 0.5 * (least_j - plain_j(problem))
+    far_j = least_j + 0.5 * (least_j - store_all_j(problem))
     return dear if dear is not None and dear.energy > far_j else None
 
 
@@ -104,6 +104,6 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, conten
             continue
         proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean, Context(parts))
         proving.run(TimeBudget(60.0))
-        assert plain_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
+        assert store_all_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)
     assert proven >= 5

@@ -13,8 +13,8 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Searches
-from poet_planner.solve.statespace.astar import Contents
-from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.statespace.astar import StateSpaceResult
+from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -39,11 +39,11 @@ def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None =
     return found is not None and found.bound_j > deadline
 
 
-def begin_between_bottlenecks(
+def begin_with_retained_sets(
     problem: Problem,
     searches: Searches,
     budget: TimeBudget,
-    known_j: float = np.inf,
+    cutoff_j: float = np.inf,
     context: Context | None = None,
 ) -> float:
     """Begin with the cheapest path from one bottleneck node to the next, where little more fits than these take.
@@ -52,16 +52,16 @@ def begin_between_bottlenecks(
 
     Parameters
     ----------
-    known_j : float
+    cutoff_j : float
         A path that takes as much energy is not looked for.
 
     Returns
     -------
     float
-        A lower bound, up to ``known_j``, in joules.
+        A lower bound, up to ``cutoff_j``, in joules.
     """
     context = context or Context()
-    found = _retained(problem, known_j, budget, context)
+    found = _retained(problem, cutoff_j, budget, context)
     if found is None:
         return float(problem.node_energy.sum())
     if found.events is not None:
@@ -70,13 +70,13 @@ def begin_between_bottlenecks(
     return found.bound_j
 
 
-def _retained(problem: Problem, known_j: float, budget: TimeBudget, context: Context) -> Contents | None:
-    """What the sets that may stay in RAM at the bottleneck nodes tell (see `search_what_stays`), if anything."""
+def _retained(problem: Problem, cutoff_j: float, budget: TimeBudget, context: Context) -> StateSpaceResult | None:
+    """What the sets that may stay in RAM at the bottleneck nodes tell (see `search_retained_sets`), if anything."""
     if not context.has(Part.RETAINED_SETS):
         return None
     with context.timed(Part.RETAINED_SETS):
-        apart = not context.has(Part.AGGREGATION)
-        return search_what_stays(problem, known_j, budget, apart, context.params.retained_sets)
+        separate = not context.has(Part.AGGREGATION)
+        return search_retained_sets(problem, cutoff_j, budget, separate, context.params.retained_sets)
 
 
 def soon_in_time(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Answer:
@@ -178,7 +178,7 @@ class _InTime(Searches):
         """Search for a short while, or until the question is settled."""
         budget = budget.until(lambda: not self.is_open)
         late = self._deadline * (1 + LATER)
-        self.bound_s = max(self.bound_s, begin_between_bottlenecks(self._problem, self, budget, late, self._context))
+        self.bound_s = max(self.bound_s, begin_with_retained_sets(self._problem, self, budget, late, self._context))
         if not budget.expired:
             self.run(self._moves, budget)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coarser views of a problem: some values take no RAM, and some are taken together.
+"""Abstractions of a problem: only some values are relevant, and some are aggregated.
 
-What is to be paid from a state of a coarser view on is a lower bound for all states of a finer one that look the same
-in it (pattern databases: Culberson and Schaeffer 1998).
+The cost that remains to be paid from a state of an abstraction is a lower bound for all states of a finer problem that
+look like it (pattern databases, Culberson and Schaeffer 1998). See docs/optimiser/state_space.md, "Abstractions".
 """
 
 from __future__ import annotations
@@ -13,80 +13,82 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem, node_need
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
-from poet_planner.solve.statespace.aggregation import merged
+from poet_planner.solve.statespace.aggregation import aggregated_problem
 
 
-class View(NamedTuple):
-    """A problem in which some values are not looked at: they take no RAM but where a node needs or makes them.
+class Abstraction(NamedTuple):
+    """A problem in which some values are irrelevant: they take RAM only while a node needs or makes them.
 
     Attributes
     ----------
     problem : Problem
-        Values that are not looked at have no bytes and are not paged.
-    users : (n, words of 64 bits) those of the nodes that need a value of a node
-    prompt : (n,) first computes that may be put as late as they can be: all of them
-    paid : (m,) whether the page-out of a value counts
-    first : (m,) of the values that each is taken together with (see `merging`), the first made
+        Irrelevant values have no bytes and are not paged.
+    users : (n, words of 64 bits) the nodes that need a value of a node
+    deferrable : (n,) nodes whose first compute may be a forced move: all of them
+    counts_page_out : (m,) whether the page-out of a value costs energy
+    representative : (m,) the first value of the group of each value (see `aggregation`)
     """
 
     problem: Problem
     users: Ints
-    prompt: Flags
-    paid: Flags
-    first: Ints
+    deferrable: Flags
+    counts_page_out: Flags
+    representative: Ints
 
 
-def views(problem: Problem, first: Ints, params: StateSpaceParams = DEFAULTS.state_space) -> list[View]:
-    """The coarsest first: the largest values, whose page-outs are free at first; the last is the problem itself.
+def build_hierarchy(
+    problem: Problem, representative: Ints, params: StateSpaceParams = DEFAULTS.state_space
+) -> list[Abstraction]:
+    """The hierarchy of abstractions, the coarsest first. The last is the problem itself.
 
-    The others come in the order of their sizes; of equal ones the first made come first, for they stay longest. Values
-    are taken together as ``first`` says in all but the last.
+    The first has the values of the largest size, with free page-outs. Values are added by size. Of equal ones those
+    made first are added first, because they stay longest. All abstractions but the last aggregate values.
     """
-    alone = np.arange(len(first))
-    ladder = _by_size(merged(problem, first), first, params)
-    if (first != alone).any():
-        ladder.append(whole_view(problem, alone))
-    return ladder
+    separate = np.arange(len(representative))
+    hierarchy = _hierarchy_by_size(aggregated_problem(problem, representative), representative, params)
+    if (representative != separate).any():
+        hierarchy.append(whole_abstraction(problem, separate))
+    return hierarchy
 
 
-def whole_view(problem: Problem, first: Ints, little: int = 0) -> View:
-    """All values of more than ``little`` bytes are looked at, taken together as ``first`` says."""
-    smaller = merged(problem, first)
-    return _view(smaller, np.nonzero(smaller.size > little)[0], True, first)
+def whole_abstraction(problem: Problem, representative: Ints, little: int = 0) -> Abstraction:
+    """The abstraction in which all values of more than ``little`` bytes are relevant."""
+    smaller = aggregated_problem(problem, representative)
+    return _abstraction(smaller, np.nonzero(smaller.size > little)[0], True, representative)
 
 
-def blind_view(problem: Problem) -> View:
-    """No value is looked at."""
+def blind_abstraction(problem: Problem) -> Abstraction:
+    """The abstraction in which no value is relevant."""
     nothing = np.zeros(0, dtype=np.int64)
-    return _view(problem, nothing, False, np.arange(len(problem.size)))
+    return _abstraction(problem, nothing, False, np.arange(len(problem.size)))
 
 
-def _by_size(problem: Problem, first: Ints, params: StateSpaceParams) -> list[View]:
+def _hierarchy_by_size(problem: Problem, representative: Ints, params: StateSpaceParams) -> list[Abstraction]:
     order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
     counts, most = [], min(params.first_values, int((problem.size == problem.size.max(initial=0)).sum()))
     while most < len(order):
         counts.append(most)
         most = max(most + 1, int(params.growth * most))
     counts.append(len(order))
-    found = [_view(problem, order[:count], True, first) for count in counts]
+    found = [_abstraction(problem, order[:count], True, representative) for count in counts]
     if problem.pageable.any():
-        found.insert(0, _view(problem, order[: counts[0]], False, first))
+        found.insert(0, _abstraction(problem, order[: counts[0]], False, representative))
     return found
 
 
-def _view(problem: Problem, values: Ints, outs: bool, first: Ints) -> View:
-    """Only ``values`` are looked at; ``outs``: with the energy of page-outs."""
-    seen = np.zeros(len(problem.size), dtype=np.bool_)
-    seen[values] = True
-    pageable = problem.pageable & seen
-    viewed = problem._replace(size=np.where(seen, problem.size, 0), pageable=pageable)
-    viewed = viewed._replace(workspace=viewed.workspace + node_need(problem) - node_need(viewed))
-    return View(
-        viewed,
+def _abstraction(problem: Problem, values: Ints, page_outs: bool, representative: Ints) -> Abstraction:
+    """The abstraction in which only ``values`` are relevant; ``page_outs``: page-outs cost energy."""
+    relevant = np.zeros(len(problem.size), dtype=np.bool_)
+    relevant[values] = True
+    pageable = problem.pageable & relevant
+    abstract = problem._replace(size=np.where(relevant, problem.size, 0), pageable=pageable)
+    abstract = abstract._replace(workspace=abstract.workspace + node_need(problem) - node_need(abstract))
+    return Abstraction(
+        abstract,
         _users(problem),
         np.ones(len(problem.node_time), dtype=np.bool_),
-        pageable & (problem.out_energy > 0) & outs,
-        first,
+        pageable & (problem.out_energy > 0) & page_outs,
+        representative,
     )
 
 

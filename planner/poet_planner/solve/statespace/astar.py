@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The least energy by a shortest path over what RAM and card hold, in coarser views of the problem first.
+"""A cheapest schedule as a shortest path over memory states, found by A* (Hart, Nilsson and Raphael 1968).
 
-Backwards in time over the whole graph: what is yet to be computed for the first time, what has to be in RAM, which
-page-outs are paid. What is to be paid from each state of a coarser view on leads the search of the next finer one.
-Where the RAM is tight few values fit at once, and the views have few states.
-docs/optimiser/state_space.md has the proof.
+The path leads backwards in time over the whole graph. A hierarchy of abstractions is searched, the coarsest first. The
+costs that remain to be paid from the states of one guide A* in the next. If RAM is tight, few values fit at once, and
+there are few states.
+
+See docs/optimiser/state_space.md for the moves and the proofs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
-from poet_planner.solve.statespace.abstraction import View, blind_view, views, whole_view
-from poet_planner.solve.statespace.aggregation import made_apart
+from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy, whole_abstraction
+from poet_planner.solve.statespace.aggregation import disaggregated
 from poet_planner.solve.statespace.bitset import copy, empty_slots, has, put, slot_of, slots_of, words_of
 from poet_planner.solve.statespace.bottleneck_heuristic import (
     Checkpoints,
@@ -30,337 +31,373 @@ from poet_planner.solve.statespace.bottleneck_heuristic import (
     table_full,
 )
 from poet_planner.solve.statespace.memory_state import (
-    better_state,
     bytes_held,
+    can_leave,
+    dominating_state,
     fits,
-    is_begun,
-    is_removable,
-    is_wanted,
-    settle,
-    swapped,
+    force_moves,
+    is_goal,
+    is_output_held,
+    swapped_bytes,
     uncompute,
 )
 from poet_planner.solve.time_budget import TimeBudget
 
-# Of a table that holds all states of an abstraction.
-EDGES_PER_STATE = 16
-# Rows of the table of what is to be paid between checkpoints, at least and for each state.
-LEAST_ROWS = 500_000
-ROWS_PER_STATE = 2
-WAIT_S = 0.02  # between two looks at the budget: seconds
-FIRST, AGAIN, PAGE = 0, 1, 2
+EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
+LEAST_ROWS = 500_000  # rows of the bottleneck heuristic's table at least
+ROWS_PER_STATE = 2  # the same for each state allowed
+WAIT_S = 0.02  # how often the time budget is asked: seconds
+FIRST, AGAIN, PAGE = 0, 1, 2  # moves: first compute, recomputation, page-in
 
 
-class States(NamedTuple):
-    """States met, a row each: bits of nodes yet to be computed first, of values in RAM, of page-outs paid.
+class MemoryStates(NamedTuple):
+    """Memory states (N, W, P) that were met.
 
     Attributes
     ----------
-    rows : (states, words)
-    to_go : (states,) joules above plain training that are to be paid from there on at least
+    rows : (states, words) bits of N, then of W, then of P
+    to_go : (states,) lower bound on the cost that remains to be paid from the state, in joules above E0
     """
 
     rows: Ints
     to_go: Floats
 
 
-class Bounds(NamedTuple):
-    """What is known of the states of a coarser view, in groups of the same nodes to do of those that matter in it.
+class PatternDatabase(NamedTuple):
+    """The states of an abstraction and the costs that remain from them.
+
+    They are grouped by the part of N that is relevant to the abstraction.
 
     Attributes
     ----------
-    rows, to_go : as of `States`
-    slots : hash table of their numbers, -1: free
-    loud : (words of nodes,) bits of the nodes that make a value that the view looks at
-    nodes : (groups, words of nodes), bits of those of them that are yet to be computed
-    node_slots : hash table of the groups' numbers
-    first : (groups + 1,) states ``first[g]:first[g + 1]`` are of group g, the dearest first
+    rows, to_go : as of `MemoryStates`
+    slots : hash table of the numbers of states, -1: free
+    relevant : (words of nodes,) bits of the nodes that make a relevant value
+    nodes : (groups, words of nodes) bits of the relevant nodes in N
+    node_slots : hash table of the numbers of groups
+    group_start : (groups + 1,) the states of group g, the dearest first, are ``group_start[g]:group_start[g + 1]``
     """
 
     rows: Ints
     to_go: Floats
     slots: Ints
-    loud: Ints
+    relevant: Ints
     nodes: Ints
     node_slots: Ints
-    first: Ints
+    group_start: Ints
 
 
-class Found(NamedTuple):
-    """What exploring a view came to.
+class PathResult(NamedTuple):
+    """The search of one abstraction.
 
     Attributes
     ----------
     complete : bool
-        Whether it got to the end; if not, ``lowest`` is a lower bound.
-    lowest : float
-        Joules above plain training: of a cheapest path, or the limit where there is none below it.
-    goal : int
-        The state that a cheapest path ends in; -1 where there is none, or where all paths were wanted.
-    states : States
-        With lower bounds that held when they were met.
-    opened : (states,) whether what follows them was looked at
-    before, via : (states,) the state from which the cheapest way came, and its move (see `_code`)
-    edges : (edges, 2) of states
-    edge_energy : (edges,)
+        Whether the search ended by itself.
+    lower_bound : float
+        Joules above E0. If complete, the cost of a cheapest path, or the limit if none costs less.
+    goal : int64
+        The state in which a cheapest path ends; -1 if there is none, or if all states were asked for.
+    states : MemoryStates
+        With the lower bounds known when they were met.
+    opened : (states,) whether the state was expanded
+    parent, arrived_by : (states,) the state before on the cheapest path, and the move from there (see `_code`)
+    edges : (edges, 2) pairs of states
+    edge_energy : (edges,) joules
     """
 
     complete: bool
-    lowest: float
-    goal: int
-    states: States
+    lower_bound: float
+    goal: np.int64
+    states: MemoryStates
     opened: Flags
-    before: Ints
-    via: Ints
+    parent: Ints
+    arrived_by: Ints
     edges: Ints
     edge_energy: Floats
 
 
-class Contents(NamedTuple):
-    """``bound_j``: joules that every schedule costs at least; ``events`` (see `evaluation`): of a cheapest one, if any.
+class StateSpaceResult(NamedTuple):
+    """What a search of the state space proved and found. The deadline is ignored.
 
-    Neither knows of a deadline.
+    Attributes
+    ----------
+    bound_j : float
+        A lower bound on the energy of every schedule, in joules.
+    events : events (see `evaluation`) of a cheapest schedule, if one was found
     """
 
     bound_j: float
     events: Ints | None
 
 
-def search_contents(
+def search_memory_states(
     problem: Problem,
-    first: Ints,
+    representative: Ints,
     bound_j: float,
-    known_j: float,
+    cutoff_j: float,
     most_states: int,
     budget: TimeBudget,
     params: StateSpaceParams = DEFAULTS.state_space,
-) -> Contents:
-    """A lower bound, up to ``known_j``; or a cheapest schedule.
+) -> StateSpaceResult:
+    """A lower bound of up to ``cutoff_j``, or a cheapest schedule.
 
-    Neither deadline nor transfers beside compute are looked at: both make schedules dearer at most.
+    The deadline and the overlap of transfers and computes are ignored. Neither makes a schedule cheaper.
 
     Parameters
     ----------
-    first : (m,) the values that are taken together in the coarser views (see `merging`)
+    representative : (m,) the first value of each value's group in all abstractions but the last (see `aggregation`)
     bound_j : float
-        A lower bound that is known already, in joules: plain training's energy at least.
-    known_j : float
+        A lower bound known already, in joules: E0 at least.
+    cutoff_j : float
         Energy of the best schedule known, in joules.
     most_states : int
-        Of a view; one that has more ends the work.
+        Of one abstraction. The search ends if it has more.
     budget : TimeBudget
         Asked every few hundredths of a second.
     """
-    plain_j = float(problem.node_energy.sum())
-    limit = known_j - plain_j
-    if bound_j >= known_j:
-        return Contents(bound_j, None)
+    store_all_j = float(problem.node_energy.sum())
+    limit = cutoff_j - store_all_j
+    if bound_j >= cutoff_j:
+        return StateSpaceResult(bound_j, None)
     worth = problem.in_energy + problem.out_energy < limit
     problem = problem._replace(pageable=problem.pageable & worth)
-    ladder = views(problem, first, params)
-    nowhere = no_checkpoints(problem)
-    coarsest = _explore(ladder[0], _nothing_known(problem), nowhere, limit, most_states, True, budget)
-    bound = max(bound_j - plain_j, coarsest.lowest)
+    hierarchy = build_hierarchy(problem, representative, params)
+    no_bottlenecks = no_checkpoints(problem)
+    coarsest = _explore(hierarchy[0], _empty_database(problem), no_bottlenecks, limit, most_states, True, budget)
+    bound = max(bound_j - store_all_j, coarsest.lower_bound)
     step = params.limit_step
     while bound < limit:
-        trial = min(limit, bound + max(step * (limit - bound), params.least_limit_step * limit))
-        within = _within(problem, ladder, nowhere, trial, most_states, budget)
-        bound = max(bound, within.bound)
-        if within.events is not None:
-            return Contents(plain_j + bound, within.events)
-        if bound < trial and (step == params.limit_step or budget.expired):
+        raised_limit = min(limit, bound + max(step * (limit - bound), params.least_limit_step * limit))
+        found = _search_hierarchy(problem, hierarchy, no_bottlenecks, raised_limit, most_states, budget)
+        bound = max(bound, found.bound)
+        if found.events is not None:
+            return StateSpaceResult(store_all_j + bound, found.events)
+        if bound < raised_limit and (step == params.limit_step or budget.expired):
             break
-        easy = bound >= trial and within.states <= params.easy * most_states
+        easy = bound >= raised_limit and found.states <= params.easy * most_states
         step = 1.0 if easy else params.limit_step
-    return Contents(plain_j + bound, None)
+    return StateSpaceResult(store_all_j + bound, None)
 
 
-def search_between_checkpoints(
-    problem: Problem, first: Ints, closely: Ints, known_j: float, most_states: int, budget: TimeBudget
-) -> Contents:
-    """The same in one view, led by what is to be paid where the RAM counts at checkpoints alone.
+def search_between_bottlenecks(
+    problem: Problem, representative: Ints, tightly: Ints, cutoff_j: float, most_states: int, budget: TimeBudget
+) -> StateSpaceResult:
+    """The same in one abstraction, guided by a bound that counts the RAM at the bottleneck nodes alone.
 
-    The events make what is taken together anew as soon as the first of it: RAM may not hold that, nor need they be in
-    time.
+    The other values of a group are made again right after the first of it. So the events may need more RAM than there
+    is, and they may be late.
 
     Parameters
     ----------
-    first, closely : (m,) the values that are taken together at the checkpoints, and in the view: no others than those
-    known_j, most_states, budget : as of `search_contents`
+    representative, tightly : (m,) the groups at the bottleneck nodes, and in the abstraction; these are parts of those
+    cutoff_j, most_states, budget : as of `search_memory_states`
     """
-    plain_j = float(problem.node_energy.sum())
-    view = whole_view(problem, closely)
-    known = checkpoints(problem, first, LEAST_ROWS + ROWS_PER_STATE * most_states)
-    found = _explore(view, _nothing_known(problem), known, known_j - plain_j, most_states, True, budget)
-    events = made_apart(problem, closely, _events(problem, view, found)) if found.goal >= 0 else None
-    return Contents(plain_j + found.lowest, events)
+    store_all_j = float(problem.node_energy.sum())
+    abstraction = whole_abstraction(problem, tightly)
+    bottlenecks = checkpoints(problem, representative, LEAST_ROWS + ROWS_PER_STATE * most_states)
+    found = _explore(
+        abstraction, _empty_database(problem), bottlenecks, cutoff_j - store_all_j, most_states, True, budget
+    )
+    events = disaggregated(problem, tightly, _events_of(problem, abstraction, found)) if found.goal >= 0 else None
+    return StateSpaceResult(store_all_j + found.lower_bound, events)
 
 
-class _Within(NamedTuple):
-    """Joules above plain training, up to a limit; events of a cheapest schedule; states of the largest view."""
+class _HierarchyResult(NamedTuple):
+    """One search of the hierarchy.
+
+    Attributes
+    ----------
+    bound : float
+        Joules above E0, up to the limit.
+    events : events of a cheapest schedule, if one was found
+    states : int
+        Of the abstraction that had most.
+    """
 
     bound: float
     events: Ints | None
     states: int
 
 
-def _within(
+def _search_hierarchy(
     problem: Problem,
-    ladder: list[View],
-    nowhere: Checkpoints,
+    hierarchy: list[Abstraction],
+    no_bottlenecks: Checkpoints,
     limit: float,
     most_states: int,
     budget: TimeBudget,
-) -> _Within:
+) -> _HierarchyResult:
     bound, states = 0.0, 0
-    bounds = _nothing_known(problem)
-    for view in ladder:
-        finest = view is ladder[-1]
-        found = _explore(view, bounds, nowhere, limit, most_states, finest, budget)
+    database = _empty_database(problem)
+    for abstraction in hierarchy:
+        finest = abstraction is hierarchy[-1]
+        found = _explore(abstraction, database, no_bottlenecks, limit, most_states, finest, budget)
         states = max(states, len(found.opened))
         if not found.complete or finest:
-            events = _events(problem, view, found) if found.goal >= 0 else None
-            return _Within(max(bound, found.lowest), events, states)
+            events = _events_of(problem, abstraction, found) if found.goal >= 0 else None
+            return _HierarchyResult(max(bound, found.lower_bound), events, states)
         to_go = _to_go(found, limit, words_of(len(problem.node_time)))
         bound = max(bound, float(to_go[0]))
         if bound >= limit:
             break
-        bounds = view, _bounds(view, found.states._replace(to_go=to_go))
-    return _Within(bound, None, states)
+        database = abstraction, _database(abstraction, found.states._replace(to_go=to_go))
+    return _HierarchyResult(bound, None, states)
 
 
 def _explore(
-    view: View,
-    bounds: tuple[View, Bounds],
-    known: Checkpoints,
+    abstraction: Abstraction,
+    database: tuple[Abstraction, PatternDatabase],
+    bottlenecks: Checkpoints,
     limit: float,
     most_states: int,
     first_goal: bool,
     budget: TimeBudget,
-) -> Found:
-    """All states from which less than ``limit`` may be paid in all, or those up to the first goal."""
+) -> PathResult:
+    """Explore all states of paths that may cost less than ``limit``, or those up to the first goal."""
     stop = np.zeros(1, dtype=np.bool_)
     with ThreadPoolExecutor(1) as thread:
-        work = thread.submit(_explored, view, *bounds, known, limit, most_states, first_goal, stop)
+        work = thread.submit(_astar, abstraction, *database, bottlenecks, limit, most_states, first_goal, stop)
         try:
             while not wait_for([work], WAIT_S).done and not budget.expired:
                 pass
         finally:
             stop[0] = True
-        return Found(*work.result())
+        return PathResult(*work.result())
 
 
-def _nothing_known(problem: Problem) -> tuple[View, Bounds]:
-    view = blind_view(problem)
+def _empty_database(problem: Problem) -> tuple[Abstraction, PatternDatabase]:
+    abstraction = blind_abstraction(problem)
     words = words_of(len(problem.node_time)) + 2 * words_of(len(problem.size))
-    return view, _bounds(view, States(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
+    return abstraction, _database(abstraction, MemoryStates(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
 
 
-def _bounds(view: View, states: States) -> Bounds:
-    problem = view.problem
-    loud = np.zeros(words_of(len(problem.node_time)), dtype=np.int64)
+def _database(abstraction: Abstraction, states: MemoryStates) -> PatternDatabase:
+    problem = abstraction.problem
+    relevant = np.zeros(words_of(len(problem.node_time)), dtype=np.int64)
     for j in problem.producer[problem.size > 0]:
-        put(loud, j, True)
-    nodes = states.rows[:, : len(loud)] & loud
+        put(relevant, j, True)
+    nodes = states.rows[:, : len(relevant)] & relevant
     order = np.lexsort((-states.to_go, *nodes.T))
     rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
     new = np.append(True, (nodes[1:] != nodes[:-1]).any(axis=1))[: len(nodes)]
-    first = np.append(np.nonzero(new)[0], len(nodes))
-    return Bounds(rows, to_go, slots_of(rows), loud, nodes[new], slots_of(nodes[new]), first)
+    group_start = np.append(np.nonzero(new)[0], len(nodes))
+    return PatternDatabase(rows, to_go, slots_of(rows), relevant, nodes[new], slots_of(nodes[new]), group_start)
 
 
-def _events(problem: Problem, view: View, found: Found) -> Ints:
-    """The path as events: of each state what is settled there, then the move that led to it."""
+def _events_of(problem: Problem, abstraction: Abstraction, found: PathResult) -> Ints:
+    """The path as events: for each state its forced moves, then the move that led to it."""
     n = len(problem.node_time)
     events: list[int] = []
-    state = found.goal
+    state = int(found.goal)
     while state != 0:
-        before = int(found.before[state])
-        what, kind = _decoded(int(found.via[state]))
-        gone = [j for j in range(n) if has(found.states.rows[before], j) and not has(found.states.rows[state], j)]
+        parent = int(found.parent[state])
+        what, kind = _decoded(int(found.arrived_by[state]))
+        gone = [j for j in range(n) if has(found.states.rows[parent], j) and not has(found.states.rows[state], j)]
         events += [j for j in gone if j != what or kind != FIRST]
         events.append(n + what if kind == PAGE else what)
-        state = before
+        state = parent
     events += [j for j in range(n) if not has(found.states.rows[0], j)]
     return np.array(events, dtype=np.int64)
 
 
 @compiled
-def _code(what, kind):  # type: ignore[no-untyped-def]
-    """A move: which node is computed, for the first time or again, or which value is paged in."""
+def _code(what: int, kind: int) -> int:
+    """A move as one number: its node or value, and ``FIRST``, ``AGAIN`` or ``PAGE``."""
     return what * 3 + kind
 
 
 @compiled
-def _decoded(code):  # type: ignore[no-untyped-def]
+def _decoded(code: int) -> tuple[int, int]:
     return code // 3, code % 3
 
 
 @compiled
-def _seen(view, row, into):  # type: ignore[no-untyped-def]
-    """What a state looks like in ``view``."""
-    p = view.problem
-    contents = words_of(p.node_time.size)
-    paid = contents + words_of(p.size.size)
+def _abstracted(abstraction: Abstraction, row: Ints, into: Ints) -> None:
+    """Write the state of ``abstraction`` that a state looks like."""
+    p = abstraction.problem
+    values_at = words_of(p.node_time.size)
+    paid = values_at + words_of(p.size.size)
     copy(row, into)
     for v in range(p.size.size):
-        first = view.first[v]
-        if p.size[v] == 0 and has(row[contents:], v):
-            put(into[contents:], v, False)
+        first = abstraction.representative[v]
+        if p.size[v] == 0 and has(row[values_at:], v):
+            put(into[values_at:], v, False)
             if p.size[first] > 0:
-                put(into[contents:], first, True)
-        if not view.paid[v] and has(row[paid:], v):
+                put(into[values_at:], first, True)
+        if not abstraction.counts_page_out[v] and has(row[paid:], v):
             put(into[paid:], v, False)
-            if view.paid[first]:
+            if abstraction.counts_page_out[first]:
                 put(into[paid:], first, True)
-    settle(p, view.users, view.prompt, into, contents)
+    force_moves(p, abstraction.users, abstraction.deferrable, into, values_at)
 
 
 @compiled
-def _known(view, bounds, row, key, nodes, best, enough):  # type: ignore[no-untyped-def]
-    """What a coarser view says is to be paid from a state on at least, where that is more than ``best``.
+def _lower_bound(
+    abstraction: Abstraction,
+    database: PatternDatabase,
+    row: Ints,
+    key: Ints,
+    nodes: Ints,
+    best: float,
+    enough: float,
+) -> float:
+    """A lower bound on the cost that remains from a state, by a coarser abstraction; ``best`` if that is larger.
 
-    Where it does not know the state itself: what it says of those with less to do, less in RAM and fewer page-outs
-    paid, the dearest first, until one says ``enough``. ``key`` and ``nodes`` are scratch.
+    If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the dearest first, until
+    one gives ``enough``. ``key`` and ``nodes`` are scratch.
     """
-    if bounds.to_go.size == 0:
+    if database.to_go.size == 0:
         return best
-    p = view.problem
-    node_words = bounds.loud.size
+    p = abstraction.problem
+    node_words = database.relevant.size
     paid = node_words + words_of(p.size.size)
-    _seen(view, row, key)
-    state = bounds.slots[slot_of(bounds.slots, bounds.rows, key)]
+    _abstracted(abstraction, row, key)
+    state = database.slots[slot_of(database.slots, database.rows, key)]
     if state >= 0:
-        return max(best, bounds.to_go[state])
+        best = max(best, database.to_go[state])
+        return best
     for word in range(node_words):
-        nodes[word] = key[word] & bounds.loud[word]
-    group = bounds.node_slots[slot_of(bounds.node_slots, bounds.nodes, nodes)]
+        nodes[word] = key[word] & database.relevant[word]
+    group = database.node_slots[slot_of(database.node_slots, database.nodes, nodes)]
     if group < 0:
         return best
-    for state in range(bounds.first[group], bounds.first[group + 1]):
-        least = bounds.to_go[state]
+    for state in range(database.group_start[group], database.group_start[group + 1]):
+        least = database.to_go[state]
         if least <= best or best >= enough:
             break
         within = True
         for word in range(key.size):
-            if bounds.rows[state, word] & ~key[word] != 0:
+            if database.rows[state, word] & ~key[word] != 0:
                 within = False
                 break
         if within:
             for v in range(p.size.size):
-                if has(key[paid:], v) and not has(bounds.rows[state, paid:], v):
+                if has(key[paid:], v) and not has(database.rows[state, paid:], v):
                     least -= p.out_energy[v]
             best = max(best, least)
     return best
 
 
 @allocating
-def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop):  # type: ignore[no-untyped-def]
-    """All that costs less than ``limit``, or up to the first goal. Returns what `Found` holds."""
-    p = view.problem
+def _astar(
+    abstraction: Abstraction,
+    coarser: Abstraction,
+    database: PatternDatabase,
+    bottlenecks: Checkpoints,
+    limit: float,
+    most_states: int,
+    first_goal: bool,
+    stop: Flags,
+) -> tuple[bool, float, np.int64, MemoryStates, Flags, Ints, Ints, Ints, Floats]:
+    """A* over all states of paths that cost less than ``limit``, or up to the first goal: the fields of `PathResult`.
+
+    ``stop[0]`` ends the search; another thread may set it.
+    """
+    p = abstraction.problem
     n, m = p.node_time.size, p.size.size
-    contents = words_of(n)
-    paid = contents + words_of(m)
+    values_at = words_of(n)
+    paid = values_at + words_of(m)
     width = paid + words_of(m)
     table = empty_slots(most_states)
     rows = np.zeros((most_states, width), dtype=np.int64)
@@ -368,72 +405,74 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
     closed = np.full(most_states, np.inf)
     to_go = np.zeros(most_states)
     opened = np.zeros(most_states, dtype=np.bool_)
-    before = np.full(most_states, -1, dtype=np.int64)
-    via = np.zeros(most_states, dtype=np.int64)
+    parent = np.full(most_states, -1, dtype=np.int64)
+    arrived_by = np.zeros(most_states, dtype=np.int64)
     most_edges = 1 if first_goal else EDGES_PER_STATE * most_states
     edges = np.empty((most_edges, 2), dtype=np.int64)
     edge_energy = np.empty(most_edges)
     edge_count = 0
     key = np.zeros(width, dtype=np.int64)
-    nodes = np.zeros(contents, dtype=np.int64)
+    nodes = np.zeros(values_at, dtype=np.int64)
     complete = True
-    lowest = 0.0
+    lower_bound = 0.0
     cheapest = limit
     goal = np.int64(-1)
     for j in range(n):
         put(rows[0], j, True)
-    settle(p, view.users, view.prompt, rows[0], contents)
+    force_moves(p, abstraction.users, abstraction.deferrable, rows[0], values_at)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = max(_known(coarser, bounds, rows[0], key, nodes, 0.0, limit), least_to_pay(known, rows[0], limit))
+    to_go[0] = max(
+        _lower_bound(coarser, database, rows[0], key, nodes, 0.0, limit), least_to_pay(bottlenecks, rows[0], limit)
+    )
     count = 1
-    waiting = [(to_go[0], 0.0, np.int64(0))]
-    while len(waiting) > 0 and complete and goal < 0:
-        if stop[0] or table_full(known):
+    open_states = [(to_go[0], 0.0, np.int64(0))]
+    while len(open_states) > 0 and complete and goal < 0:
+        if stop[0] or table_full(bottlenecks):
             complete = False
             break
-        least, _, at = heappop(waiting)
+        least, _, at = heappop(open_states)
         if energy[at] >= closed[at]:
             continue
-        lowest = max(lowest, least)
+        lower_bound = max(lower_bound, least)
         closed[at] = energy[at]
         new = not opened[at]
         opened[at] = True
-        if is_begun(rows[at], contents):
+        if is_goal(rows[at], values_at):
             cheapest = min(cheapest, energy[at])
             if first_goal:
                 goal = at
             continue
-        held = bytes_held(p, rows[at], contents)
+        held = bytes_held(p, rows[at], values_at)
         for move in range(2 * n + m):
             what, kind = (move % n, move // n) if move < 2 * n else (move - 2 * n, PAGE)
             row = rows[at]
             if kind == PAGE:
-                may = p.pageable[what] and has(row[contents:], what)
+                may = p.pageable[what] and has(row[values_at:], what)
             elif kind == FIRST:
-                may = has(row, what) and is_removable(view.users, row, what)
+                may = has(row, what) and can_leave(abstraction.users, row, what)
             else:
-                may = has(row, what) and p.recomputable[what] and is_wanted(p.own, row[contents:], what)
+                may = has(row, what) and p.recomputable[what] and is_output_held(p.own, row[values_at:], what)
             if may and kind != PAGE:
-                added, freed = swapped(p, row, contents, what)
+                added, freed = swapped_bytes(p, row, values_at, what)
                 may = fits(p, held + added - freed, what)
             if not may:
                 continue
             if count == most_states or (edge_count == most_edges and not first_goal):
                 complete = False
                 break
-            cost = _moved(view, rows[at], rows[count], what, kind)
+            cost = _apply_move(abstraction, rows[at], rows[count], what, kind)
             if cost >= limit:
                 continue
             slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:
-                to = better_state(p, table, rows, energy, rows[count], energy[at] + cost)
+                to = dominating_state(p, table, rows, energy, rows[count], energy[at] + cost)
             if to < 0:
                 enough = limit - energy[at] - cost
-                least = _known(coarser, bounds, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
+                least = _lower_bound(coarser, database, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
                 if least < enough:
-                    least = max(least, least_to_pay(known, rows[count], enough))
+                    least = max(least, least_to_pay(bottlenecks, rows[count], enough))
                 if first_goal and energy[at] + cost + least >= limit:
                     continue
                 to = np.int64(count)
@@ -446,43 +485,43 @@ def _explored(view, coarser, bounds, known, limit, most_states, first_goal, stop
                 edge_count += 1
             if energy[at] + cost < energy[to]:
                 energy[to] = energy[at] + cost
-                before[to] = at
-                via[to] = _code(what, kind)
+                parent[to] = at
+                arrived_by[to] = _code(what, kind)
                 if energy[to] + to_go[to] < limit:
-                    heappush(waiting, (energy[to] + to_go[to], -energy[to], to))
-    lowest = cheapest if complete else min(lowest, cheapest)
-    met = States(rows[:count], to_go[:count])
+                    heappush(open_states, (energy[to] + to_go[to], -energy[to], to))
+    lower_bound = cheapest if complete else min(lower_bound, cheapest)
+    met = MemoryStates(rows[:count], to_go[:count])
     links = edges[:edge_count], edge_energy[:edge_count]
-    return complete, lowest, goal, met, opened[:count], before[:count], via[:count], links[0], links[1]
+    return complete, lower_bound, goal, met, opened[:count], parent[:count], arrived_by[:count], links[0], links[1]
 
 
 @compiled
-def _moved(view, row, into, what, kind):  # type: ignore[no-untyped-def]
-    """Writes the state before a move; joules above plain training that this costs."""
-    p = view.problem
-    contents = words_of(p.node_time.size)
+def _apply_move(abstraction: Abstraction, row: Ints, into: Ints, what: int, kind: int) -> float:
+    """Write the state before a move; returns its cost in joules above E0."""
+    p = abstraction.problem
+    values_at = words_of(p.node_time.size)
     copy(row, into)
     cost = 0.0
     if kind == PAGE:
-        paid = contents + words_of(p.size.size)
+        paid = values_at + words_of(p.size.size)
         cost = p.in_energy[what]
-        if view.paid[what] and not has(into[paid:], what):
+        if abstraction.counts_page_out[what] and not has(into[paid:], what):
             cost += p.out_energy[what]
             put(into[paid:], what, True)
-        put(into[contents:], what, False)
+        put(into[values_at:], what, False)
     else:
-        uncompute(p, into, contents, what)
+        uncompute(p, into, values_at, what)
         if kind == FIRST:
             put(into, what, False)
         else:
             cost = p.node_energy[what]
-    settle(p, view.users, view.prompt, into, contents)
+    force_moves(p, abstraction.users, abstraction.deferrable, into, values_at)
     return cost
 
 
 @allocating
-def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
-    """What is to be paid from each state on at least: exactly, where no path from it leads beyond the limit."""
+def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
+    """The cost that remains from each state at least. It is exact if no path from it leads beyond the limit."""
     edges, edge_energy = found.edges, found.edge_energy
     count = found.opened.size
     first = np.zeros(count + 1, dtype=np.int64)
@@ -496,22 +535,22 @@ def _to_go(found, limit, node_words):  # type: ignore[no-untyped-def]
         arriving[free[edges[k, 1]]] = k
         free[edges[k, 1]] += 1
     to_go = np.full(count, limit)
-    waiting = [(0.0, np.int64(0))]
-    waiting.pop()
+    open_states = [(0.0, np.int64(0))]
+    open_states.pop()
     for state in range(count):
-        if is_begun(found.states.rows[state], node_words):
+        if is_goal(found.states.rows[state], node_words):
             to_go[state] = 0.0
         elif not found.opened[state]:
             to_go[state] = min(limit, found.states.to_go[state])
         if to_go[state] < limit:
-            heappush(waiting, (to_go[state], np.int64(state)))
-    while len(waiting) > 0:
-        least, at = heappop(waiting)
+            heappush(open_states, (to_go[state], np.int64(state)))
+    while len(open_states) > 0:
+        least, at = heappop(open_states)
         if least > to_go[at]:
             continue
         for k in range(first[at], first[at + 1]):
             earlier = edges[arriving[k], 0]
             if least + edge_energy[arriving[k]] < to_go[earlier]:
                 to_go[earlier] = least + edge_energy[arriving[k]]
-                heappush(waiting, (to_go[earlier], earlier))
+                heappush(open_states, (to_go[earlier], earlier))
     return to_go

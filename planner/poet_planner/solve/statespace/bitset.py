@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets as rows of bits, 64 to a word, and hash tables of such rows."""
+"""Sets as rows of bits, 64 to a word, and hash tables of such rows (open addressing, linear probing)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from poet_planner.solve.jit import allocating, compiled
 
 
 @compiled
-def words_of(bits):  # type: ignore[no-untyped-def]
+def words_of(bits: int) -> int:
+    """Words that a row of ``bits`` bits takes."""
     return (bits + 63) >> 6
 
 
 @compiled
-def has(row, bit):  # type: ignore[no-untyped-def]
-    return row[bit >> 6] >> (bit & 63) & 1 != 0
+def has(row: Ints, bit: int) -> bool:
+    """Whether the set contains ``bit``."""
+    contained: bool = row[bit >> 6] >> (bit & 63) & 1 != 0
+    return contained
 
 
 @compiled
-def put(row, bit, there):  # type: ignore[no-untyped-def]
+def put(row: Ints, bit: int, contained: bool) -> None:
+    """Add ``bit`` to the set, or remove it."""
     mask = np.int64(1) << (bit & 63)
-    if there:
+    if contained:
         row[bit >> 6] |= mask
     else:
         row[bit >> 6] &= ~mask
@@ -37,14 +41,15 @@ def bits_of(flags: Flags) -> Ints:
 
 
 @compiled
-def copy(row, into):  # type: ignore[no-untyped-def]
+def copy(row: Ints, into: Ints) -> None:
+    """Copy a row."""
     for word in range(row.size):
         into[word] = row[word]
 
 
 @compiled
-def slot_of(slots, rows, row):  # type: ignore[no-untyped-def]
-    """Where in the hash table a row is, or belongs."""
+def slot_of(slots: Ints, rows: Ints, row: Ints) -> np.int64:
+    """The slot of the hash table that holds the number of a row, or the free slot where it belongs."""
     mixed = np.int64(0)
     for word in row:
         mixed = (mixed ^ word) * 0x2545F4914F6CDD1D
@@ -64,8 +69,8 @@ def slot_of(slots, rows, row):  # type: ignore[no-untyped-def]
 
 
 @allocating
-def slots_of(rows):  # type: ignore[no-untyped-def]
-    """Hash table of different rows."""
+def slots_of(rows: Ints) -> Ints:
+    """Hash table of the numbers of ``rows``, which are all different."""
     table = empty_slots(rows.shape[0])
     for k in range(rows.shape[0]):
         table[slot_of(table, rows, rows[k])] = k
@@ -73,8 +78,8 @@ def slots_of(rows):  # type: ignore[no-untyped-def]
 
 
 @allocating
-def empty_slots(most):  # type: ignore[no-untyped-def]
-    """Hash table for so many rows at most; -1: free."""
+def empty_slots(most: int) -> Ints:
+    """Hash table for up to ``most`` rows; -1: free."""
     slots = 4
     while slots < 2 * most:
         slots *= 2

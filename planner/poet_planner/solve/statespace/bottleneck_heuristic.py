@@ -15,12 +15,12 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, node_need, ragged
 from poet_planner.solve.jit import compiled
-from poet_planner.solve.statespace.aggregation import merged
+from poet_planner.solve.statespace.aggregation import aggregated_problem
 from poet_planner.solve.statespace.bitset import bits_of, copy, empty_slots, has, put, slot_of, words_of
 from poet_planner.solve.topology import ancestors, longest_path
 
 # Of the largest need: what a checkpoint takes by itself at least.
-HUNGRY_SHARE = 0.9
+BOTTLENECK_SHARE = 0.9
 # Decisions that lie open at once; what comes after more of them counts nothing.
 MOST_OPEN = 4000
 # Of a decision: the checkpoint, the value, the bytes that are kept there, which question was asked last.
@@ -73,13 +73,13 @@ class Checkpoints(NamedTuple):
 
 def checkpoints(problem: Problem, first: Ints, most: int) -> Checkpoints:
     """The hungriest nodes of a longest path, and an empty table of ``most`` rows."""
-    return _at(problem, first, hungriest(problem), ancestors(problem), most)
+    return _at(problem, first, bottleneck_nodes(problem), ancestors(problem), most)
 
 
-def hungriest(problem: Problem) -> Ints:
+def bottleneck_nodes(problem: Problem) -> Ints:
     """The nodes of a longest path that take most RAM by themselves, in its order."""
     path, need = longest_path(problem), node_need(problem)
-    checkpoints: Ints = path[need[path] >= HUNGRY_SHARE * need[path].max(initial=0)]
+    checkpoints: Ints = path[need[path] >= BOTTLENECK_SHARE * need[path].max(initial=0)]
     return checkpoints
 
 
@@ -91,7 +91,7 @@ def no_checkpoints(problem: Problem) -> Checkpoints:
 
 
 def _at(problem: Problem, first: Ints, nodes: Ints, before: Flags, most: int) -> Checkpoints:
-    smaller = merged(problem, first)
+    smaller = aggregated_problem(problem, first)
     between = [np.nonzero(before[a] & before[:, b])[0][::-1].tolist() for a, b in pairwise(nodes)]
     between_start, listed = ragged(between)
     made, needed = made_and_needed(smaller)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment of a schedule, from the first compute of one checkpoint to that of the next, where both leave little RAM.
+"""One segment of a schedule: from the first compute of one bottleneck node to that of the next.
 
-What stays in RAM beside either of them is given. What the segment takes at least is a sum over what has to be made
-anew; the cheapest way, a shortest path backwards in time over what RAM has to hold.
-docs/optimiser/state_space.md has the proofs.
+The retained sets at both ends are given. A cheap lower bound adds up the nodes that have to be computed in the segment.
+A cheapest path is found by A*, backwards in time over states (N, W).
+
+See docs/optimiser/state_space.md, "Retained sets", for the proofs. There ``start`` is a, ``inside`` is M, and
+``middle`` is m.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled, inlined
 from poet_planner.solve.statespace.bitset import copy, empty_slots, has, put, slot_of, words_of
 from poet_planner.solve.statespace.memory_state import (
-    better_state,
     bytes_held,
+    can_leave,
+    dominating_state,
     fits,
-    is_removable,
-    is_wanted,
-    settle,
-    swapped,
+    force_moves,
+    is_output_held,
+    swapped_bytes,
     uncompute,
 )
 
@@ -31,21 +33,21 @@ NOWHERE = -1
 
 
 class Segment(NamedTuple):
-    """What does not depend on what stays in RAM.
+    """A segment, for any retained sets.
 
     Attributes
     ----------
     problem : Problem
-    users, made, needed : (n, words) bits: nodes that need a value of a node; values of a node; values it needs
-    need : (n,) bytes that a node takes by itself
-    start : the checkpoint that the segment begins with, or ``NOWHERE``
-    first : (n,) computed for the first time within the segment, in every schedule
-    prompt : (n,) those of them that no other node needs that may be computed within the segment
-    energy : (n,) joules of computing a node again; nothing where it may be the first time, infinite where it cannot be
-    middle : node of those in ``first`` whose first compute takes most RAM, or ``NOWHERE``
-    ahead, behind : (n,) those in ``first`` that ``middle`` needs, at one remove or more, and that need it
-    small : (words,) bits of the values that RAM can hold beside ``middle``, and of all that are newer than ``start``
-    taken : (words,) bits of the values that ``start`` needs or makes
+    users, made, needed : (n, words) bits: the nodes that need a value of a node; its outputs; its inputs
+    need : (n,) bytes of the working set
+    start : the bottleneck node that the segment begins with, or ``NOWHERE``
+    inside : (n,) nodes whose first compute lies in the segment in every schedule
+    deferrable : (n,) nodes of ``inside`` whose first compute may be a forced move
+    energy : (n,) joules of a compute in the segment: 0 if it may be the first one, infinite if it is not allowed
+    middle : the node of ``inside`` with the largest working set, or ``NOWHERE``
+    before_middle, after_middle : (n,) ancestors and descendants of ``middle`` in ``inside``
+    beside_middle : (words,) bits of the values that RAM can hold beside ``middle``, and of those made after ``start``
+    start_values : (words,) bits of the inputs and outputs of ``start``
     """
 
     problem: Problem
@@ -54,20 +56,28 @@ class Segment(NamedTuple):
     needed: Ints
     need: Ints
     start: int
-    first: Flags
-    prompt: Flags
+    inside: Flags
+    deferrable: Flags
     energy: Floats
     middle: int
-    ahead: Flags
-    behind: Flags
-    small: Ints
-    taken: Ints
+    before_middle: Flags
+    after_middle: Flags
+    beside_middle: Ints
+    start_values: Ints
 
 
-class Way(NamedTuple):
-    """``least``: joules above plain training of the segment at least; exactly, where ``complete``, or the limit.
+class SegmentPath(NamedTuple):
+    """A search of one segment between two retained sets.
 
-    ``events``: of a cheapest way, where there is one below the limit. ``states``: that were met.
+    Attributes
+    ----------
+    complete : bool
+        Whether the search ended by itself.
+    least : float
+        A lower bound on the cost of the segment, in joules above E0. If complete, its cost, or the limit.
+    events : computes of a cheapest path, if one below the limit was found
+    states : int
+        States that were met.
     """
 
     complete: bool
@@ -76,72 +86,76 @@ class Way(NamedTuple):
     states: int
 
 
-def cheapest_way(segment: Segment, end: Ints, there: Ints, there_first: Ints, limit: float, most_states: int) -> Way:
+def cheapest_path(
+    segment: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int
+) -> SegmentPath:
     """A* from the end of the segment to its start.
 
     Parameters
     ----------
-    end : state right before the next checkpoint
-    there, there_first : (words,) of `least_to_pay`
+    end : (words,) the state right before the next bottleneck node
+    at_start, until_middle : (words,) as of `lower_bound`
     limit : float
-        Joules above plain training; a way that takes as much is not looked for.
+        Joules above E0. A path that costs as much is not looked for.
     most_states : int
-        More of them end the work.
+        The search ends if there are more.
     """
-    complete, least, goal, rows, before, via = _walked(segment, end, there, there_first, limit, most_states)
+    complete, least, goal, rows, parent, arrived_by = _astar(segment, end, at_start, until_middle, limit, most_states)
     if goal < 0:
-        return Way(bool(complete), float(least), None, len(rows))
+        return SegmentPath(bool(complete), float(least), None, len(rows))
     events: list[int] = []
-    n, at = len(segment.first), goal
+    n, at = len(segment.inside), goal
     while at > 0:
-        computed = [j for j in range(n) if has(rows[before[at]], j) and not has(rows[at], j)]
-        events += [*(j for j in computed if j != via[at]), int(via[at]) % n]
-        at = before[at]
+        computed = [j for j in range(n) if has(rows[parent[at]], j) and not has(rows[at], j)]
+        events += [*(j for j in computed if j != arrived_by[at]), int(arrived_by[at]) % n]
+        at = parent[at]
     events += [j for j in range(n) if has(end, j) and not has(rows[0], j)]
-    return Way(True, float(least), events, len(rows))
+    return SegmentPath(True, float(least), events, len(rows))
 
 
 @compiled
-def least_of_all(s, ends, there, there_first, need, counted, least):  # type: ignore[no-untyped-def]
-    """`least_to_pay` for each end and each of what is there, into ``least``."""
+def lower_bounds(
+    s: Segment, ends: Ints, at_start: Ints, until_middle: Ints, need: Ints, counted: Ints, least: Floats
+) -> None:
+    """Write `lower_bound` for each end and each start into ``least``."""
     for i in range(ends.shape[0]):
-        for k in range(there.shape[0]):
-            least[i, k] = least_to_pay(s, ends[i], there[k], there_first[k], need, counted)
+        for k in range(at_start.shape[0]):
+            least[i, k] = lower_bound(s, ends[i], at_start[k], until_middle[k], need, counted)
 
 
 @compiled
-def keep_until_middle(s, there, kept, need, counted):  # type: ignore[no-untyped-def]
-    """Which of the values that are ``there`` after the start may stay until the middle node, into ``kept``.
+def keep_until_middle(s: Segment, at_start: Ints, kept: Ints, need: Ints, counted: Ints) -> None:
+    """Write into ``kept`` which of the values ``at_start`` can stay in RAM until the middle node.
 
-    What the start makes for the middle node stays, unless the start is computed again; and some nodes are computed
-    before the middle node in any case. Where those do not fit beside a value that the middle node needs, that value has
-    to be made again; nothing is said where that costs more than to compute the start again.
+    Unless the start is computed again, its outputs that the middle node needs stay. Some nodes are surely computed in
+    between. An input of the middle node that does not fit beside them and these outputs is evicted, and made again.
+    All values may stay if making those again costs more than computing the start again.
     """
-    copy(there, kept)
+    copy(at_start, kept)
     if s.start < 0 or s.middle < 0:
         return
     p = s.problem
     copy(s.needed[s.middle], need)
     for j in range(s.middle - 1, -1, -1):
-        if _in_between(s, j, need, there):
+        if _surely_computed(s, j, need, at_start):
             _uncompute(s, need, j)
             for k in range(p.input_start[s.middle], p.input_start[s.middle + 1]):
                 v = p.input_value[k]
-                if p.size[v] > 0 and p.producer[v] != s.start and has(kept, v) and _too_much(s, j, v):
+                if p.size[v] > 0 and p.producer[v] != s.start and has(kept, v) and _exceeds_ram(s, j, v):
                     put(kept, v, False)
-    if _to_middle(s, kept, need, counted) - _to_middle(s, there, need, counted) > s.energy[s.start]:
-        copy(there, kept)
+    if _to_middle(s, kept, need, counted) - _to_middle(s, at_start, need, counted) > s.energy[s.start]:
+        copy(at_start, kept)
 
 
 @inlined
-def _to_middle(s, there, need, counted):  # type: ignore[no-untyped-def]
-    """Joules of making anew what the middle node needs and is not there; marks what is computed for that."""
+def _to_middle(s: Segment, at_start: Ints, need: Ints, counted: Ints) -> float:
+    """Joules of the nodes of X: those computed again for the middle node. They are marked in ``counted``."""
     paid = 0.0
     copy(s.needed[s.middle], need)
     for j in range(s.middle - 1, -1, -1):
-        if s.ahead[j]:
+        if s.before_middle[j]:
             _uncompute(s, need, j)
-        elif _is_missing(s, j, need, there):
+        elif _is_missing(s, j, need, at_start):
             paid += s.energy[j]
             put(counted, j, True)
             _uncompute(s, need, j)
@@ -149,59 +163,61 @@ def _to_middle(s, there, need, counted):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _in_between(s, j, need, there):  # type: ignore[no-untyped-def]
-    """Whether node j is computed between start and middle node in any case."""
-    return s.ahead[j] or _is_missing(s, j, need, there)
+def _surely_computed(s: Segment, j: int, need: Ints, at_start: Ints) -> bool:
+    """Whether node j is surely computed between the start and the middle node."""
+    return s.before_middle[j] or _is_missing(s, j, need, at_start)
 
 
 @inlined
-def _is_missing(s, j, need, there):  # type: ignore[no-untyped-def]
-    """Whether node j makes a value that is needed and not there."""
+def _is_missing(s: Segment, j: int, need: Ints, in_ram: Ints) -> bool:
+    """Whether node j makes a value that is needed and not in RAM."""
     missing = False
     for v in range(s.problem.own[j], s.problem.own[j + 1]):
-        missing = missing or (has(need, v) and not has(there, v))
+        missing = missing or (has(need, v) and not has(in_ram, v))
     return missing
 
 
 @inlined
-def _too_much(s, j, v):  # type: ignore[no-untyped-def]
-    """Whether node j does not fit beside value v and what the start makes for the middle node."""
+def _exceeds_ram(s: Segment, j: int, v: int) -> bool:
+    """Whether node j does not fit beside value v and those outputs of the start that the middle node needs."""
     p = s.problem
     held = s.need[j] if has(s.needed[j], v) else s.need[j] + p.size[v]
     for u in range(p.own[s.start], p.own[s.start + 1]):
         if has(s.needed[s.middle], u) and not has(s.needed[j], u):
             held += p.size[u]
-    return held > p.budget
+    exceeds: bool = held > p.budget
+    return exceeds
 
 
 @compiled
-def least_to_pay(s, row, there, there_first, need, counted):  # type: ignore[no-untyped-def]
-    """Joules above plain training that a state has to be paid for at least, if RAM counts at the middle node alone.
+def lower_bound(s: Segment, row: Ints, at_start: Ints, until_middle: Ints, need: Ints, counted: Ints) -> float:
+    """A lower bound on the cost that remains from a state, in joules above E0. RAM counts at the middle node alone.
 
     Parameters
     ----------
-    there : (words,) bits of the values in RAM right after the start
-    there_first : (words,) those of them that may stay there until the middle node
+    row : (words,) bits of N, then of W
+    at_start : (words,) bits of the values in RAM right after the start
+    until_middle : (words,) those of them that can stay there until the middle node
     need, counted : (words,), (words of nodes,) scratch
     """
-    contents = counted.size
+    values_at = counted.size
     paid = 0.0
     counted[:] = 0
     if s.middle >= 0 and has(row, s.middle):
-        paid += _to_middle(s, there_first, need, counted)
-        copy(row[contents:], need)
-        for j in range(s.first.size - 1, -1, -1):
-            if s.behind[j] and has(row, j):
+        paid += _to_middle(s, until_middle, need, counted)
+        copy(row[values_at:], need)
+        for j in range(s.inside.size - 1, -1, -1):
+            if s.after_middle[j] and has(row, j):
                 _uncompute(s, need, j)
-            elif _is_missing(s, j, need, s.small):
+            elif _is_missing(s, j, need, s.beside_middle):
                 paid += s.energy[j]
                 put(counted, j, True)
                 _uncompute(s, need, j)
-    copy(row[contents:], need)
-    for j in range(s.first.size - 1, -1, -1):
-        if s.first[j] and has(row, j):
+    copy(row[values_at:], need)
+    for j in range(s.inside.size - 1, -1, -1):
+        if s.inside[j] and has(row, j):
             _uncompute(s, need, j)
-        elif _is_missing(s, j, need, there):
+        elif _is_missing(s, j, need, at_start):
             if not has(counted, j):
                 paid += s.energy[j]
             _uncompute(s, need, j)
@@ -209,84 +225,88 @@ def least_to_pay(s, row, there, there_first, need, counted):  # type: ignore[no-
 
 
 @inlined
-def _uncompute(s, need, j):  # type: ignore[no-untyped-def]
+def _uncompute(s: Segment, need: Ints, j: int) -> None:
+    """Turn what is needed after node j into what is needed before it."""
     for word in range(need.size):
         need[word] = (need[word] & ~s.made[j, word]) | s.needed[j, word]
 
 
 @inlined
-def _arrived(s, row, there):  # type: ignore[no-untyped-def]
-    """Whether a state is one right after the start, or the beginning of all."""
-    contents = words_of(s.first.size)
+def _is_goal(s: Segment, row: Ints, at_start: Ints) -> bool:
+    """Whether N is empty and W in RAM right after the start."""
+    values_at = words_of(s.inside.size)
     left = np.int64(0)
-    for word in range(contents):
+    for word in range(values_at):
         left |= row[word]
-    for word in range(there.size):
-        left |= row[contents + word] & ~there[word]
-    return left == 0
+    for word in range(at_start.size):
+        left |= row[values_at + word] & ~at_start[word]
+    none_left: bool = left == 0
+    return none_left
 
 
 @allocating
-def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-untyped-def]
-    """Whether all was looked at; the least to pay; the state at the start, or -1; rows, the states before, moves.
+def _astar(
+    s: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int
+) -> tuple[bool, float, np.int64, Ints, Ints, Ints]:
+    """A* from ``end``: whether it ended by itself, a lower bound, the goal or -1, rows, parents, moves.
 
-    A move is the node that is computed, for the first time, or n more, again.
+    A move is the number of a node for a first compute, and n more for a recomputation.
     """
     p = s.problem
-    n, contents = p.node_time.size, words_of(p.node_time.size)
+    n, values_at = p.node_time.size, words_of(p.node_time.size)
     table = empty_slots(most_states)
     rows = np.zeros((most_states, end.size), dtype=np.int64)
     energy = np.full(most_states, np.inf)
     closed = np.full(most_states, np.inf)
     to_go = np.zeros(most_states)
-    before = np.full(most_states, -1, dtype=np.int64)
-    via = np.full(most_states, -1, dtype=np.int64)
-    need, counted = np.zeros(there.size, dtype=np.int64), np.zeros(contents, dtype=np.int64)
+    parent = np.full(most_states, -1, dtype=np.int64)
+    arrived_by = np.full(most_states, -1, dtype=np.int64)
+    need, counted = np.zeros(at_start.size, dtype=np.int64), np.zeros(values_at, dtype=np.int64)
     copy(end, rows[0])
-    settle(p, s.users, s.prompt, rows[0], contents)
+    force_moves(p, s.users, s.deferrable, rows[0], values_at)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = least_to_pay(s, rows[0], there, there_first, need, counted)
+    to_go[0] = lower_bound(s, rows[0], at_start, until_middle, need, counted)
     count = 1
-    waiting = [(to_go[0], 0.0, np.int64(0))]
+    open_states = [(to_go[0], 0.0, np.int64(0))]
     if to_go[0] >= limit:
-        waiting.pop()
-    while len(waiting) > 0:
-        least, _, at = heappop(waiting)
+        open_states.pop()
+    while len(open_states) > 0:
+        least, _, at = heappop(open_states)
         if energy[at] >= closed[at]:
             continue
         closed[at] = energy[at]
-        if _arrived(s, rows[at], there):
-            return True, least, at, rows[:count], before[:count], via[:count]
-        held = bytes_held(p, rows[at], contents)
+        if _is_goal(s, rows[at], at_start):
+            return True, least, at, rows[:count], parent[:count], arrived_by[:count]
+        held = bytes_held(p, rows[at], values_at)
         for move in range(2 * n):
             j, again = move % n, move >= n
             row = rows[at]
             if again:
-                may = (has(row, j) or not s.first[j]) and is_wanted(p.own, row[contents:], j)
+                may = (has(row, j) or not s.inside[j]) and is_output_held(p.own, row[values_at:], j)
             else:
-                may = has(row, j) and is_removable(s.users, row, j)
+                may = has(row, j) and can_leave(s.users, row, j)
             if may:
-                added, freed = swapped(p, row, contents, j)
+                added, freed = swapped_bytes(p, row, values_at, j)
                 may = fits(p, held + added - freed, j)
             if not may:
                 continue
             if count == most_states:
-                return False, least, np.int64(-1), rows[:count], before[:count], via[:count]
+                return False, least, np.int64(-1), rows[:count], parent[:count], arrived_by[:count]
             copy(row, rows[count])
-            uncompute(p, rows[count], contents, j)
+            uncompute(p, rows[count], values_at, j)
             spent = energy[at]
             if again:
                 spent += s.energy[j]
             else:
                 put(rows[count], j, False)
-            settle(p, s.users, s.prompt, rows[count], contents)
+            force_moves(p, s.users, s.deferrable, rows[count], values_at)
             slot = slot_of(table, rows, rows[count])
             to = np.int64(table[slot])
             if to < 0:
-                to = better_state(p, table, rows, energy, rows[count], spent)
+                to = dominating_state(p, table, rows, energy, rows[count], spent)
             if to < 0:
-                lower = max(least - spent, least_to_pay(s, rows[count], there, there_first, need, counted))
+                lower = max(least - spent, lower_bound(s, rows[count], at_start, until_middle, need, counted))
                 if spent + lower >= limit:
                     continue
                 to = np.int64(count)
@@ -295,8 +315,8 @@ def _walked(s, end, there, there_first, limit, most_states):  # type: ignore[no-
                 to_go[to] = lower
             if spent < energy[to]:
                 energy[to] = spent
-                before[to] = at
-                via[to] = move
+                parent[to] = at
+                arrived_by[to] = move
                 if spent + to_go[to] < limit:
-                    heappush(waiting, (spent + to_go[to], -spent, to))
-    return True, limit, np.int64(-1), rows[:count], before[:count], via[:count]
+                    heappush(open_states, (spent + to_go[to], -spent, to))
+    return True, limit, np.int64(-1), rows[:count], parent[:count], arrived_by[:count]

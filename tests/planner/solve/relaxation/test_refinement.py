@@ -33,8 +33,8 @@ def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> Non
     event_points = np.zeros(len(problem.node_time), dtype=np.bool_)
     path = longest_path(problem)
     event_points[path] = True
-    plain_j = float(problem.node_energy.sum())
-    step = RefinementStep(problem, path, event_points, known, Conflicts(problem), HIGHS, GAP, 0, plain_j)
+    store_all_j = float(problem.node_energy.sum())
+    step = RefinementStep(problem, path, event_points, known, Conflicts(problem), HIGHS, GAP, 0, store_all_j)
     step.search(known.events, TimeBudget(60.0))
     assert step.undercuts
 

@@ -95,7 +95,7 @@ def test_a_search_improves_the_schedule_that_it_adopts(problem: Problem) -> None
     found, alone = search.incumbent, Search(problem, 5)
     alone.run(100_000)
     assert found is not None and alone.incumbent is not None
-    plain_j = float(problem.node_energy.sum())
+    store_all_j = float(problem.node_energy.sum())
     assert found.energy < known.energy
     # Its overhead is at most a tenth larger than that of a search from the store-all schedule.
-    assert found.energy - plain_j < 1.1 * (alone.incumbent.energy - plain_j)
+    assert found.energy - store_all_j < 1.1 * (alone.incumbent.energy - store_all_j)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coarser views: what they leave out and what they must not."""
+"""Abstractions: what they leave out and what they must not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, node_need
 from poet_planner.solve.params import DEFAULTS
-from poet_planner.solve.statespace.abstraction import View, blind_view, views
-from poet_planner.solve.statespace.aggregation import taken_together
+from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
+from poet_planner.solve.statespace.aggregation import representatives
 
 from tests.support.graphs.random_graphs import training_like_graph
 
@@ -20,42 +20,42 @@ def problem_of(seed: int) -> Problem:
     return build_problem(graph, store_all_schedule(graph).peak_bytes, None)
 
 
-def ladder(problem: Problem) -> list[View]:
-    return views(problem, taken_together(problem, float(problem.node_energy.max())))
+def hierarchy(problem: Problem) -> list[Abstraction]:
+    return build_hierarchy(problem, representatives(problem, float(problem.node_energy.max())))
 
 
-def test_the_last_view_is_the_problem_itself() -> None:
+def test_the_last_abstraction_is_the_problem_itself() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        last = ladder(problem)[-1].problem
+        last = hierarchy(problem)[-1].problem
         for name in ("size", "workspace", "input_value", "input_start", "in_energy", "out_energy"):
             assert (getattr(last, name) == getattr(problem, name)).all(), (seed, name)
         assert (last.pageable == problem.pageable).all(), seed
 
 
-def test_every_view_counts_what_a_node_takes_by_itself() -> None:
+def test_every_abstraction_keeps_the_working_sets() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        for view in [blind_view(problem), *ladder(problem)]:
-            assert (node_need(view.problem) == node_need(problem)).all(), seed
+        for abstraction in [blind_abstraction(problem), *hierarchy(problem)]:
+            assert (node_need(abstraction.problem) == node_need(problem)).all(), seed
 
 
-def test_a_finer_view_looks_at_more_and_at_smaller_values() -> None:
+def test_finer_abstractions_add_smaller_values() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        steps = views(problem, np.arange(len(problem.size)))
-        assert (steps[0].problem.size > 0).sum() <= DEFAULTS.state_space.first_values, seed
-        for coarse, fine in itertools.pairwise(steps):
-            seen, more = coarse.problem.size > 0, fine.problem.size > 0
-            assert not (seen & ~more).any(), seed
-            if (more & ~seen).any():
-                assert problem.size[more & ~seen].max() <= problem.size[seen].min(), seed
+        abstractions = build_hierarchy(problem, np.arange(len(problem.size)))
+        assert (abstractions[0].problem.size > 0).sum() <= DEFAULTS.state_space.first_values, seed
+        for coarse, fine in itertools.pairwise(abstractions):
+            relevant, more = coarse.problem.size > 0, fine.problem.size > 0
+            assert not (relevant & ~more).any(), seed
+            if (more & ~relevant).any():
+                assert problem.size[more & ~relevant].max() <= problem.size[relevant].min(), seed
 
 
-def test_a_view_pays_for_page_outs_but_for_the_coarsest() -> None:
+def test_page_outs_are_free_in_the_coarsest_abstraction_alone() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        steps = ladder(problem)
+        abstractions = hierarchy(problem)
         if problem.pageable.any():
-            assert not steps[0].paid.any(), seed
-            assert (steps[-1].paid == (problem.pageable & (problem.out_energy > 0))).all(), seed
+            assert not abstractions[0].counts_page_out.any(), seed
+            assert (abstractions[-1].counts_page_out == (problem.pageable & (problem.out_energy > 0))).all(), seed

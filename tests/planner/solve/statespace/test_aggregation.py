@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that are taken together: the smaller problem asks no more than the whole one."""
+"""Aggregated values: the smaller problem costs no more than the whole one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 from poet_planner.solve.instance import Problem, build_problem, inputs_of, node_need
-from poet_planner.solve.statespace.aggregation import merged, taken_together
-from poet_planner.solve.statespace.astar import search_contents
+from poet_planner.solve.statespace.aggregation import aggregated_problem, representatives
+from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.time_budget import UNLIMITED
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
@@ -20,38 +20,38 @@ PLENTY = 20_000
 DEAR = 10.0
 
 
-def any_together(problem: Problem, seed: int) -> np.ndarray:
-    """Values taken together at random, but so that all but the first of them need another one."""
-    first = np.arange(len(problem.size))
+def any_groups(problem: Problem, seed: int) -> np.ndarray:
+    """Random groups; the node of each value but the first of a group needs another value of it."""
+    representative = np.arange(len(problem.size))
     draw = random.Random(seed)
     for j in range(len(problem.node_time)):
         for v in range(problem.own[j], problem.own[j + 1]):
-            smaller = [u for u in first[inputs_of(problem, j)] if 0 < problem.size[u] <= problem.size[v]]
+            smaller = [u for u in representative[inputs_of(problem, j)] if 0 < problem.size[u] <= problem.size[v]]
             if smaller and draw.random() < 0.5:
-                first[v] = draw.choice(smaller)
-    return first
+                representative[v] = draw.choice(smaller)
+    return representative
 
 
 @pytest.mark.parametrize("tens", range(8))
-def test_a_merged_problem_costs_no_more(tens: int) -> None:
+def test_an_aggregated_problem_costs_no_more(tens: int) -> None:
     joined = 0
     for seed in range(10 * tens, 10 * tens + 10):
         problem, least = solved_problem(seed)
         if math.isinf(least):
             continue
-        first = any_together(problem, seed)
-        joined += int((first != np.arange(len(first))).sum())
-        smaller, apart = merged(problem, first), np.arange(len(first))
-        plain_j = float(problem.node_energy.sum())
-        found = search_contents(smaller, apart, plain_j, DEAR * least, PLENTY, UNLIMITED)
+        representative = any_groups(problem, seed)
+        joined += int((representative != np.arange(len(representative))).sum())
+        smaller, separate = aggregated_problem(problem, representative), np.arange(len(representative))
+        store_all_j = float(problem.node_energy.sum())
+        found = search_memory_states(smaller, separate, store_all_j, DEAR * least, PLENTY, UNLIMITED)
         assert found.bound_j <= least * (1 + 1e-9), seed
     assert joined > 0
 
 
-def test_computing_a_node_takes_as_much_by_itself() -> None:
+def test_working_sets_stay_as_large() -> None:
     for seed in range(40):
         problem, _ = solved_problem(seed)
-        smaller = merged(problem, any_together(problem, seed))
+        smaller = aggregated_problem(problem, any_groups(problem, seed))
         assert (node_need(smaller) == node_need(problem)).all(), seed
         assert (smaller.workspace >= problem.workspace).all(), seed
 
@@ -74,23 +74,23 @@ def chain() -> Problem:
     return build_problem(graph, 1000, None)
 
 
-def test_what_is_cheap_joins_what_it_is_made_of() -> None:
+def test_cheap_values_join_the_group_of_their_inputs() -> None:
     x, c, n, a, s, d, r = range(7)
-    first = taken_together(chain(), 0.2)
-    assert first[n] == first[a] == c, "made of the convolution alone, and no smaller"
-    assert first[s] == s, "needs the image too, and the convolution is dear"
-    assert first[d] == s, "needs nothing but what the sum, as cheap, is made of"
-    assert first[r] == r, "smaller than what it is made of"
-    assert first[x] == x
+    representative = representatives(chain(), 0.2)
+    assert representative[n] == representative[a] == c, "made of the convolution alone, and no smaller"
+    assert representative[s] == s, "needs the image too, and the convolution is dear"
+    assert representative[d] == s, "needs nothing but what the sum, as cheap, is made of"
+    assert representative[r] == r, "smaller than what it is made of"
+    assert representative[x] == x
 
 
-def test_nothing_is_taken_together_where_nothing_is_cheap() -> None:
-    assert (taken_together(chain(), 0.0) == np.arange(7)).all()
+def test_nothing_is_aggregated_if_nothing_is_cheap() -> None:
+    assert (representatives(chain(), 0.0) == np.arange(7)).all()
 
 
-def test_a_value_is_paged_as_cheaply_as_any_it_is_taken_with() -> None:
+def test_a_group_is_paged_as_cheaply_as_any_of_its_values() -> None:
     problem = chain()
-    smaller = merged(problem, taken_together(problem, 0.2))
+    smaller = aggregated_problem(problem, representatives(problem, 0.2))
     assert smaller.pageable.tolist() == [False, True, False, False, False, False, False]
     assert smaller.in_energy[1] == problem.in_energy[2]
     assert smaller.out_energy[1] == problem.out_energy[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shortest path over what RAM and card hold: its schedules and bounds, against brute force."""
+"""The shortest path over memory states: its schedules and bounds, against brute force."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from dataclasses import replace
 import pytest
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import measured
-from poet_planner.solve.statespace.aggregation import taken_together
-from poet_planner.solve.statespace.astar import Contents, search_contents
+from poet_planner.solve.statespace.aggregation import representatives
+from poet_planner.solve.statespace.astar import StateSpaceResult, search_memory_states
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
 from benchmarks.planner.exhaustive import least_energy_j, small_instance
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.random_graphs import either_graph
-from tests.support.graphs.solved_problems import cheap_j, plain_j, solved_problem
+from tests.support.graphs.solved_problems import cheap_j, solved_problem, store_all_j
 
 PLENTY = 20_000
 FEW = (1, 2, 5, 20, 80)
 
 
 def found_below(
-    problem: Problem, seed: int, known_j: float, most: int = PLENTY, budget: TimeBudget = UNLIMITED
-) -> Contents:
-    """With values of no, half or all of the nodes taken together in coarser views, as the seed says."""
-    together = taken_together(problem, cheap_j(problem, seed))
-    return search_contents(problem, together, plain_j(problem), known_j, most, budget)
+    problem: Problem, seed: int, cutoff_j: float, most: int = PLENTY, budget: TimeBudget = UNLIMITED
+) -> StateSpaceResult:
+    """With values of no, half or all of the nodes aggregated in all abstractions but the last, as the seed says."""
+    representative = representatives(problem, cheap_j(problem, seed))
+    return search_memory_states(problem, representative, store_all_j(problem), cutoff_j, most, budget)
 
 
 @pytest.mark.parametrize("tens", range(15))
 def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         problem, least = solved_problem(seed)
-        dear = 10 * plain_j(problem) + 100.0
+        dear = 10 * store_all_j(problem) + 100.0
         found = found_below(problem, seed, dear)
         if math.isinf(least):
             assert found.bound_j == pytest.approx(dear) and found.events is None, seed
@@ -69,7 +69,7 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
         bounds_j = [found_below(problem, seed, 1.5 * least, most).bound_j for most in FEW]
         bounds_j.append(found_below(problem, seed, 1.5 * least, budget=TimeBudget(0.0)).bound_j)
         assert max(bounds_j) <= least * (1 + 1e-9), seed
-        assert min(bounds_j) >= plain_j(problem), seed
+        assert min(bounds_j) >= store_all_j(problem), seed
 
 
 def test_the_best_schedule_is_proven_where_it_is_known() -> None:
@@ -99,9 +99,9 @@ def test_a_node_of_many_paged_inputs_is_nothing_special() -> None:
     last = Node("last", 1.0, 1.0, (Value("sum", 4, None),), (*(value.id for value in values), "large"))
     graph = Graph("wide", (*makers, large, last))
     problem = build_problem(graph, 152, None)
-    found = found_below(problem, 0, plain_j(problem) + 0.1)
+    found = found_below(problem, 0, store_all_j(problem) + 0.1)
     assert found.events is not None
-    assert found.bound_j == pytest.approx(plain_j(problem))
+    assert found.bound_j == pytest.approx(store_all_j(problem))
     best = measured(problem, found.events)
     assert best is not None and best.peak <= problem.budget
 
@@ -128,7 +128,7 @@ def test_nodes_without_bytes_that_read_what_is_paged(tens: int) -> None:
         if len(graph.nodes) > 9:
             continue
         problem, least = solved_problem(seed, graph)
-        dear = 10 * plain_j(problem) + 100.0
+        dear = 10 * store_all_j(problem) + 100.0
         found = found_below(problem, seed, dear)
         assert math.isinf(least) or least < dear, seed
         assert found.bound_j == pytest.approx(min(least, dear), rel=1e-9), seed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be paid where the RAM counts at the hungriest nodes alone: never more than brute force pays."""
+"""What is to be paid where the RAM counts at the bottleneck nodes alone: never more than brute force pays."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import pytest
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.statespace import bottleneck_heuristic
-from poet_planner.solve.statespace.aggregation import made_apart, taken_together
-from poet_planner.solve.statespace.astar import Contents, search_between_checkpoints, search_contents
+from poet_planner.solve.statespace.aggregation import disaggregated, representatives
+from poet_planner.solve.statespace.astar import StateSpaceResult, search_between_bottlenecks, search_memory_states
 from poet_planner.solve.statespace.bottleneck_heuristic import Checkpoints, checkpoints, least_to_pay, table_full
 from poet_planner.solve.time_budget import UNLIMITED
 
 from tests.support.graphs.chains import chain
-from tests.support.graphs.solved_problems import cheap_j, plain_j, solved_problem
+from tests.support.graphs.solved_problems import cheap_j, solved_problem, store_all_j
 
 PLENTY = 20_000
 FEW = (2, 20, 200)
 
 
 @pytest.fixture(params=[0.9, 0.3, 0.0])
-def hungry_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint or two, some, and the whole path."""
     monkeypatch.setattr(bottleneck_heuristic, "HUNGRY_SHARE", request.param)
 
 
-def found_below(problem: Problem, seed: int, known_j: float, most: int = PLENTY) -> Contents:
-    first, closely = (taken_together(problem, cheap_j(problem, seed), closely) for closely in (False, True))
-    return search_between_checkpoints(problem, first, closely, known_j, most, UNLIMITED)
+def found_below(problem: Problem, seed: int, cutoff_j: float, most: int = PLENTY) -> StateSpaceResult:
+    first, closely = (representatives(problem, cheap_j(problem, seed), closely) for closely in (False, True))
+    return search_between_bottlenecks(problem, first, closely, cutoff_j, most, UNLIMITED)
 
 
 def from_the_end(known: Checkpoints) -> float:
@@ -44,8 +44,8 @@ def from_the_end(known: Checkpoints) -> float:
 def test_never_more_than_the_least_energy_and_as_much_where_nothing_is_taken_together(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         problem, least = solved_problem(seed)
-        limit = min(least, 10 * plain_j(problem) + 100.0)
-        found = found_below(problem, seed, 10 * plain_j(problem) + 100.0)
+        limit = min(least, 10 * store_all_j(problem) + 100.0)
+        found = found_below(problem, seed, 10 * store_all_j(problem) + 100.0)
         assert found.bound_j <= limit * (1 + 1e-9), seed
         if seed % 3 == 0:
             assert found.bound_j == pytest.approx(limit, rel=1e-9), seed
@@ -61,8 +61,8 @@ def test_work_that_is_cut_short_leaves_a_bound() -> None:
         if math.isfinite(least):
             bounds_j = [found_below(problem, seed, 1.5 * least, most).bound_j for most in FEW]
             assert max(bounds_j) <= least * (1 + 1e-9), seed
-            assert min(bounds_j) >= plain_j(problem), seed
-            raised += max(bounds_j) > plain_j(problem) * (1 + 1e-9)
+            assert min(bounds_j) >= store_all_j(problem), seed
+            raised += max(bounds_j) > store_all_j(problem) * (1 + 1e-9)
     assert raised > 0
 
 
@@ -71,12 +71,12 @@ def test_a_table_of_any_size_says_no_more_than_is_to_be_paid() -> None:
     said = 0
     for seed in range(60):
         problem, least = solved_problem(seed)
-        apart = np.arange(len(problem.size))
+        separate = np.arange(len(problem.size))
         if math.isfinite(least):
             for rows in (1, 3, 10, PLENTY):
-                known = checkpoints(problem, apart, rows)
+                known = checkpoints(problem, separate, rows)
                 to_pay = from_the_end(known)
-                assert to_pay <= (least - plain_j(problem)) * (1 + 1e-9) + 1e-9, (seed, rows)
+                assert to_pay <= (least - store_all_j(problem)) * (1 + 1e-9) + 1e-9, (seed, rows)
             assert not table_full(known)
             said += to_pay > 0
     assert said > 0
@@ -85,19 +85,19 @@ def test_a_table_of_any_size_says_no_more_than_is_to_be_paid() -> None:
 @pytest.mark.parametrize("words", [5, 6, 8])
 def test_a_chain_is_led_to_its_optimum_in_fewer_states(words: int) -> None:
     problem = build_problem(chain(16), 4 * words, None)
-    apart = np.arange(len(problem.size))
-    dear_j = 10 * plain_j(problem)
+    separate = np.arange(len(problem.size))
+    dear_j = 10 * store_all_j(problem)
 
-    alone = search_contents(problem, apart, plain_j(problem), dear_j, 200_000, UNLIMITED)
-    led = search_between_checkpoints(problem, apart, apart, dear_j, 200_000, UNLIMITED)
-    few = search_between_checkpoints(problem, apart, apart, dear_j, 500, UNLIMITED)
+    alone = search_memory_states(problem, separate, store_all_j(problem), dear_j, 200_000, UNLIMITED)
+    led = search_between_bottlenecks(problem, separate, separate, dear_j, 200_000, UNLIMITED)
+    few = search_between_bottlenecks(problem, separate, separate, dear_j, 500, UNLIMITED)
 
     assert alone.events is not None
     assert led.bound_j == pytest.approx(alone.bound_j, rel=1e-9)
     best = measured(problem, led.events) if led.events is not None else None
     assert best is not None and best.peak <= problem.budget
     assert best.energy == pytest.approx(led.bound_j, rel=1e-9)
-    assert few.bound_j - plain_j(problem) >= 0.8 * (led.bound_j - plain_j(problem))
+    assert few.bound_j - store_all_j(problem) >= 0.8 * (led.bound_j - store_all_j(problem))
 
 
 def test_what_is_taken_together_is_made_anew_with_the_first_of_it() -> None:
@@ -106,6 +106,6 @@ def test_what_is_taken_together_is_made_anew_with_the_first_of_it() -> None:
     first[[2, 3]] = 1
     n = len(problem.node_time)
 
-    apart = made_apart(problem, first, np.array([0, 1, 2, 1, 3, 4, n + 1, 5, 6, 7]))
+    separate = disaggregated(problem, first, np.array([0, 1, 2, 1, 3, 4, n + 1, 5, 6, 7]))
 
-    assert apart.tolist() == [0, 1, 2, 1, 2, 3, 4, n + 1, 2, 3, 5, 6, 7], "what was never made is not made anew"
+    assert separate.tolist() == [0, 1, 2, 1, 2, 3, 4, n + 1, 2, 3, 5, 6, 7], "what was never made is not made anew"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stay in RAM at the hungriest nodes: never more than brute force pays, and a way that pays no more."""
+"""Retained sets at the bottleneck nodes: a bound that never exceeds brute force, and a path that costs no more."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from poet_planner.solve.feasibility.deadline import begin_between_bottlenecks, clearly_late
+from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import RetainedSetParams
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
-from poet_planner.solve.statespace.abstraction import whole_view
-from poet_planner.solve.statespace.astar import search_contents
-from poet_planner.solve.statespace.retained_sets import search_what_stays
+from poet_planner.solve.statespace.abstraction import whole_abstraction
+from poet_planner.solve.statespace.astar import search_memory_states
+from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.time_budget import UNLIMITED
 from poet_planner.solve.topology import ancestors
 from poet_profiles.graph import Graph, Node, Value
@@ -26,12 +26,12 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 from tests.support.graphs.chains import chain
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import either_graph
-from tests.support.graphs.solved_problems import plain_j, solved_problem
+from tests.support.graphs.solved_problems import solved_problem, store_all_j
 
 
 @pytest.fixture(params=[0.9, 0.5, 0.0])
-def hungry_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One checkpoint or two, some, and the whole path."""
+def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bottleneck node or two, some, and the whole path."""
     monkeypatch.setattr(bottleneck_heuristic, "HUNGRY_SHARE", request.param)
 
 
@@ -77,21 +77,21 @@ def attention_like(seed: int) -> Graph:
 
 
 def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
-    """Of these, graphs too large for brute force, the shortest path over all that RAM may hold knows the least."""
+    """These graphs are too large for brute force. The shortest path over all memory states gives the least energy."""
     raised = exact = lost = 0
     for seed in range(40):
         graph = attention_like(seed)
         problem = build_problem(graph, smallest_ram_bytes(graph) + 4 * (seed % 3), None)
-        apart = np.arange(len(problem.size))
-        known_j = 6 * plain_j(problem)
-        least = search_contents(problem, apart, plain_j(problem), known_j, 300_000, UNLIMITED)
-        found = search_what_stays(problem, known_j, UNLIMITED, apart=True)
+        separate = np.arange(len(problem.size))
+        cutoff_j = 6 * store_all_j(problem)
+        least = search_memory_states(problem, separate, store_all_j(problem), cutoff_j, 300_000, UNLIMITED)
+        found = search_retained_sets(problem, cutoff_j, UNLIMITED, separate=True)
         if found is not None:
             assert found.bound_j <= least.bound_j * (1 + 1e-9), seed
-            raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
+            raised += found.bound_j > store_all_j(problem) * (1 + 1e-9)
             exact += math.isclose(found.bound_j, least.bound_j, rel_tol=1e-9)
-        steps = retained_sets.steps_between(whole_view(problem, apart), ancestors(problem))
-        lost += sum(bool((step.there != step.there_first).any()) for step in steps or ())
+        edges = retained_sets.segment_edges(whole_abstraction(problem, separate), ancestors(problem))
+        lost += sum(bool((those.at_start != those.until_middle).any()) for those in edges or ())
     assert raised > 0
     assert exact > 0
     assert lost > 0, "no start is like a layer's gradient, beside which no other layer is computed"
@@ -105,11 +105,11 @@ def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, lit
     raised = exact = 0
     for seed in range(100 * hundreds, 100 * hundreds + 100):
         problem, least_j = solved_problem(seed, without_storage(either_graph(seed)))
-        known_j = 10 * plain_j(problem) + 100.0
-        found = search_what_stays(problem, known_j, UNLIMITED, cheap_share == 0.0, params)
+        cutoff_j = 10 * store_all_j(problem) + 100.0
+        found = search_retained_sets(problem, cutoff_j, UNLIMITED, cheap_share == 0.0, params)
         assert found is not None
-        assert plain_j(problem) * (1 - 1e-9) <= found.bound_j <= min(least_j, known_j) * (1 + 1e-9) + 1e-9, seed
-        raised += found.bound_j > plain_j(problem) * (1 + 1e-9)
+        assert store_all_j(problem) * (1 - 1e-9) <= found.bound_j <= min(least_j, cutoff_j) * (1 + 1e-9) + 1e-9, seed
+        raised += found.bound_j > store_all_j(problem) * (1 + 1e-9)
         if found.events is not None and peak_anywhere(problem, found.events) <= problem.budget:
             exact += math.isclose(found.bound_j, least_j, rel_tol=1e-9)
     assert raised > 0
@@ -120,9 +120,11 @@ def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, lit
 @pytest.mark.parametrize(("depth", "words"), [(12, 5), (9, 5), (7, 6)])
 def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
     problem = build_problem(chain(depth), 4 * words, None)
-    known_j = 10 * plain_j(problem)
-    alone = search_contents(problem, np.arange(len(problem.size)), plain_j(problem), known_j, 200_000, UNLIMITED)
-    found = search_what_stays(problem, known_j, UNLIMITED, apart=True)
+    cutoff_j = 10 * store_all_j(problem)
+    alone = search_memory_states(
+        problem, np.arange(len(problem.size)), store_all_j(problem), cutoff_j, 200_000, UNLIMITED
+    )
+    found = search_retained_sets(problem, cutoff_j, UNLIMITED, separate=True)
 
     assert alone.events is not None
     assert found is not None and found.events is not None
@@ -135,26 +137,28 @@ def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
 @pytest.mark.parametrize("most", [1, 10, 100])
 def test_work_that_is_cut_short_leaves_a_bound(most: int) -> None:
     problem = build_problem(chain(12), 4 * 5, None)
-    apart = np.arange(len(problem.size))
-    whole = search_contents(problem, apart, plain_j(problem), 1e9, 200_000, UNLIMITED)
-    found = search_what_stays(problem, 1e9, UNLIMITED, True, RetainedSetParams(segment_states=(most,)))
+    separate = np.arange(len(problem.size))
+    whole = search_memory_states(problem, separate, store_all_j(problem), 1e9, 200_000, UNLIMITED)
+    found = search_retained_sets(problem, 1e9, UNLIMITED, True, RetainedSetParams(segment_states=(most,)))
     assert found is not None
-    assert plain_j(problem) <= found.bound_j <= whole.bound_j * (1 + 1e-9)
+    assert store_all_j(problem) <= found.bound_j <= whole.bound_j * (1 + 1e-9)
 
 
 def test_a_board_with_storage_and_too_many_sets_are_left_to_others() -> None:
     graph = either_graph(0)
-    assert search_what_stays(build_problem(graph, 1000, None), 1e9, UNLIMITED) is None
+    assert search_retained_sets(build_problem(graph, 1000, None), 1e9, UNLIMITED) is None
     params = RetainedSetParams(most_sets=1)
-    assert search_what_stays(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED, False, params) is None
+    assert (
+        search_retained_sets(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED, False, params) is None
+    )
 
 
-def test_bert_in_one_hidden_state_more_than_its_hungriest_node() -> None:
-    """No annealing from the store-all schedule and no eviction finds one there; in less RAM there is none in time."""
+def test_bert_in_one_hidden_state_more_than_its_largest_working_set() -> None:
+    """Neither annealing from the store-all schedule nor eviction finds a schedule; in less RAM none is in time."""
     graph, plan = paper_graph("bert.m0")
     problem = build_problem(graph, 33_030_144, 2 * plan.time_s, paging=False)
     searches = Searches(problem, 0)
-    bound_j = begin_between_bottlenecks(problem, searches, UNLIMITED)
+    bound_j = begin_with_retained_sets(problem, searches, UNLIMITED)
 
     best = searches.incumbent
     assert best is not None and best.peak <= problem.budget and best.time <= problem.deadline
