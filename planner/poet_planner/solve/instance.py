@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The optimisation problem as arrays: a costed graph, a RAM budget and a deadline.
 
-Everything in `solve` works on this form; ids come back only when a plan is written out as steps. Sizes are rounded up
-to whole words of 4 bytes, as the contract counts them (docs/SPEC.md, section 4).
+All parts of the optimiser work on this form. Ids come back only when a plan is written out as steps. Sizes are rounded
+up to whole words of 4 bytes, as the schedule semantics count them (docs/SPEC.md, section 4).
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-WORD = 4
-MOST_RAM_BYTES = 2**62
-# Sums of times in another order differ by less, relatively; the verifier allows ten times as much.
-ROUNDING = 1e-10
+WORD = 4  # bytes
+MOST_RAM_BYTES = 2**62  # a larger RAM counts as this one
+ROUNDING = 1e-10  # sums of times in another order differ by less: relative; the verifier allows ten times as much
 
 
 class Problem(NamedTuple):
-    """One instance. Nodes count 0..n-1 in a topological order; values 0..m-1, those of a node side by side.
+    """One instance. Nodes are numbered 0..n-1 in a topological order, values 0..m-1, those of a node side by side.
 
     A named tuple, because numba passes one to compiled code as it is.
 
     Attributes
     ----------
     node_time, node_energy : (n,) seconds, joules
-    workspace : (n,) bytes held for the duration of the node
+    workspace : (n,) bytes held while the node is computed
     recomputable : (n,)
     own : (n + 1,) the values of node j are ``own[j]:own[j + 1]``
-    producer : (m,) node of each value
+    producer : (m,) the node that makes a value
     size : (m,) bytes
     pageable : (m,)
     in_time, in_energy, out_time, out_energy : (m,) of a page transfer; 0 where not pageable
     input_start, input_value : the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``
     use_start, use_node : the nodes that need value v are ``use_node[use_start[v]:use_start[v + 1]]``
     budget : bytes for values and workspace, without the resident tensors
-    deadline : seconds, with room for what sums of floating-point numbers differ by; infinite where there is none
-    dma : transfers overlap compute
+    deadline : seconds, with room for rounding; infinite if there is none
+    dma : whether transfers overlap computes
     is_event_point : (n,) whether the RAM is limited at the first compute of a node; (0,): it is limited at every event
     """
 
@@ -71,21 +70,21 @@ class Problem(NamedTuple):
 
 
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
-    """Arrays of ``graph``, which compiled code follows unchecked: so a graph that breaks the contract is refused here.
+    """The arrays of ``graph``. Compiled code does not check them, so an unsound graph is refused here.
 
     Parameters
     ----------
     ram_bytes : int
         All of the RAM, resident tensors included.
     deadline_s : float or None
-        None: no deadline.
+        Seconds; None: no deadline.
     paging : bool
         False: plan as on a board without storage.
 
     Raises
     ------
     UserError
-        If an id is there twice, an edge leads back, a size or cost is none, …
+        If an id occurs twice, an edge leads back, a size or cost is not a number, …
     """
     refuse_unsound(graph)
     values = [value for node in graph.nodes for value in node.values]
@@ -124,7 +123,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
 
 
 def size(problem: Problem) -> int:
-    """Nodes, values and edges together."""
+    """Nodes, values and edges of the graph together."""
     return len(problem.node_time) + len(problem.input_value) + len(problem.size)
 
 
@@ -142,18 +141,19 @@ def others(problem: Problem, node: int) -> Flags:
 
 
 def node_need(problem: Problem) -> Ints:
-    """Bytes that computing each node takes by itself: its inputs, its values, its workspace. (n,)"""
+    """Bytes of the working set of each node: its inputs, its outputs and its workspace. (n,)"""
     own = _sums(problem.size, problem.own)
     return problem.workspace + own + _sums(problem.size[problem.input_value], problem.input_start)
 
 
 def _sums(entries: Ints, start: Ints) -> Ints:
-    """Of the entries ``start[j]:start[j + 1]``, for each j."""
+    """The sum of ``entries[start[j]:start[j + 1]]`` for each j."""
     upto = np.append(0, np.cumsum(entries))
     sums: Ints = upto[start[1:]] - upto[start[:-1]]
     return sums
 
 
 def ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:
+    """Lists as ``start`` and ``entries``: list k is ``entries[start[k]:start[k + 1]]``."""
     start = np.cumsum([0, *(len(entries) for entries in lists)], dtype=np.int64)
     return start, np.array([entry for entries in lists for entry in entries], dtype=np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of a graph: paths, producers, ancestors."""
+"""Paths, producers and ancestors in a graph."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from poet_planner.solve.instance import Flags, Ints, Problem, inputs_of, node_ne
 
 
 def longest_path(problem: Problem) -> Ints:
-    """Nodes of a longest path of the graph; among equals one through much memory."""
+    """Nodes of a longest path of the graph. Of several, one whose working sets add up to the most bytes."""
     n = len(problem.node_time)
-    need = node_need(problem).astype(float)
-    need /= max(need.sum(), 1.0)
+    tie_break = node_need(problem).astype(float)
+    tie_break /= max(tie_break.sum(), 1.0)
     length = np.zeros(n)
     before = np.full(n, -1, dtype=np.int64)
     for j in range(n):
         for u in producers(problem, j):
             if length[u] > length[j]:
                 length[j], before[j] = length[u], u
-        length[j] += 1 + need[j]
+        length[j] += 1 + tie_break[j]
     path = [int(length.argmax())] if n else []
     while path and before[path[-1]] >= 0:
         path.append(int(before[path[-1]]))
@@ -27,13 +27,13 @@ def longest_path(problem: Problem) -> Ints:
 
 
 def producers(problem: Problem, node: int) -> Ints:
-    """Nodes whose values ``node`` needs."""
+    """The nodes that produce the inputs of ``node``."""
     found: Ints = np.unique(problem.producer[inputs_of(problem, node)])
     return found
 
 
 def ancestors(problem: Problem) -> Flags:
-    """(n, n): [a, j] is true where a must be computed before j."""
+    """(n, n): [a, j] is true if a is an ancestor of j, so that it must be computed before j."""
     n = len(problem.node_time)
     above = np.zeros((n, n), dtype=np.bool_)
     for j in range(n):

@@ -27,7 +27,7 @@ from poet_planner.solve.params import (
 )
 from poet_planner.solve.search.annealer import Search
 from poet_planner.solve.search.portfolio import Searches
-from poet_planner.solve.statespace.abstraction import views
+from poet_planner.solve.statespace.abstraction import build_hierarchy
 from poet_planner.solve.statistics import Context
 from poet_profiles.errors import UserError
 
@@ -94,7 +94,7 @@ def test_annealing_that_never_cools_finds_nothing_good() -> None:
 def test_coarse_abstractions_are_few_and_fine_ones_many() -> None:
     problem = build_problem(random_graph(2, 30), 1000, None)
     apart = np.arange(len(problem.size))
-    few, many = (len(views(problem, apart, StateSpaceParams(growth=growth))) for growth in (10.0, 1.01))
+    few, many = (len(build_hierarchy(problem, apart, StateSpaceParams(growth=growth))) for growth in (10.0, 1.01))
     assert few < many
 
 

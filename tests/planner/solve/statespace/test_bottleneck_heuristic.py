@@ -25,7 +25,7 @@ FEW = (2, 20, 200)
 @pytest.fixture(params=[0.9, 0.3, 0.0])
 def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One checkpoint or two, some, and the whole path."""
-    monkeypatch.setattr(bottleneck_heuristic, "HUNGRY_SHARE", request.param)
+    monkeypatch.setattr(bottleneck_heuristic, "BOTTLENECK_SHARE", request.param)
 
 
 def found_below(problem: Problem, seed: int, cutoff_j: float, most: int = PLENTY) -> StateSpaceResult:
@@ -39,7 +39,7 @@ def from_the_end(known: Checkpoints) -> float:
     return float(least_to_pay(known, np.array([-1, 0, 0]), np.inf))
 
 
-@pytest.mark.usefixtures("hungry_share")
+@pytest.mark.usefixtures("bottleneck_share")
 @pytest.mark.parametrize("tens", range(6))
 def test_never_more_than_the_least_energy_and_as_much_where_nothing_is_taken_together(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
@@ -53,7 +53,7 @@ def test_never_more_than_the_least_energy_and_as_much_where_nothing_is_taken_tog
             assert math.isinf(least) or (best is not None and best.energy == pytest.approx(least, rel=1e-9)), seed
 
 
-@pytest.mark.usefixtures("hungry_share")
+@pytest.mark.usefixtures("bottleneck_share")
 def test_work_that_is_cut_short_leaves_a_bound() -> None:
     raised = 0
     for seed in range(40):
@@ -66,7 +66,7 @@ def test_work_that_is_cut_short_leaves_a_bound() -> None:
     assert raised > 0
 
 
-@pytest.mark.usefixtures("hungry_share")
+@pytest.mark.usefixtures("bottleneck_share")
 def test_a_table_of_any_size_says_no_more_than_is_to_be_paid() -> None:
     said = 0
     for seed in range(60):

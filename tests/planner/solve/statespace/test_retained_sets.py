@@ -32,7 +32,7 @@ from tests.support.graphs.solved_problems import solved_problem, store_all_j
 @pytest.fixture(params=[0.9, 0.5, 0.0])
 def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One bottleneck node or two, some, and the whole path."""
-    monkeypatch.setattr(bottleneck_heuristic, "HUNGRY_SHARE", request.param)
+    monkeypatch.setattr(bottleneck_heuristic, "BOTTLENECK_SHARE", request.param)
 
 
 def without_storage(graph: Graph) -> Graph:
@@ -97,7 +97,7 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
     assert lost > 0, "no start is like a layer's gradient, beside which no other layer is computed"
 
 
-@pytest.mark.usefixtures("hungry_share")
+@pytest.mark.usefixtures("bottleneck_share")
 @pytest.mark.parametrize("hundreds", range(3))
 @pytest.mark.parametrize(("cheap_share", "little"), [(0.0, 0.0), (0.3, 0.0), (1.0, 0.2)])
 def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, little: float) -> None:
@@ -116,7 +116,7 @@ def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, lit
     assert exact > 0
 
 
-@pytest.mark.usefixtures("hungry_share")
+@pytest.mark.usefixtures("bottleneck_share")
 @pytest.mark.parametrize(("depth", "words"), [(12, 5), (9, 5), (7, 6)])
 def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
     problem = build_problem(chain(depth), 4 * words, None)
