@@ -121,12 +121,10 @@ class Prepared:
     def graph(self) -> Graph:
         return self.residency.task.graph
 
-    def schedule(self, method: str = "optimal", options: OptimiseOptions | None = None) -> Schedule:
+    def schedule(self, method: str, options: OptimiseOptions) -> Schedule:
         """A schedule within the limits, not verified yet: see `plan`."""
         from poet_planner.planning.methods import method_named
-        from poet_planner.solve import OptimiseOptions
 
-        options = options or OptimiseOptions(time_limit_s=self.time_limit_s)
         return method_named(method).schedule(self.graph, self.residency.budget_bytes, self.deadline_s, options)
 
     def verified(self, schedule: Schedule, statistics: Statistics | None = None) -> Plan:
@@ -234,7 +232,8 @@ def plan(
         paging=paging,
     )
     options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
-    options = options if options.statistics else replace(options, statistics=Statistics(options.clock))
+    if options.statistics is None:
+        options = replace(options, statistics=Statistics(options.clock))
     return prepared.verified(prepared.schedule(method, options), options.statistics)
 
 

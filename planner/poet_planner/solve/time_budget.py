@@ -48,6 +48,10 @@ class WorkClock(event.Listener):
         self._compiled_s = 0.0
         event.register("numba:compile", self)  # type: ignore[no-untyped-call]
 
+    def __reduce__(self) -> tuple[type[WorkClock], tuple[Callable[[], float]]]:
+        """In another process it is a new one, which hears the compiler there."""
+        return WorkClock, (self._now,)
+
     def __call__(self) -> float:
         now_s = self._now()
         return (self._began_s if self._depth else now_s) - self._compiled_s

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import math
+import pickle
 from dataclasses import dataclass
 
 import pytest
 from numba.core import event
+from poet_planner.solve.options import OptimiseOptions
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, WorkClock
 
 
@@ -108,3 +110,15 @@ def test_the_clock_of_work_stands_still_while_numba_compiles(hand: Hand) -> None
         assert clock() - began_s == 1.0
     hand.now_s += 2.0
     assert clock() - began_s == 3.0
+
+
+def test_options_that_another_process_is_given_hear_the_compiler_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep's workers are given theirs by pickle."""
+    clock = pickle.loads(pickle.dumps(OptimiseOptions())).clock
+    hand = Hand()
+    monkeypatch.setattr(clock, "_now", hand)
+    began_s = clock()
+    with event.trigger_event("numba:compile"):
+        hand.now_s += 10.0
+    hand.now_s += 2.0
+    assert clock() - began_s == 2.0
