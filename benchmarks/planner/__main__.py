@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import typer
 
+from benchmarks.planner.limits import limits
 from benchmarks.planner.parts import compare_parts
 from benchmarks.planner.run import measure_suites, table
 
@@ -12,6 +13,7 @@ app = typer.Typer(help="Measures the planner and writes its figures.", add_compl
 app.command("measure")(measure_suites)
 app.command("table")(table)
 app.command("parts")(compare_parts)
+app.command("limits")(limits)
 
 if __name__ == "__main__":
     app()

@@ -150,7 +150,7 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     if not conceivable(problem):
         tell("looking for the smallest RAM that would do")
         bracket = smallest_ram(fits_in_time(problem), 0, options.seed, solver, budget)
-        raise no_schedule(graph, problem, bracket, options.seed)
+        raise no_schedule(graph, problem, bracket, options.seed, limit.share(1.0))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
         outcome = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)

@@ -71,6 +71,8 @@ class _Run:
         self._options = options
         self._started_s = options.clock()
         self._limit = TimeBudget(options.time_limit_s, options.clock)
+        overtime_s = max(self._effort.overtime_s, self._effort.overtime_share * options.time_limit_s)
+        self._overtime = TimeBudget(options.time_limit_s + overtime_s, options.clock)
         # Until the schedule must be given addresses.
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
@@ -85,6 +87,7 @@ class _Run:
             again_s,
             options.time_limit_s,
             self._limit,
+            self._overtime,
             self._tell,
             self._context,
         )
@@ -129,7 +132,7 @@ class _Run:
             )
         within = possible and bracket.enough <= self._problem.budget
         if not (within and self._search.adopt(bracket.found.events, Part.FEASIBILITY)):
-            raise no_schedule(self._graph, self._problem, bracket, self._options.seed)
+            raise no_schedule(self._graph, self._problem, bracket, self._options.seed, self._overtime)
 
     def _no_addresses(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
         return NoScheduleError(
@@ -174,7 +177,7 @@ class _Run:
     def _look_for_addresses(self) -> None:
         """So that time can be left for planning again."""
         found = self._search.found
-        if found and not self._proof.complete:
+        if found and not self._proof.complete and not self._budget.expired:
             self._addresses_lack = self._addresses.lack(found)
 
     def _moves(self, seconds: float) -> int:

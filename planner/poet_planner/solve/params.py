@@ -73,6 +73,8 @@ class EffortParams(Checked):
     lacking_share: Share = 0.5  # kept for offsets where it had none, and the bound is poor: fraction of the time limit
     poor_bound: Share = 0.5  # a bound is poor that has closed less than this: fraction of the overhead
     replanning_share: Share = 0.25  # effort of each plan made again: fraction of the first search's
+    overtime_s: Amount = 1.0  # for offsets if there are none at the time limit, or for the shortest time: seconds
+    overtime_share: Share = 0.05  # the same, if it is more: fraction of the time limit
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,10 @@ class PlacementParams(Checked):
     early_share: Share = 0.05  # the same for each of both, before the proof: fraction of the time left
     most_attempts: Count = 12  # plans with RAM in reserve at most, the first plan included
     attempt_share: Share = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
+    late_s: Amount = 0.2  # for the ejection search of a schedule where the time is up: seconds
+    many_nodes: Count = 500  # from so many nodes on, any schedule with offsets is looked for before the proof
+    securing_share: Share = 0.3  # for that: fraction of the time left
+    securing_passes: Count = 2  # passes of eviction in each budget that is tried for it
     reserve: Share = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
     ejection_moves: Count = 20_000  # of a round of the ejection search
     ejection_rounds: Count = 75  # rounds of a search

@@ -166,7 +166,7 @@ class Proof:
         self._adopted(gain.schedule, part)
         self._raise(gain.bound_j, part)
         if gain.near is not None:
-            self._follow(gain.near, part)
+            self._follow(gain.near, part, budget)
         return True
 
     def _now(self) -> Known:
@@ -190,6 +190,8 @@ class Proof:
                 self.bound_j,
                 self._context,
             )
+            if not step.can_be_solved(budget):
+                return
             raising = budget.noting(partial(self._raise_by, step))
             step.search(events, budget)
             overflow = overflowing(self._problem, self._path, step.events)
@@ -247,7 +249,7 @@ class Proof:
                     step.prove_beyond(budget)
             self._raise_by(step)
         if not self.complete:
-            self._follow(step.events, Part.RELAXATION)
+            self._follow(step.events, Part.RELAXATION, budget)
 
     @contextmanager
     def _searching_beside(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
@@ -287,10 +289,10 @@ class Proof:
         assert incumbent is not None
         return incumbent
 
-    def _follow(self, events: Ints, source: Part) -> None:
+    def _follow(self, events: Ints, source: Part, budget: TimeBudget) -> None:
         """Search on from where a relaxation points; what is found so is the work of ``source``."""
         if self._search.adopt(events, self._context.credited(source)):
-            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)))
+            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
 
     def _raise(self, bound_j: float, part: Part) -> None:
         before_j = self.bound_j

@@ -15,11 +15,21 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from functools import cache
+from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from numba.core import event
 
+Flags = npt.NDArray[np.bool_]
+Result = TypeVar("Result")
+
 _LOG = logging.getLogger(__name__)
+
+WAIT_S = 0.02
 
 # Told a lower bound and the best that is known, both in the unit of what is minimised; infinite where there is none.
 OnProgress = Callable[[float, float], None]
@@ -144,3 +154,22 @@ class _Part(TimeBudget):
     def left(self) -> float:
         self._note()
         return 0.0 if self._done() else min(super().left(), self._whole.left() - self._kept_s())
+
+
+def interruptible(work: Callable[[Flags], Result], budget: TimeBudget) -> Result:
+    """What ``work`` comes to: compiled, in a thread of its own, for it cannot ask a budget.
+
+    Parameters
+    ----------
+    work : callable
+        Ends soon once its argument, a flag (1,), is set. That is so when the budget has expired, even at the beginning.
+    """
+    stop = np.array([budget.expired])
+    with ThreadPoolExecutor(1) as thread:
+        working = thread.submit(work, stop)
+        try:
+            while not wait_for([working], WAIT_S).done and not budget.expired:
+                pass
+        finally:
+            stop[0] = True
+        return working.result()

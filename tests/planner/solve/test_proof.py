@@ -72,7 +72,7 @@ class Stuck(Searches):
     def adopt(self, events: Ints, source: Part | None = None) -> bool:
         return False
 
-    def refine(self, moves: int) -> None:
+    def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         pass
 
     def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import math
 import pickle
+import time
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from numba.core import event
 from poet_planner.solve.options import OptimiseOptions
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, WorkClock
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, WorkClock, interruptible
 
 
 @dataclass
@@ -122,3 +125,22 @@ def test_options_that_another_process_is_given_hear_the_compiler_there(monkeypat
         hand.now_s += 10.0
     hand.now_s += 2.0
     assert clock() - began_s == 2.0
+
+
+def test_compiled_work_is_told_when_its_budget_expires(hand: Hand) -> None:
+    def waits(stop: npt.NDArray[np.bool_]) -> str:
+        while not stop[0]:
+            time.sleep(0.001)
+        return "stopped"
+
+    asked = 0
+
+    def third() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 3
+
+    assert interruptible(waits, TimeBudget(10.0, hand).until(third)) == "stopped"
+    assert asked == 3
+    assert interruptible(bool, TimeBudget(0.0, hand))
+    assert not interruptible(bool, UNLIMITED)

@@ -130,15 +130,17 @@ def fits_in_time(problem: Problem) -> Problem:
     return problem if problem.node_time.sum() <= problem.deadline else problem._replace(deadline=np.inf)
 
 
-def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int) -> NoScheduleError:
+def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, budget: TimeBudget) -> NoScheduleError:
     """The error that says the smallest RAM and the shortest time that would do, as far as they are known.
 
     Parameters
     ----------
     bracket : Bracket
         Of the RAM that `fits_in_time` needs.
+    budget : TimeBudget
+        For the shortest time.
     """
-    shortest_s = _shortest_time(problem, seed)
+    shortest_s = _shortest_time(problem, seed, budget.share(1.0, SHORTEST_S))
     ram, enough, too_few = (graph.resident_bytes + it for it in (problem.budget, bracket.enough, bracket.too_few))
     none = "no schedule fits" if problem.budget <= bracket.too_few or not conceivable(problem) else "none was found in"
     deadline = "no deadline" if np.isinf(problem.deadline) else f"a deadline of {problem.deadline:.6g} s"
@@ -150,10 +152,10 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int) -> 
     return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", enough, shortest_s)
 
 
-def _shortest_time(problem: Problem, seed: int) -> float:
+def _shortest_time(problem: Problem, seed: int, budget: TimeBudget) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
     search = Search(timed(problem), seed)
-    search.run(int(SHORTEST_S * moves_per_second(problem)), TimeBudget(SHORTEST_S))
+    search.run(int(SHORTEST_S * moves_per_second(problem)), budget)
     return np.inf if search.incumbent is None else search.incumbent.time

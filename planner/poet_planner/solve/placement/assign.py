@@ -22,10 +22,11 @@ from poet_planner.solve.instance import WORD, Ints, Problem, node_need
 from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
 from poet_planner.solve.search.annealer import Search, moves_per_second
 from poet_planner.solve.search.decode import Decoded, decode
-from poet_planner.solve.search.incumbent import Incumbent, measured, ranked, same
+from poet_planner.solve.search.eviction import by_eviction
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked, same
 from poet_planner.solve.search.portfolio import Searches
 from poet_planner.solve.statistics import Context, Part
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
 
 THREADS = 2  # that try schedules side by side
@@ -58,6 +59,8 @@ class Addresses:
     time_limit_s : float
     budget : TimeBudget
         Until the time limit.
+    overtime : TimeBudget
+        Until somewhat later: for what has no addresses by then.
     on_note : callable
         Told what is done.
     context : Context or None
@@ -72,6 +75,7 @@ class Addresses:
         again_s: float,
         time_limit_s: float,
         budget: TimeBudget,
+        overtime: TimeBudget,
         on_note: Callable[[str], object],
         context: Context | None = None,
     ) -> None:
@@ -83,6 +87,7 @@ class Addresses:
         self._moves = int(again_s * moves_per_second(problem))
         self._least_s = self._params.attempt_share * time_limit_s
         self._budget = budget
+        self._overtime = overtime
         self._on_note = on_note
         self._tries = count()
         self._newest: Addressed | None = None
@@ -97,6 +102,8 @@ class Addresses:
             if self._fits(self._tried(found[0], self._problem, 1)):
                 return False
             self._try_others(found, self._params.early_share, self._params.early_share)
+            if len(self._problem.node_time) >= self._params.many_nodes:
+                self._secure(self._share(self._params.securing_share))
         return not self._found_near(found[0], self._params.as_good)
 
     def give(self, found: list[Incumbent]) -> Addressed:
@@ -133,37 +140,67 @@ class Addresses:
             if self._found is None:
                 raise
         if self._found is None:
-            no_time = self._budget.share(0.0)
-            lowest = place(self._graph, best.decoded.steps, self._problem.budget, no_time, context=self._context)
+            late = self._overtime.share(1.0, self._params.late_s)
+            lowest = place(self._graph, best.decoded.steps, self._problem.budget, late, context=self._context)
             raise NoAddressesError(lowest.arena_bytes)
         return self._found
 
     def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
         """One about as good as the first, or that in another order, with addresses; None if there is none in time."""
         near = (one for one in found[1:] if self._near(one, found[0], self._params.as_good))
-        return self._first_fitting(near, others_share) or self._first_fitting(self._orders(found[0]), orders_share)
+        if (first := self._first_fitting(near, self._share(others_share))) is not None:
+            return first
+        budget = self._share(orders_share)
+        return self._first_fitting(self._orders(found[0], budget), budget)
 
-    def _first_fitting(self, schedules: Iterator[Incumbent], share: float) -> Addressed | None:
-        """The first with addresses that is better than what is there, within such a share of the time left."""
-        budget = self._budget.share(share)
+    def _share(self, fraction: float, most_s: float = np.inf) -> TimeBudget:
+        """Such a share of the time left; where none is left, a little of the overtime."""
+        if self._budget.expired:
+            return self._overtime.share(1.0, min(most_s, self._params.late_s))
+        return self._budget.share(fraction, most_s)
+
+    def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> Addressed | None:
+        """The first with addresses that is better than what is there."""
         better = filter(self._better, schedules)
-        while some := list(islice(better, THREADS)):
-            each = partial(self._placed, planned=self._problem, budget=self._budget.share(1.0, self._params.other_s))
+        while not budget.expired and (some := list(islice(better, THREADS))):
+            each = partial(self._placed, planned=self._problem, budget=self._share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
                 return first
-            if budget.expired:
-                break
         return None
 
-    def _orders(self, best: Incumbent) -> Iterator[Incumbent]:
+    def _orders(self, best: Incumbent, budget: TimeBudget) -> Iterator[Incumbent]:
         """The same in other orders, each going on from the one before."""
         search = Search(self._problem, self._seed, context=self._context.within(Part.PLACEMENT))
         if search.adopt(best.events, best.source):
             moves = self._params.shifts * len(best.events)
-            orders = (search.wander(moves) for _ in range(self._params.orders))
+            orders = (search.wander(moves, budget) for _ in range(self._params.orders))
             yield from (one for one in orders if one is not None)
+
+    def _secure(self, budget: TimeBudget) -> None:
+        """Get any schedule with addresses, made by eviction in less RAM.
+
+        First in less by what the newest lacks, then by twice as much each time.
+        """
+        problem = self._problem
+        if self._found is not None or not self._context.has(Part.REPLANNING):
+            return
+        assert self._newest is not None
+        less = self._newest.placement.arena_bytes - problem.budget
+        order, random = np.arange(len(problem.node_time)), np.random.default_rng(self._seed)
+        with self._context.timed(Part.REPLANNING):
+            while self._found is None and not budget.expired and less < problem.budget:
+                planned = problem._replace(budget=problem.budget - less // WORD * WORD)
+                made = cheapest(*by_eviction(planned, order, random, self._params.securing_passes, budget))
+                if made is None:
+                    return
+                if made.time <= problem.deadline:
+                    source = self._context.credited(Part.REPLANNING)
+                    self._keep(
+                        self._placed(replace(made, source=source), planned, budget.share(1.0, self._params.late_s), 0)
+                    )
+                less *= 2
 
     def _plan_again(self, best: Addressed) -> None:
         """Set RAM aside where blocks found no place, and less of it again once all have found one."""
@@ -174,7 +211,10 @@ class Addresses:
         late = 0
         for attempt in range(1, self._params.most_attempts):
             late += self._budget.left() < self._least_s
-            if self._found_near(best.incumbent, self._params.near) or (self._found is not None and late > 0):
+            if late > 0:
+                self._secure(self._overtime)
+            over = self._overtime.expired or (self._found is not None and late > 0)
+            if over or self._found_near(best.incumbent, self._params.near):
                 break
             before = aside
             if self._fits(newest):
@@ -225,7 +265,7 @@ class Addresses:
 
     def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
         """Steps as ``planned`` wants them, and addresses, if there are any."""
-        budget = self._budget.share(0.5 / (attempt + 1), self._params.first_s / (attempt + 1))
+        budget = self._share(0.5 / (attempt + 1), self._params.first_s / (attempt + 1))
         self._newest = self._keep(self._placed(incumbent, planned, budget, next(self._tries)))
         return self._newest
 
@@ -262,8 +302,8 @@ class Addresses:
 
     def _within(self, search: Searches) -> TimeBudget:
         """For some of the time left, or until it has found anything."""
-        some = TimeBudget(max(self._budget.left() / 2.5, self._least_s))
-        return UNLIMITED.until(lambda: search.incumbent is not None and some.expired)
+        some = self._overtime.share(1.0, max(self._budget.left() / 2.5, self._least_s))
+        return self._overtime.until(lambda: search.incumbent is not None and some.expired)
 
 
 def _half(sizes: Ints) -> Ints:

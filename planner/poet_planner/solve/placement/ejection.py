@@ -10,10 +10,13 @@ Weights are integers: the sweep adds and subtracts them, and what a heavy block 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from poet_planner.solve.instance import Ints
 from poet_planner.solve.jit import allocating, compiled
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 
 MEAN_WEIGHT = 1000
 HEAVIEST = 2**44
@@ -23,9 +26,17 @@ FORGOTTEN_BITS = 12
 
 
 def eject(
-    start: Ints, end: Ints, size: Ints, capacity: int, offsets: Ints, moves: int, growth: float, seed: int
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    capacity: int,
+    offsets: Ints,
+    moves: int,
+    growth: float,
+    seed: int,
+    budget: TimeBudget = UNLIMITED,
 ) -> bool:
-    """Whether every block came to lie within ``capacity`` in so many moves; ``offsets`` says where.
+    """Whether every block came to lie within ``capacity`` in so many moves, and in time; ``offsets`` says where.
 
     If not, it says where most bytes lay, and -1 for the blocks that waited then.
 
@@ -39,11 +50,12 @@ def eject(
     weight = np.sqrt(end - start) * size
     weight = 1 + (MEAN_WEIGHT * (weight / weight.mean())).astype(np.int64)
     random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
-    return bool(_eject(start, end, size, capacity, offsets, weight, moves, growth, random))
+    work = partial(_eject, start, end, size, capacity, offsets, weight, moves, growth, random)
+    return bool(interruptible(work, budget))
 
 
 @allocating
-def _eject(start, end, size, capacity, offsets, weight, moves, growth, random):  # type: ignore[no-untyped-def]
+def _eject(start, end, size, capacity, offsets, weight, moves, growth, random, stop):  # type: ignore[no-untyped-def]
     count = size.size
     bottom = offsets.copy()
     top = bottom + size
@@ -56,8 +68,8 @@ def _eject(start, end, size, capacity, offsets, weight, moves, growth, random): 
     left = 0
     for block in range(count):
         if top[block] <= capacity:
-            _insert(by_bottom, lying, block, bottom)
-            _insert(by_top, lying, block, top)
+            insert(by_bottom, lying, block, bottom)
+            insert(by_top, lying, block, top)
             lying += 1
         else:
             waiting[left] = block
@@ -74,6 +86,8 @@ def _eject(start, end, size, capacity, offsets, weight, moves, growth, random): 
                 offsets[waiting[k]] = -1
         if left == 0:
             return True
+        if stop[0]:
+            break
         pick = _draw(random, left)
         block = waiting[pick]
         left -= 1
@@ -90,8 +104,8 @@ def _eject(start, end, size, capacity, offsets, weight, moves, growth, random): 
                 lying -= 1
                 waiting[left] = other
                 left += 1
-        _insert(by_bottom, lying, block, bottom)
-        _insert(by_top, lying, block, top)
+        insert(by_bottom, lying, block, bottom)
+        insert(by_top, lying, block, top)
         lying += 1
         if left > before:
             weight[block] += 1 + np.int64(growth * weight[block])
@@ -159,7 +173,7 @@ def _lightest(block, size, capacity, bottom, top, below, above, met, weight, ran
 
 
 @compiled
-def _insert(ordered, count, block, key):  # type: ignore[no-untyped-def]
+def insert(ordered, count, block, key):  # type: ignore[no-untyped-def]
     at = count
     while at > 0 and key[ordered[at - 1]] > key[block]:
         ordered[at] = ordered[at - 1]

@@ -18,7 +18,7 @@ from poet_profiles.schedule import Action, Step
 from poet_planner.solve.instance import Ints
 from poet_planner.solve.jit import allocating
 from poet_planner.solve.params import PlacementParams
-from poet_planner.solve.placement.ejection import eject
+from poet_planner.solve.placement.ejection import eject, insert
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -73,7 +73,7 @@ def place(
     capacity : int
         Bytes of the arena; the search for offsets stops when they fit.
     budget : TimeBudget
-        No round of the search within the capacity starts once it has expired; there is always one.
+        No round of the search within the capacity starts once it has expired.
     lowest : bool
         Whether it is searched for how low the blocks could lie where they do not fit.
     seed : int
@@ -86,9 +86,10 @@ def place(
     if not blocks:
         return Placement(tuple(steps), 0)
     start, end, size = _arrays(blocks)
-    offsets, height = _greedy(start, end, size, capacity)
+    offsets, height = _greedy(start, end, size, capacity, budget)
     without = np.zeros(0, dtype=np.int64)
-    if height > capacity and not context.has(Part.EJECTION):
+    too_late = budget.left() < _seconds_to_fit(len(size))
+    if height > capacity and (too_late or not context.has(Part.EJECTION)):
         without = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         with context.timed(Part.EJECTION):
@@ -139,12 +140,24 @@ def _with_offsets(steps: Sequence[Step], blocks: list[_Block], offsets: Ints) ->
     return tuple(placed)
 
 
-def _greedy(start: Ints, end: Ints, size: Ints, capacity: int) -> tuple[Ints, int]:
+def _seconds_to_fit(blocks: int) -> float:
+    """About how long lowest fit takes, in any order but that of the starts."""
+    return 1e-9 * blocks**2
+
+
+def _greedy(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
+    """Offsets by lowest fit in the best of several orders; where there is little time, in that of the starts alone.
+
+    There each block is compared only with those that are alive.
+    """
     length = end - start
     best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
     for keys in ((start, -size), (start, -length), (-length, -size), (-size, -length * size), (start,)):
+        by_start = len(keys) == 1
+        if not by_start and budget.left() < _seconds_to_fit(len(size)):
+            continue
         offsets = np.zeros_like(size)
-        height = _lowest_fit(np.lexsort(keys), start, end, size, offsets)
+        height = _lowest_fit(np.lexsort(keys), start, end, size, offsets, by_start)
         if height < lowest:
             best, lowest = offsets, height
         if lowest <= capacity:
@@ -153,37 +166,37 @@ def _greedy(start: Ints, end: Ints, size: Ints, capacity: int) -> tuple[Ints, in
 
 
 @allocating
-def _lowest_fit(order, start, end, size, offsets):  # type: ignore[no-untyped-def]
-    """Place blocks in ``order``, each at the lowest offset free over its life; returns the height."""
-    count = order.size
-    gaps_at = np.empty(count, dtype=np.int64)
+def _lowest_fit(order, start, end, size, offsets, by_start=False):  # type: ignore[no-untyped-def]
+    """Place blocks in ``order``, each at the lowest offset free over its life; returns the height.
+
+    ``by_start``: whether the order is that of the starts. Then what has ended is in the way of nothing more.
+    """
+    lying = np.empty(order.size, dtype=np.int64)  # by their offsets
+    count = 0
     height = 0
-    for k in range(count):
-        block = order[k]
-        clashes = 0
-        for earlier in range(k):
-            other = order[earlier]
-            if start[other] < end[block] and start[block] < end[other]:
-                # insertion sort by offset
-                at = clashes
-                while at > 0 and offsets[gaps_at[at - 1]] > offsets[other]:
-                    gaps_at[at] = gaps_at[at - 1]
-                    at -= 1
-                gaps_at[at] = other
-                clashes += 1
+    for block in order:
+        if by_start:
+            alive = 0
+            for at in range(count):
+                lying[alive] = lying[at]
+                alive += end[lying[at]] > start[block]
+            count = alive
         offset = 0
-        for at in range(clashes):
-            other = gaps_at[at]
+        for at in range(count):
+            other = lying[at]
             if offset + size[block] <= offsets[other]:
                 break
-            offset = max(offset, offsets[other] + size[other])
+            if start[other] < end[block] and start[block] < end[other]:
+                offset = max(offset, offsets[other] + size[other])
         offsets[block] = offset
+        insert(lying, count, block, offsets)
+        count += 1
         height = max(height, offset + size[block])
     return height
 
 
 def _lowest(
-    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, params: PlacementParams
+    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget, params: PlacementParams
 ) -> tuple[Ints, int]:
     """Offsets within the least capacity at which a few rounds of search succeed.
 
@@ -195,8 +208,10 @@ def _lowest(
     best, height = known, int((known + size).max())
     low = max(capacity, _most_alive(start, end, size) - 1)
     for _ in range(params.halvings):
+        if budget.expired:
+            break
         middle = (low + height) // 2
-        found = _within(start, end, size, middle, params.halving_rounds, UNLIMITED, 0, params)
+        found = _within(start, end, size, middle, params.halving_rounds, budget, 0, params)
         if (found < 0).any():
             low = middle
         else:
@@ -231,7 +246,7 @@ def _by_ejection(
         if len(without) == 0:
             offsets, height = found, int((found + size).max())
     if height > capacity and lowest:
-        offsets, height = _lowest(start, end, size, capacity, offsets, params)
+        offsets, height = _lowest(start, end, size, capacity, offsets, budget, params)
     return offsets, height, without
 
 
@@ -252,7 +267,7 @@ def _within(
         # From the lowest of several orders a round hardly ever ends well, nor from one order again and again.
         offsets = _largest_lowest(start, end, size, params.disturbance if number > 0 else 0.0, way)
         growth = params.growths[number % len(params.growths)]
-        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, way):
+        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, way, budget):
             return offsets
         without = int(size[offsets < 0].sum())
         if without < fewest:

@@ -31,6 +31,16 @@ class Relaxation:
     scale: float
 
 
+def about_entries(problem: Problem, event_points: int) -> int:
+    """About how many coefficients the model has with so many event points."""
+    return (event_points + 1) * (5 * len(problem.input_value) + 8 * len(problem.size)) // 2
+
+
+def seconds_to_state_lp(entries: int) -> float:
+    """About how long it takes until HiGHS has an LP of so many coefficients."""
+    return entries / 5e5
+
+
 def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float, conflicts: Conflicts) -> Relaxation:
     """The MILP for ``problem`` with the given event points.
 

@@ -19,7 +19,7 @@ from poet_planner.solve.relaxation.branching import explore
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.cutting_planes import Branch, LpRelaxation
 from poet_planner.solve.relaxation.event_points import most_overflowing
-from poet_planner.solve.relaxation.model import build_relaxation, events_of
+from poet_planner.solve.relaxation.model import about_entries, build_relaxation, events_of, seconds_to_state_lp
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.search.portfolio import Searches
@@ -30,6 +30,9 @@ LITTLE = 0.01  # Benders cuts are left out if less lies beyond the optimum: frac
 FIRST_STEP = 0.1  # first step of the cutoff beyond the optimum, doubled each time: fraction of the bound's gap
 MOST_SOLUTIONS = 3  # best solutions of a MILP that Benders cuts are looked for at
 LP_SAFETY = 1e-3  # subtracted from each bound: units of the model
+# Coefficients of what is solved at all: they take some 300 bytes each in an LP, 750 in a MILP.
+MOST_LP_ENTRIES = 1_500_000
+MOST_MILP_ENTRIES = 500_000
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,11 @@ class RefinementStep:
         """Whether Z < U: the relaxation has a solution that need not be a schedule of the problem."""
         return self.relaxation_optimum_j < self.incumbent_j * (1 - self._gap)
 
+    def can_be_solved(self, budget: TimeBudget) -> bool:
+        """Whether there is time and memory for its LP."""
+        entries = about_entries(self._problem, len(self._event_points))
+        return entries <= MOST_LP_ENTRIES and seconds_to_state_lp(entries) < budget.left()
+
     def search(self, start: Ints, budget: TimeBudget) -> None:
         """Look for good solutions of the relaxation, from the events ``start`` and from the store-all schedule."""
         self._search.adopt(start)
@@ -136,6 +144,8 @@ class RefinementStep:
 
     def most_overflowing(self, budget: TimeBudget) -> int | None:
         """The node of the path at whose first compute the LP point overflows the RAM most; None: nowhere."""
+        if not self.can_be_solved(budget):
+            return None
         self._lp_state = state = self._solved_lp(budget)
         return most_overflowing(self._problem, self._path, state.lp.relaxation.columns, state.whole.point)
 
@@ -172,12 +182,14 @@ class RefinementStep:
         start : LpState, optional
             The LP to go on from, of the same cutoff.
         """
+        if start is None and not self.can_be_solved(budget):
+            return False
         state = start or self._solved_lp(budget)
         lp, whole = state.lp, state.whole
         if (
             self._beyond_j is None
             and whole.bound < self._cutoff()
-            and self._follow(events_of(self._problem, lp.relaxation, whole.point))
+            and self._follow(events_of(self._problem, lp.relaxation, whole.point), budget)
         ):
             whole = self._with_cuts(lp, whole, budget)
         cut_off = True
@@ -234,7 +246,8 @@ class RefinementStep:
             if branch.bound >= self._cutoff() or not self._context.has(Part.MILP):
                 continue
             model = lp.model(branch)
-            if budget.left() < seconds_to_state(len(model.columns)):
+            entries = len(model.columns)
+            if entries > MOST_MILP_ENTRIES or budget.left() < seconds_to_state(entries):
                 return points
             others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
 
@@ -282,9 +295,9 @@ class RefinementStep:
             self.bound_j = bound_j
             self.raised_by = self._context.credited(part)
 
-    def _follow(self, events: Ints) -> bool:
+    def _follow(self, events: Ints, budget: TimeBudget) -> bool:
         """Search on from the events of an LP point; whether that found anything better."""
         before_j = self.relaxation_optimum_j
         if self._search.adopt(events):
-            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)))
+            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
         return self.relaxation_optimum_j < before_j

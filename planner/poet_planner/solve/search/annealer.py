@@ -36,7 +36,8 @@ from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
-CHUNK_MOVES = 3000  # between two looks at the budget
+CHUNK_MOVES = 3000  # between two looks at the budget; for large graphs as many as take so long: seconds
+CHUNK_S = 0.1
 # A move on one core of a usual computer, and what each node, value and edge adds: seconds.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
@@ -81,6 +82,7 @@ class Search:
 
     def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
         self._problem = problem
+        self._chunk = max(1, min(CHUNK_MOVES, int(CHUNK_S * moves_per_second(problem))))
         self._seed = seed
         self._context = context or Context()
         self._params = self._context.params.annealing
@@ -153,6 +155,8 @@ class Search:
         budget : TimeBudget
             Asked every few hundredths of a second.
         """
+        if budget.expired:
+            return
         first, self._started = not self._started, True
         if first and not self._starts_made(moves, budget):
             return
@@ -172,9 +176,12 @@ class Search:
             return
         self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[: self._params.parents]
 
-    def wander(self, moves: int) -> Incumbent | None:
+    def wander(self, moves: int, budget: TimeBudget = UNLIMITED) -> Incumbent | None:
         """The current state in another order that costs no more, which is the current state then."""
-        annealing.wander(self._problem, self._work, self._other, self._trial, self._state, moves)
+        while moves > 0 and not budget.expired:
+            chunk = min(moves, self._chunk)
+            annealing.wander(self._problem, self._work, self._other, self._trial, self._state, chunk)
+            moves -= chunk
         now = self._state.current[: self._state.lengths[CURRENT_LENGTH]]
         return measured(self._problem, now, self._start_source)
 
@@ -297,7 +304,7 @@ class Search:
         params = self._context.params.eviction
         passes = np.clip(params.passes_share * moves / len(self._plain), params.least_passes, params.most_passes)
         enough = params.enough
-        for made in by_eviction(self._problem, self._plain, self._choice, int(passes), params):
+        for made in by_eviction(self._problem, self._plain, self._choice, int(passes), budget, params):
             made = made and replace(made, source=self._context.credited(Part.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
@@ -406,10 +413,10 @@ class Search:
         figures[COOLING_FACTOR] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
         figures[ENERGY_CAP] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
         self._part = cooling.part
-        go_on = True
+        go_on = not budget.expired
         with self._context.timed(cooling.part):
             while moves > 0 and go_on:
-                chunk = min(moves, CHUNK_MOVES)
+                chunk = min(moves, self._chunk)
                 annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
                 self._note_best()
                 moves -= chunk

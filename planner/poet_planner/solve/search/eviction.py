@@ -9,6 +9,7 @@ bring back values within values, which annealing is long in finding, turn up at 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 
 # Further ahead than any place in a schedule.
 NEVER = 2**62
@@ -27,16 +29,21 @@ def by_eviction(
     order: Ints,
     random: np.random.Generator,
     passes: int,
+    budget: TimeBudget = UNLIMITED,
     params: EvictionParams = DEFAULTS.eviction,
 ) -> Iterator[Incumbent | None]:
-    """What each pass of eviction makes, in time or not; None where it found no way."""
+    """What each pass of eviction makes, in time or not; None where it found no way, or the budget expired."""
     for _ in range(passes):
-        events = evicting(problem, order, random, params)
+        events = evicting(problem, order, random, budget, params)
         yield None if events is None else measured(problem, events)
 
 
 def evicting(
-    problem: Problem, order: Ints, random: np.random.Generator, params: EvictionParams = DEFAULTS.eviction
+    problem: Problem,
+    order: Ints,
+    random: np.random.Generator,
+    budget: TimeBudget = UNLIMITED,
+    params: EvictionParams = DEFAULTS.eviction,
 ) -> Ints | None:
     """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass found no way.
 
@@ -50,13 +57,16 @@ def evicting(
     patience, greed, noise = (random.uniform(*between) for between in (params.patience, params.greed, params.noise))
     worth = np.exp(noise * random.standard_normal(len(problem.size))) / np.maximum(problem.size, 1) ** greed
     events = np.zeros(capacity(problem), dtype=np.int64)
-    length = _pass(problem, order, np.argsort(order), worth, patience, events)
+    length = interruptible(partial(_pass, problem, order, np.argsort(order), worth, patience, events), budget)
     return None if length < 0 else events[:length]
 
 
 @allocating
-def _pass(p, order, position, worth, patience, events):  # type: ignore[no-untyped-def]
-    """Writes ``events``; their number, or -1. ``position`` is each node's in ``order``."""
+def _pass(p, order, position, worth, patience, events, stop):  # type: ignore[no-untyped-def]
+    """Writes ``events``; their number, or -1 where it finds no way or ``stop`` is set.
+
+    ``position`` is each node's in ``order``.
+    """
     n, m = p.node_time.size, p.size.size
     here = np.zeros(m, dtype=np.bool_)
     pinned = np.zeros(m, dtype=np.int64)
@@ -73,6 +83,8 @@ def _pass(p, order, position, worth, patience, events):  # type: ignore[no-untyp
         gathered[0] = 0
         depth = 1
         while depth > 0:
+            if stop[0]:
+                return -1
             j = stack[depth - 1]
             first, last = p.input_start[j], p.input_start[j + 1]
             if gathered[depth - 1] < last - first:

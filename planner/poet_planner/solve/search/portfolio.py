@@ -107,9 +107,9 @@ class Searches:
         for search in self._searches:
             search.adopt(events, source)
 
-    def refine(self, moves: int) -> None:
+    def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Let the first annealer search on at low temperature."""
-        self._searches[0].refine(moves)
+        self._searches[0].refine(moves, budget)
 
     def repair(self, events: Ints, budget: TimeBudget, source: Part) -> None:
         """Keep what ``events``, which may need more RAM than there is, are repaired to on behalf of ``source``.

@@ -54,13 +54,13 @@ def build_hierarchy(
 def whole_abstraction(problem: Problem, representative: Ints, little: int = 0) -> Abstraction:
     """The abstraction in which all values of more than ``little`` bytes are relevant."""
     smaller = aggregated_problem(problem, representative)
-    return _abstraction(smaller, np.nonzero(smaller.size > little)[0], True, representative)
+    return _abstraction(smaller, _users(smaller), np.nonzero(smaller.size > little)[0], True, representative)
 
 
 def blind_abstraction(problem: Problem) -> Abstraction:
     """The abstraction in which no value is relevant."""
     nothing = np.zeros(0, dtype=np.int64)
-    return _abstraction(problem, nothing, False, np.arange(len(problem.size)))
+    return _abstraction(problem, _users(problem), nothing, False, np.arange(len(problem.size)))
 
 
 def _hierarchy_by_size(problem: Problem, representative: Ints, params: StateSpaceParams) -> list[Abstraction]:
@@ -70,13 +70,14 @@ def _hierarchy_by_size(problem: Problem, representative: Ints, params: StateSpac
         counts.append(most)
         most = max(most + 1, int(params.growth * most))
     counts.append(len(order))
-    found = [_abstraction(problem, order[:count], True, representative) for count in counts]
+    users = _users(problem)
+    found = [_abstraction(problem, users, order[:count], True, representative) for count in counts]
     if problem.pageable.any():
-        found.insert(0, _abstraction(problem, order[: counts[0]], False, representative))
+        found.insert(0, _abstraction(problem, users, order[: counts[0]], False, representative))
     return found
 
 
-def _abstraction(problem: Problem, values: Ints, page_outs: bool, representative: Ints) -> Abstraction:
+def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, representative: Ints) -> Abstraction:
     """The abstraction in which only ``values`` are relevant; ``page_outs``: page-outs cost energy."""
     relevant = np.zeros(len(problem.size), dtype=np.bool_)
     relevant[values] = True
@@ -85,7 +86,7 @@ def _abstraction(problem: Problem, values: Ints, page_outs: bool, representative
     abstract = abstract._replace(workspace=abstract.workspace + node_need(problem) - node_need(abstract))
     return Abstraction(
         abstract,
-        _users(problem),
+        users,
         np.ones(len(problem.node_time), dtype=np.bool_),
         pageable & (problem.out_energy > 0) & page_outs,
         representative,

@@ -10,8 +10,7 @@ See docs/optimiser/state_space.md for the moves and the proofs.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -41,12 +40,12 @@ from poet_planner.solve.statespace.memory_state import (
     swapped_bytes,
     uncompute,
 )
-from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.time_budget import TimeBudget, interruptible
 
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
 LEAST_ROWS = 500_000  # rows of the bottleneck heuristic's table at least
 ROWS_PER_STATE = 2  # the same for each state allowed
-WAIT_S = 0.02  # how often the time budget is asked: seconds
+MOST_BYTES = 2**28  # of states, which take kilobytes each in a graph of thousands of nodes; roughly, of that table too
 FIRST, AGAIN, PAGE = 0, 1, 2  # moves: first compute, recomputation, page-in
 
 
@@ -195,7 +194,10 @@ def search_between_bottlenecks(
     """
     store_all_j = float(problem.node_energy.sum())
     abstraction = whole_abstraction(problem, tightly)
-    bottlenecks = checkpoints(problem, representative, LEAST_ROWS + ROWS_PER_STATE * most_states)
+    words = words_of(len(problem.node_time)) + 2 * words_of(len(problem.size))
+    most_states = min(most_states, MOST_BYTES // (8 * words))
+    most_rows = min(LEAST_ROWS + ROWS_PER_STATE * most_states, MOST_BYTES // (4 * words))
+    bottlenecks = checkpoints(problem, representative, most_rows)
     found = _explore(
         abstraction, _empty_database(problem), bottlenecks, cutoff_j - store_all_j, most_states, True, budget
     )
@@ -255,15 +257,8 @@ def _explore(
     budget: TimeBudget,
 ) -> PathResult:
     """Explore all states of paths that may cost less than ``limit``, or those up to the first goal."""
-    stop = np.zeros(1, dtype=np.bool_)
-    with ThreadPoolExecutor(1) as thread:
-        work = thread.submit(_astar, abstraction, *database, bottlenecks, limit, most_states, first_goal, stop)
-        try:
-            while not wait_for([work], WAIT_S).done and not budget.expired:
-                pass
-        finally:
-            stop[0] = True
-        return PathResult(*work.result())
+    work = partial(_astar, abstraction, *database, bottlenecks, limit, most_states, first_goal)
+    return PathResult(*interruptible(work, budget))
 
 
 def _empty_database(problem: Problem) -> tuple[Abstraction, PatternDatabase]:
@@ -458,7 +453,7 @@ def _astar(
                 may = fits(p, held + added - freed, what)
             if not may:
                 continue
-            if count == most_states or (edge_count == most_edges and not first_goal):
+            if count == most_states or (edge_count == most_edges and not first_goal) or stop[0]:
                 complete = False
                 break
             cost = _apply_move(abstraction, rows[at], rows[count], what, kind)

@@ -11,6 +11,7 @@ See docs/optimiser/state_space.md, "Retained sets", for the proofs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from poet_planner.solve.statespace.astar import StateSpaceResult
 from poet_planner.solve.statespace.bitset import bits_of, put, words_of
 from poet_planner.solve.statespace.bottleneck_heuristic import bottleneck_nodes, made_and_needed
 from poet_planner.solve.statespace.segment import NOWHERE, Segment, cheapest_path, keep_until_middle, lower_bounds
-from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 from poet_planner.solve.topology import ancestors, producers
 
 EXACT = -1  # as a number of attempts: the length of the edge is exact
@@ -84,7 +85,7 @@ def search_retained_sets(
     representative = representatives(problem, cheap_j, tightly=True)
     abstraction = whole_abstraction(problem, representative, int(params.little * problem.budget))
     before = ancestors(problem)
-    edges = segment_edges(abstraction, before, params)
+    edges = segment_edges(abstraction, before, budget, params)
     if edges is None:
         return None
     found = _lazy_shortest_path(edges, cutoff_j - store_all_j, budget, params)
@@ -95,9 +96,12 @@ def search_retained_sets(
 
 
 def segment_edges(
-    abstraction: Abstraction, before: Flags, params: RetainedSetParams = DEFAULTS.retained_sets
+    abstraction: Abstraction,
+    before: Flags,
+    budget: TimeBudget = UNLIMITED,
+    params: RetainedSetParams = DEFAULTS.retained_sets,
 ) -> list[SegmentEdges] | None:
-    """The edges of each segment; None if there are too many retained sets.
+    """The edges of each segment; None if there are too many retained sets for the time.
 
     Parameters
     ----------
@@ -109,6 +113,8 @@ def segment_edges(
     retained = [nothing]
     pairs_left = params.most_pairs
     for node in nodes:
+        if budget.expired:
+            return None
         most = min(params.most_sets, pairs_left // len(retained[-1]))
         sets = list(islice(_retained_sets(problem, node, before), most + 1))
         if len(sets) > most:
@@ -118,7 +124,12 @@ def segment_edges(
     retained.append(nothing)
     ends = pairwise([NOWHERE, *nodes, NOWHERE])
     whole = _whole(abstraction)
-    return [_edges(whole, before, *end, *pair) for end, pair in zip(ends, pairwise(retained), strict=True)]
+    edges = []
+    for end, pair in zip(ends, pairwise(retained), strict=True):
+        edges.append(_edges(whole, before, *end, *pair, budget))
+        if budget.expired:
+            return None
+    return edges
 
 
 def _retained_sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]:
@@ -137,7 +148,9 @@ def _retained_sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]
                 waiting.append((larger, number + 1, left - int(problem.size[candidates[number]])))
 
 
-def _edges(whole: Segment, before: Flags, start: int, end: int, retained: Ints, retained_after: Ints) -> SegmentEdges:
+def _edges(
+    whole: Segment, before: Flags, start: int, end: int, retained: Ints, retained_after: Ints, budget: TimeBudget
+) -> SegmentEdges:
     segment = _segment(whole, before, start, end)
     at_start = retained | segment.start_values
     until_middle = np.empty_like(at_start)
@@ -147,8 +160,8 @@ def _edges(whole: Segment, before: Flags, start: int, end: int, retained: Ints, 
     inputs = segment.needed[end] if end != NOWHERE else np.zeros_like(need)
     nodes = np.repeat(bits_of(segment.inside[np.newaxis]), len(retained_after), axis=0)
     ends = np.hstack([nodes, retained_after | inputs])
-    length = np.empty((len(ends), len(at_start)))
-    lower_bounds(segment, ends, at_start, until_middle, need, counted, length)
+    length = np.zeros((len(ends), len(at_start)))
+    interruptible(partial(lower_bounds, segment, ends, at_start, until_middle, need, counted, length), budget)
     return SegmentEdges(segment, ends, at_start, until_middle, length, np.zeros(length.shape, dtype=np.int64))
 
 
@@ -236,7 +249,9 @@ def _lazy_shortest_path(
             return _ShortestPath(bound, None)
         most = params.segment_states[those.attempts[i, k]]
         left = limit - distance[t][k]
-        found = cheapest_path(those.segment, those.ends[i], those.at_start[k], those.until_middle[k], left, most)
+        found = cheapest_path(
+            those.segment, those.ends[i], those.at_start[k], those.until_middle[k], left, most, budget
+        )
         length = found.least if found.events is not None or not found.complete else np.inf
         those.length[i, k] = max(those.length[i, k], length)
         those.attempts[i, k] = EXACT if found.complete else those.attempts[i, k] + 1

@@ -10,6 +10,7 @@ See docs/optimiser/state_space.md, "Retained sets", for the proofs. There ``star
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from poet_planner.solve.statespace.memory_state import (
     swapped_bytes,
     uncompute,
 )
+from poet_planner.solve.time_budget import TimeBudget, interruptible
 
 NOWHERE = -1
 
@@ -87,7 +89,7 @@ class SegmentPath(NamedTuple):
 
 
 def cheapest_path(
-    segment: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int
+    segment: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int, budget: TimeBudget
 ) -> SegmentPath:
     """A* from the end of the segment to its start.
 
@@ -100,7 +102,8 @@ def cheapest_path(
     most_states : int
         The search ends if there are more.
     """
-    complete, least, goal, rows, parent, arrived_by = _astar(segment, end, at_start, until_middle, limit, most_states)
+    work = partial(_astar, segment, end, at_start, until_middle, limit, most_states)
+    complete, least, goal, rows, parent, arrived_by = interruptible(work, budget)
     if goal < 0:
         return SegmentPath(bool(complete), float(least), None, len(rows))
     events: list[int] = []
@@ -115,10 +118,12 @@ def cheapest_path(
 
 @compiled
 def lower_bounds(
-    s: Segment, ends: Ints, at_start: Ints, until_middle: Ints, need: Ints, counted: Ints, least: Floats
+    s: Segment, ends: Ints, at_start: Ints, until_middle: Ints, need: Ints, counted: Ints, least: Floats, stop: Flags
 ) -> None:
-    """Write `lower_bound` for each end and each start into ``least``."""
+    """Write `lower_bound` for each end and each start into ``least``, until ``stop`` is set."""
     for i in range(ends.shape[0]):
+        if stop[0]:
+            return
         for k in range(at_start.shape[0]):
             least[i, k] = lower_bound(s, ends[i], at_start[k], until_middle[k], need, counted)
 
@@ -246,7 +251,7 @@ def _is_goal(s: Segment, row: Ints, at_start: Ints) -> bool:
 
 @allocating
 def _astar(
-    s: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int
+    s: Segment, end: Ints, at_start: Ints, until_middle: Ints, limit: float, most_states: int, stop: Flags
 ) -> tuple[bool, float, np.int64, Ints, Ints, Ints]:
     """A* from ``end``: whether it ended by itself, a lower bound, the goal or -1, rows, parents, moves.
 
@@ -291,7 +296,7 @@ def _astar(
                 may = fits(p, held + added - freed, j)
             if not may:
                 continue
-            if count == most_states:
+            if count == most_states or stop[0]:
                 return False, least, np.int64(-1), rows[:count], parent[:count], arrived_by[:count]
             copy(row, rows[count])
             uncompute(p, rows[count], values_at, j)

@@ -35,7 +35,7 @@ def addresses(
     graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str], params: PlacementParams = DEFAULTS.placement
 ) -> Addresses:
     context = Context(params=replace(DEFAULTS, placement=params))
-    return Addresses(graph, problem, 0, 0.3, LIMIT_S, budget, notes.append, context)
+    return Addresses(graph, problem, 0, 0.3, LIMIT_S, budget, TimeBudget(2 * LIMIT_S), notes.append, context)
 
 
 def searched(seed: int) -> tuple[Graph, Problem, list[Incumbent]]:
@@ -153,7 +153,7 @@ def test_interrupted_planning_again_answers_with_what_had_addresses() -> None:
     def interrupt(_note: str) -> None:
         raise KeyboardInterrupt
 
-    giving = Addresses(graph, problem, 0, 0.3, LIMIT_S, TimeBudget(LIMIT_S), interrupt)
+    giving = Addresses(graph, problem, 0, 0.3, LIMIT_S, TimeBudget(LIMIT_S), TimeBudget(2 * LIMIT_S), interrupt)
     assert giving.lack([best])
     with pytest.raises(KeyboardInterrupt):
         giving.give([best])

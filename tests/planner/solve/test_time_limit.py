@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Once a part has heard that the time is up, nothing that takes time is begun: by a clock that stands, then jumps.
+
+How far a run gets before the jump depends on the machine, what may be begun after it does not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve.statistics import Parts
+from poet_planner.solve.time_budget import TimeBudget, work_clock
+from poet_profiles.graph import Graph
+
+from benchmarks.planner.layered import layered_graph
+from tests.support.graphs.chains import chain
+
+LIMIT_S = 60.0
+# For the schedule that was found, and for the NoScheduleError that says in how much RAM it would get offsets.
+MOST_PLACEMENTS = 2
+TAKES_TIME = (
+    "search.annealing.anneal",
+    "search.annealing.wander",
+    "search.milp_neighbourhood._stated",
+    "relaxation.refinement.build_relaxation",
+    "relaxation.cutting_planes.lp_of",
+    "relaxation.cutting_planes.separate",
+    "relaxation.stage_cuts.cheapest",
+    "milp.solvers.Highs._solve",
+    "placement.assign.place",
+)
+
+
+class JumpingClock:
+    """Stands still while it is asked ``calls`` times, then says that a day has passed."""
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+
+    def __call__(self) -> float:
+        self._calls -= 1
+        return 0.0 if self._calls >= 0 else 86_400.0
+
+
+class Watch:
+    """Counts what is begun after anybody has heard that a budget has expired.
+
+    Only in the thread of the run: what works in the background is stopped by this one, and may be a moment late.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: Counter[str] = Counter()
+        self.begun_late: Counter[str] = Counter()
+        self._heard = False
+        left = TimeBudget.left
+
+        def heard(budget: TimeBudget) -> float:
+            seconds = left(budget)
+            self._heard |= seconds <= 0 and threading.current_thread() is threading.main_thread()
+            return seconds
+
+        monkeypatch.setattr(TimeBudget, "left", heard)
+        for name in TAKES_TIME:
+            self._count(monkeypatch, name)
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        dotted = f"poet_planner.solve.{name}"
+        original = resolve_name(dotted)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                self.begun[name] += 1
+                self.begun_late[name] += self._heard
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(dotted, counted)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What is planned, in which share of the RAM and how many times the time that the store-all schedule takes."""
+
+    graph: Graph
+    ram: float
+    deadline: float | None = None
+    paging: bool = True
+    parts: Parts = field(default_factory=Parts)
+
+    def plan(self, clock: Callable[[], float] = work_clock) -> None:
+        plain = store_all_schedule(self.graph)
+        deadline_s = self.deadline and self.deadline * plain.time_s
+        options = OptimiseOptions(time_limit_s=LIMIT_S, paging=self.paging, parts=self.parts, clock=clock)
+        with suppress(NoScheduleError):
+            optimise(self.graph, int(self.ram * plain.peak_bytes), deadline_s, options)
+
+
+WIDE = layered_graph(60, 10, 0)
+# Without what proves such a chain before the relaxation does.
+BY_RELAXATION = Parts(state_space=False, bottleneck_heuristic=False, retained_sets=False, background_search=False)
+INSTANCES = {
+    "wide": Instance(WIDE, 0.6),
+    "wide, no storage": Instance(WIDE, 0.6, paging=False),
+    "urgent": Instance(WIDE, 0.6, 1.02),
+    "too large": Instance(WIDE, 0.1),
+    "bottlenecks": Instance(chain(20), 0.3),
+    "relaxation": Instance(chain(10), 0.6, parts=BY_RELAXATION),
+}
+
+
+@pytest.mark.parametrize("calls", [1, 40, 200, 1000])
+@pytest.mark.parametrize("name", INSTANCES)
+def test_nothing_that_takes_time_is_begun_when_the_time_is_up(
+    name: str, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(monkeypatch)
+    INSTANCES[name].plan(JumpingClock(calls))
+    assert watch.begun_late.pop("placement.assign.place", 0) <= MOST_PLACEMENTS
+    assert +watch.begun_late == Counter()
+
+
+def test_what_takes_time_is_begun_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the test above could not fail."""
+    watch = Watch(monkeypatch)
+    INSTANCES["relaxation"].plan()
+    searched = {"search.annealing.anneal", "placement.assign.place"}
+    solved = {"refinement.build_relaxation", "cutting_planes.lp_of", "cutting_planes.separate"}
+    assert set(watch.begun) >= searched | {f"relaxation.{name}" for name in solved}
