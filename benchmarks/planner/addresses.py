@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether schedules fit into their budget by addresses too: `python -m benchmarks.planner.addresses`.
+"""Whether schedules find offsets within their budget: `python -m benchmarks.planner.addresses`.
 
-Each instance is annealed in three runs of as many moves; after each the best schedule so far gets addresses.
+Each instance is annealed in three runs of as many moves; after each the best schedule so far is placed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.placement.first_fit import place
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.decode import decode
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -30,7 +30,7 @@ def report(instance: Instance, moves: int, search_s: float) -> None:
     """Print a line for each run."""
     loaded = load(instance)
     problem = build_problem(loaded.graph, loaded.ram_bytes, loaded.deadline_s, instance.paging)
-    search = Search(problem, 0)
+    search = Annealer(problem, 0)
     for run in range(RUNS):
         search.run(moves)
         if search.incumbent is None:
@@ -51,7 +51,7 @@ def main() -> None:
     """Read the command line, report every instance."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=100_000, help="of the annealer in each run (default %(default)s)")
-    parser.add_argument("--search-s", type=float, default=5.0, help="time for addresses (default %(default)s)")
+    parser.add_argument("--search-s", type=float, default=5.0, help="time for offsets (default %(default)s)")
     arguments = parser.parse_args()
     for instance in INSTANCES:
         report(instance, arguments.moves, arguments.search_s)

@@ -9,8 +9,8 @@ each transfer ends. It shares no code with the planner, knows nothing of what ma
 only what cannot lower the energy: writing to the card what is there already. Costs are whole numbers, so that sums are
 exact.
 
-Addresses in the arena are no part of that: where the values of the best schedule fit by their bytes but cannot be given
-addresses, the planner's plan may cost more, and must then not call itself optimal. Whether that is so, a second search
+Offsets in the arena are no part of that: where the values of the best schedule fit by their bytes but cannot be given
+offsets, the planner's plan may cost more, and must then not call itself optimal. Whether that is so, a second search
 tells, which knows at which word of the arena each value lies and tries all of them. The bound must not be above the
 least energy in any case.
 """
@@ -37,7 +37,7 @@ T = TypeVar("T")
 WORD = 4
 TOLERANCE = 1e-6
 PROVEN = {"proven, equal", "none exists, none found"}
-UNPROVEN = {"equal, not proven", "least with addresses, not proven", "above, not proven"}
+UNPROVEN = {"equal, not proven", "least with offsets, not proven", "above, not proven"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class _State(NamedTuple):
     """The board; sets are bits.
 
     ``bus``, ``arrives`` and ``let_go`` are how much later than the CPU's clock the bus is free, and each value may be
-    read and freed. ``lies`` says at which word each value in RAM lies, and -1 for the others; empty without addresses.
+    read and freed. ``lies`` says at which word each value in RAM lies, and -1 for the others; empty without offsets.
     """
 
     computed: int
@@ -108,9 +108,9 @@ class _Move(NamedTuple):
     time_s: float
 
 
-def least_energy_j(small: Small, addresses: bool = False) -> float | None:
-    """Energy of the best schedule, or of the best that can be given addresses; None where there is none."""
-    board = _Board(small, addresses)
+def least_energy_j(small: Small, offsets: bool = False) -> float | None:
+    """Energy of the best schedule, or of the best that can be given offsets; None where there is none."""
+    board = _Board(small, offsets)
     start = _State(0, 0, 0, 0.0, board.idle, board.idle, board.nowhere)
     quickest: dict[_State, float] = {}
     queue: list[tuple[float, float, _State]] = [(0.0, 0.0, start)]
@@ -131,7 +131,7 @@ def least_energy_j(small: Small, addresses: bool = False) -> float | None:
 class _Board:
     """What may happen next, and at what cost."""
 
-    def __init__(self, small: Small, addresses: bool) -> None:
+    def __init__(self, small: Small, offsets: bool) -> None:
         graph = small.graph
         values = [value for node in graph.nodes for value in node.values]
         index = {value.id: bit for bit, value in enumerate(values)}
@@ -146,7 +146,7 @@ class _Board:
         self.deadline_s = float("inf") if small.deadline_s is None else small.deadline_s
         self.all_nodes = (1 << len(graph.nodes)) - 1
         self.idle = (0.0,) * len(values) if self._clocks else ()
-        self.nowhere = (-1,) * len(values) if addresses else ()
+        self.nowhere = (-1,) * len(values) if offsets else ()
 
     def moves(self, state: _State) -> Iterator[_Move]:
         yield from self._computes(state)
@@ -164,7 +164,7 @@ class _Board:
                     yield self._transfer(read, bit, value.page.in_energy_j, value.page.in_time_s, arrives=True)
 
     def _holding(self, state: _State, bits: list[int], workspace: int) -> Iterator[_State]:
-        """The state with these values in RAM beside a workspace; with addresses, one for each way to lay them."""
+        """The state with these values in RAM beside a workspace; with offsets, one for each way to lay them."""
         ram = state.ram | _bits(bits)
         if sum(size for bit, size in enumerate(self._bytes) if ram >> bit & 1) + workspace > self._room:
             return
@@ -281,10 +281,10 @@ def compare(small: Small, seconds: float, seed: int = 0) -> Outcome:
         )
     if equal:
         return Outcome("equal, not proven", "")
-    with_addresses_j = least_energy_j(small, addresses=True)
-    if with_addresses_j is not None and schedule.energy_j <= with_addresses_j + room:
-        return Outcome("least with addresses, not proven", f"{schedule.energy_j}; without addresses {least_j}")
-    return Outcome("above, not proven", f"{schedule.energy_j}; with addresses {with_addresses_j}, without {least_j}")
+    placed_j = least_energy_j(small, offsets=True)
+    if placed_j is not None and schedule.energy_j <= placed_j + room:
+        return Outcome("least with offsets, not proven", f"{schedule.energy_j}; without offsets {least_j}")
+    return Outcome("above, not proven", f"{schedule.energy_j}; with offsets {placed_j}, without {least_j}")
 
 
 def _outcome(seed: int, most_nodes: int, seconds: float) -> Outcome:

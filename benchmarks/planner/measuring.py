@@ -226,7 +226,7 @@ def _energy_at(
 ) -> float | None:
     """Energy of the best schedule ``moment_s`` after the start; None if there was none, or the run was not that long.
 
-    A schedule that the search held but whose addresses did not fit is not counted: no energy is below the final one.
+    A schedule that the search held but whose offsets did not fit is not counted: no energy is below the final one.
     """
     if spent_s <= moment_s and (schedule.status is Status.OPTIMAL or limit_s >= moment_s):
         return schedule.energy_j

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 from numba import njit
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 
 from benchmarks.planner.instances import Instance, load_problem
@@ -39,8 +39,8 @@ def evaluate_often(problem, events, workspace, times):  # type: ignore[no-untype
 def report(instance: Instance) -> None:
     """Print one line."""
     problem = load_problem(instance)
-    Search(problem, 0).run(10)
-    search = Search(problem, 0)
+    Annealer(problem, 0).run(10)
+    search = Annealer(problem, 0)
     moves = MOVES_PER_NODE * len(problem.node_time)
     begun_s = time.perf_counter()
     search.run(moves)

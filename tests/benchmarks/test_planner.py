@@ -104,8 +104,8 @@ def test_least_energy_by_hand() -> None:
     assert least_energy_j(Small(hungry, 20, 5.0)) == 23  # no time for the card: a is computed again
     assert least_energy_j(Small(hungry, 20, 4.0)) is None
     for small in (Small(chain(None), 16, None), Small(wide, 20, None), Small(hungry, 20, None)):
-        assert least_energy_j(small, addresses=True) == least_energy_j(small)  # there is a place for all
-    assert least_energy_j(Small(hungry, 20, 4.0), addresses=True) is None
+        assert least_energy_j(small, offsets=True) == least_energy_j(small)  # there is a place for all
+    assert least_energy_j(Small(hungry, 20, 4.0), offsets=True) is None
 
 
 def test_transfers_hide_behind_compute_with_dma() -> None:
@@ -135,24 +135,24 @@ def test_tiny_graphs_with_dma_and_with_many_values_are_proven(number: int) -> No
     assert compare(small_instance(number), seconds=5.0).verdict == "proven, equal"
 
 
-def test_an_order_without_addresses_gives_way_to_one_that_has_them() -> None:
+def test_an_order_without_offsets_gives_way_to_one_that_has_them() -> None:
     """Number 1456: in the nodes' own order the RAM is full and its pieces lie wrong, in another one they fit."""
     assert compare(small_instance(1456), seconds=5.0).verdict == "proven, equal"
 
 
-def test_where_no_schedule_gets_addresses_the_refusal_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_schedule_gets_offsets_the_refusal_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_instance(1334)
 
     def never(graph: Graph, steps: Sequence[Step], budget: int, *how: object, **more: object) -> Placement:
         return Placement(tuple(steps), budget + 8)
 
     monkeypatch.setattr(assign, "place", never)
-    with pytest.raises(NoScheduleError, match="addresses") as refusal:
+    with pytest.raises(NoScheduleError, match="offsets") as refusal:
         optimise(small.graph, small.ram_bytes, small.deadline_s, OptimiseOptions(2.0))
     assert refusal.value.smallest_ram_bytes == small.ram_bytes + 8
 
 
-def test_where_the_best_schedules_have_no_addresses_another_does() -> None:
+def test_where_the_best_schedules_have_no_offsets_another_does() -> None:
     small = small_instance(1334)
     assert verify(small.graph, optimise(small.graph, small.ram_bytes, small.deadline_s, OptimiseOptions(5.0))).sound
 

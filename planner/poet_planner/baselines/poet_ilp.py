@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
 
-Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Where the paper
-is looser than the contract its solution may not be a schedule within the budget: docs/optimiser/overview.md lists how.
+Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Its solution may
+exceed the budget where the paper is looser than the schedule semantics: docs/optimiser/overview.md lists how.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time
 from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
-from poet_planner.solve.placement.assign import Addressed
+from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import alive_bytes, place
 from poet_planner.solve.search.decode import decode
 from poet_planner.solve.search.incumbent import Incumbent, measured
@@ -153,8 +153,8 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
         raise no_schedule(graph, problem, bracket, options.seed, limit.share(1.0))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
-        outcome = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)
-        found = measured(problem, events_of_paper(problem, outcome.solutions[-1])) if outcome.solutions else None
+        result = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)
+        found = measured(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
         if found is None:
             break
         needed = found.peak
@@ -182,11 +182,11 @@ METHOD = Method(
 )
 
 
-def _placed(graph: Graph, problem: Problem, found: Incumbent, budget: TimeBudget, seed: int) -> Addressed:
+def _placed(graph: Graph, problem: Problem, found: Incumbent, budget: TimeBudget, seed: int) -> PlacedSchedule:
     """Steps with offsets, whether these are within the budget or not."""
     decoded = decode(graph, problem, found.events)
     decoded = replace(decoded, peak=int(alive_bytes(graph, decoded.steps).max(initial=0)))
-    return Addressed(found, decoded, place(graph, decoded.steps, problem.budget, budget, seed=seed))
+    return PlacedSchedule(found, decoded, place(graph, decoded.steps, problem.budget, budget, seed=seed))
 
 
 def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a graph, a RAM budget and a deadline to a schedule with addresses and a bound."""
+"""From a graph, a RAM budget and a deadline to a schedule with offsets and a bound."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.params import EffortParams
-from poet_planner.solve.placement.assign import Addressed, Addresses, NoAddressesError
+from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part, Statistics
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -30,7 +30,7 @@ def optimise(
 
     The schedule is not verified here; `poet_planner.verify` does that.
 
-    A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has addresses. Another
+    A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has offsets. Another
     one, while a schedule is planned again for want of them, makes the best that has some the answer.
 
     Parameters
@@ -51,7 +51,7 @@ def optimise(
     UserError
         If the graph is not sound, an option has no such value, or the solver is not installed.
     KeyboardInterrupt
-        If it comes before there is any schedule, or any with addresses.
+        If it comes before there is any schedule, or any with offsets.
     """
     options = options or OptimiseOptions()
     if options.seed < 0:
@@ -73,14 +73,14 @@ class _Run:
         self._limit = TimeBudget(options.time_limit_s, options.clock)
         overtime_s = max(self._effort.overtime_s, self._effort.overtime_share * options.time_limit_s)
         self._overtime = TimeBudget(options.time_limit_s + overtime_s, options.clock)
-        # Until the schedule must be given addresses.
+        # Until the schedule must be given offsets.
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
-        self._search = Searches(self._problem, options.seed, context=self._context)
+        self._search = Portfolio(self._problem, options.seed, context=self._context)
         again_s = max(
             self._effort.search_s, self._effort.replanning_share * first_search_s(self._problem, self._effort)
         )
-        self._addresses = Addresses(
+        self._placer = Placer(
             graph,
             self._problem,
             options.seed,
@@ -91,7 +91,7 @@ class _Run:
             self._tell,
             self._context,
         )
-        self._addresses_lack = False
+        self._is_hard_to_place = False
         self._refuted = 0
         self._solver = solver_named(options.solver)
         self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed, context=self._context)
@@ -134,9 +134,9 @@ class _Run:
         if not (within and self._search.adopt(bracket.found.events, Part.FEASIBILITY)):
             raise no_schedule(self._graph, self._problem, bracket, self._options.seed, self._overtime)
 
-    def _no_addresses(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
+    def _unplaced(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
         return NoScheduleError(
-            f"schedules fit {self._ram_bytes} bytes of RAM, but none that was tried could be given addresses there: "
+            f"schedules fit {self._ram_bytes} bytes of RAM, but none that was tried could be given offsets there: "
             f"the smallest RAM in which one could is {smallest_bytes} bytes",
             smallest_bytes,
             time_s,
@@ -156,7 +156,7 @@ class _Run:
         self._proof.exhaust(self._budget)
         if self._search.incumbent is None and not self._find_any():
             return
-        self._look_for_addresses()
+        self._try_to_place()
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
@@ -174,11 +174,11 @@ class _Run:
             self._search.adopt_all(answer.found.events, Part.FEASIBILITY)
         return self._search.incumbent is not None
 
-    def _look_for_addresses(self) -> None:
+    def _try_to_place(self) -> None:
         """So that time can be left for planning again."""
         found = self._search.found
         if found and not self._proof.complete and not self._budget.expired:
-            self._addresses_lack = self._addresses.lack(found)
+            self._is_hard_to_place = self._placer.fails_near(found)
 
     def _moves(self, seconds: float) -> int:
         return int(seconds * moves_per_second(self._problem))
@@ -187,9 +187,9 @@ class _Run:
         return self._options.clock() - self._started_s
 
     def _placing_s(self) -> float:
-        """Seconds kept for addresses."""
+        """Seconds kept for placement."""
         limit_s, effort = self._options.time_limit_s, self._effort
-        if not self._addresses_lack:
+        if not self._is_hard_to_place:
             return min(effort.placing_share * limit_s, effort.most_placing_s)
         poor = self._proof.closed_share < effort.poor_bound
         return (effort.lacking_share if poor else effort.placing_share) * limit_s
@@ -203,23 +203,23 @@ class _Run:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
 
     def _finished(self, found: list[Incumbent]) -> Schedule:
-        """The answer, with addresses: the best that was found, if it gets any."""
+        """The answer, with offsets: the best that was found, if it gets any."""
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
         try:
-            addressed = self._addresses.give(found)
-        except NoAddressesError as lack:
-            raise self._no_addresses(lack.arena_bytes + self._graph.resident_bytes, found[0].time) from lack
-        self._context.statistics.source = addressed.incumbent.source
+            placed = self._placer.place(found)
+        except UnplacedError as fault:
+            raise self._unplaced(fault.arena_bytes + self._graph.resident_bytes, found[0].time) from fault
+        self._context.statistics.source = placed.incumbent.source
         return schedule_of(
-            self._graph, self._ram_bytes, self._deadline_s, addressed, self._proof.bound_j, self._options.gap
+            self._graph, self._ram_bytes, self._deadline_s, placed, self._proof.bound_j, self._options.gap
         )
 
 
 def schedule_of(
-    graph: Graph, ram_bytes: int, deadline_s: float | None, addressed: Addressed, bound_j: float, gap: float
+    graph: Graph, ram_bytes: int, deadline_s: float | None, placed: PlacedSchedule, bound_j: float, gap: float
 ) -> Schedule:
     """The answer: optimal if its energy is within ``gap`` (relative) of the lower bound ``bound_j``."""
-    incumbent, decoded, placement = addressed.incumbent, addressed.decoded, addressed.placement
+    incumbent, decoded, placement = placed.incumbent, placed.decoded, placed.placement
     bound_j = min(bound_j, incumbent.energy)
     open_gap = (incumbent.energy - bound_j) / incumbent.energy if incumbent.energy > 0 else 0.0
     return Schedule(

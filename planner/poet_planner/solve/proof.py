@@ -25,9 +25,9 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
-from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked
-from poet_planner.solve.search.portfolio import SEEDS, Aside, Searches
+from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
 from poet_planner.solve.statespace.exhaustive import cheapest_events
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
@@ -46,7 +46,7 @@ class Proof:
         Begin with minimal event points, and refine them from the LP. For proofs with a small margin, in which each
         needless event point costs the MILP solver much time.
     context : Context or None
-        As in `Search`.
+        As in `Annealer`.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Proof:
     def __init__(
         self,
         problem: Problem,
-        search: Searches,
+        search: Portfolio,
         solver: Solver,
         gap: float,
         seed: int,
@@ -74,7 +74,7 @@ class Proof:
         self._lean = lean
         self._path = longest_path(problem)
         self._proofs = 0
-        self._aside: Aside | None = None
+        self._aside: BackgroundWorker | None = None
         self._beside: list[Incumbent] = []
         self.bound_j = float(problem.node_energy.sum())
 
@@ -261,7 +261,7 @@ class Proof:
         if not self._context.has(Part.BACKGROUND_SEARCH):
             yield
             return
-        aside = Aside(self._searches_beside(self._proofs), int(seconds * moves_per_second(self._problem)))
+        aside = BackgroundWorker(self._searches_beside(self._proofs), int(seconds * moves_per_second(self._problem)))
         self._aside = aside
         self._proofs += 1
         try:
@@ -275,11 +275,11 @@ class Proof:
         if found is not None and found.energy < self._known().energy:
             self._search.adopt(found.events, found.source)
 
-    def _searches_beside(self, proof: int) -> Iterator[Search]:
+    def _searches_beside(self, proof: int) -> Iterator[Annealer]:
         """One after the other without end: each third begins with the best schedule, the others with plain training."""
         for number in count(proof, MOST_PROOFS):
             context = self._context.within(Part.BACKGROUND_SEARCH)
-            search = Search(self._problem, SEEDS * (self._seed + 1) + number, context=context)
+            search = Annealer(self._problem, SEEDS * (self._seed + 1) + number, context=context)
             if number % 3 == 0:
                 search.adopt(self._known().events, self._known().source)
             yield search

@@ -25,8 +25,8 @@ from poet_planner.solve.params import (
     RetainedSetParams,
     StateSpaceParams,
 )
-from poet_planner.solve.search.annealer import Search
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.annealer import Annealer
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statespace.abstraction import build_hierarchy
 from poet_planner.solve.statistics import Context
 from poet_profiles.errors import UserError
@@ -85,7 +85,7 @@ def test_annealing_that_never_cools_finds_nothing_good() -> None:
     energy_j = []
     for annealing in (AnnealingParams(), never):
         context = Context(Parts(eviction=False, energy_cap=False), replace(DEFAULTS, annealing=annealing))
-        search = Search(problem, 0, context=context)
+        search = Annealer(problem, 0, context=context)
         search.run(60_000)
         energy_j.append(np.inf if search.incumbent is None else search.incumbent.energy)
     assert energy_j[0] < energy_j[1]
@@ -101,12 +101,12 @@ def test_coarse_abstractions_are_few_and_fine_ones_many() -> None:
 def test_options_hand_numbers_and_switches_to_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[Context] = []
 
-    class Watched(Searches):
+    class Watched(Portfolio):
         def __init__(self, problem: Problem, seed: int, context: Context) -> None:
             super().__init__(problem, seed, context=context)
             handed.append(context)
 
-    monkeypatch.setattr(import_module("poet_planner.solve.optimise"), "Searches", Watched)
+    monkeypatch.setattr(import_module("poet_planner.solve.optimise"), "Portfolio", Watched)
     graph = random_graph(2, 30)
     options = OptimiseOptions(
         time_limit_s=1,

@@ -16,7 +16,7 @@ from poet_planner.solve.params import DEFAULTS, ProofParams
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
-from poet_planner.solve.search.portfolio import Aside, Searches
+from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
 from poet_planner.solve.statistics import Context, Part, Parts
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -30,23 +30,23 @@ ASIDE_S = 0.5
 def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
     beside: list[Incumbent] = []
 
-    class Interrupted(Aside):
+    class Interrupted(BackgroundWorker):
         def wait(self, budget: TimeBudget = UNLIMITED) -> None:
             super().wait()
             assert self.best is not None
             beside.append(self.best)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(proof, "Aside", Interrupted)
+    monkeypatch.setattr(proof, "BackgroundWorker", Interrupted)
     graph = layered_graph(60, 10, 0)
     problem = build_problem(graph, int(0.6 * store_all_schedule(graph).peak_bytes), None)
-    searches = Searches(problem, 0)
-    searches.run(FEW_MOVES)
-    assert searches.incumbent is not None
-    before_j = searches.incumbent.energy
+    portfolio = Portfolio(problem, 0)
+    portfolio.run(FEW_MOVES)
+    assert portfolio.incumbent is not None
+    before_j = portfolio.incumbent.energy
 
     params = replace(DEFAULTS, proof=ProofParams(background_s=ASIDE_S))
-    interrupted = Proof(problem, searches, solver_named("highs"), 1e-6, 0, context=Context(params=params))
+    interrupted = Proof(problem, portfolio, solver_named("highs"), 1e-6, 0, context=Context(params=params))
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(TimeBudget(60.0))
 
@@ -54,7 +54,7 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
     assert interrupted.best.energy == min(found.energy for found in beside) < before_j
 
 
-class Stuck(Searches):
+class Stuck(Portfolio):
     """Searches that know one poor schedule and never another: a good one would hide a bound that is too high."""
 
     def __init__(self, problem: Problem, known: Incumbent) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 from poet_planner.solve.instance import Floats, Problem, inputs_of
 from poet_planner.solve.relaxation.model import Relaxation
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 
 
 def schedules(problem: Problem, seeds: int) -> Iterator[np.ndarray]:
     """Events of schedules within the RAM, good ones and bad ones."""
     for seed in range(seeds):
-        search = Search(problem, seed)
+        search = Annealer(problem, seed)
         for _ in range(3):
             search.run(300)
             if search.incumbent is not None:

@@ -12,7 +12,7 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statespace.astar import StateSpaceResult
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Context, Part
@@ -41,7 +41,7 @@ def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None =
 
 def begin_with_retained_sets(
     problem: Problem,
-    searches: Searches,
+    searches: Portfolio,
     budget: TimeBudget,
     cutoff_j: float = np.inf,
     context: Context | None = None,
@@ -106,7 +106,7 @@ def in_time(
     start : Incumbent
         A schedule that needs more RAM, from which to search.
     context : Context or None
-        As in `Search`.
+        As in `Annealer`.
     """
     context = context or Context()
     searches = _InTime(problem, seed, start, context)
@@ -145,7 +145,7 @@ def _deadline(problem: Problem, context: Context) -> float:
     return min(problem.deadline, context.params.feasibility.longest * float(problem.node_time.sum()))
 
 
-class _InTime(Searches):
+class _InTime(Portfolio):
     """Searches that take the schedule they are given for one just late, until they find another in time.
 
     Attributes

@@ -14,7 +14,7 @@ from poet_planner.solve.feasibility.deadline import in_time, soon_in_time, timed
 from poet_planner.solve.instance import WORD, Problem, node_need
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
-from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
@@ -70,7 +70,7 @@ def smallest_ram(
     budget : TimeBudget
         When it has expired, the bracket so far is the answer.
     context : Context or None
-        As in `Search`.
+        As in `Annealer`.
     """
     context = context or Context()
     too_few = max(refuted, int(node_need(problem).max(initial=0)) - WORD)
@@ -156,6 +156,6 @@ def _shortest_time(problem: Problem, seed: int, budget: TimeBudget) -> float:
     """Search with time in the place of energy; infinite if the RAM does not do at any time."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
-    search = Search(timed(problem), seed)
+    search = Annealer(timed(problem), seed)
     search.run(int(SHORTEST_S * moves_per_second(problem)), budget)
     return np.inf if search.incumbent is None else search.incumbent.time

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses for the best schedule; else for one about as good; else for one planned again, with RAM set aside.
+"""Offsets for the best schedule, for one about as good, or for one planned again with reserved RAM.
 
-Whether a schedule's blocks find a place depends on small things. Of a dozen schedules that cost about the same one may
-well have addresses where the best has none; and so may the best itself in another order.
+See docs/optimiser/placement.md. Whether the blocks of a schedule can be placed depends on small details. So if the best
+schedule stays unplaced, others of nearly the same energy are tried, and other orders of the best one.
 """
 
 from __future__ import annotations
@@ -20,51 +20,52 @@ from poet_profiles.schedule import Action
 
 from poet_planner.solve.instance import WORD, Ints, Problem, node_need
 from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
-from poet_planner.solve.search.annealer import Search, moves_per_second
+from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked, same
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
 
-THREADS = 2  # that try schedules side by side
+THREADS = 2  # schedules that are tried at a time
 
 
-class NoAddressesError(Exception):
-    """None of the schedules tried got addresses; ``arena_bytes`` would do for one."""
+class UnplacedError(Exception):
+    """No schedule could be placed within the budget; one could be within ``arena_bytes``."""
 
     def __init__(self, arena_bytes: int) -> None:
-        super().__init__(f"no addresses within {arena_bytes} bytes")
+        super().__init__(f"no offsets below {arena_bytes} bytes")
         self.arena_bytes = arena_bytes
 
 
 @dataclass(frozen=True)
-class Addressed:
-    """A schedule with addresses; whether they are within the budget, the placement says."""
+class PlacedSchedule:
+    """A schedule with offsets, which may exceed the budget (see ``placement``)."""
 
     incumbent: Incumbent
     decoded: Decoded
     placement: Placement
 
 
-class Addresses:
-    """Gives schedules addresses.
+class Placer:
+    """Finds offsets for schedules.
 
     Parameters
     ----------
-    again_s : float
-        Seconds of searching for each plan made again.
+    replan_s : float
+        Effort of the search for each plan that is made again, in seconds.
     time_limit_s : float
+        That of the whole run.
     budget : TimeBudget
-        Until the time limit.
+        It expires at the time limit.
     overtime : TimeBudget
-        Until somewhat later: for what has no addresses by then.
+        It expires somewhat later. It is used if no schedule is placed by then.
     on_note : callable
-        Told what is done.
+        Called with a line on what is done.
     context : Context or None
-        As in `Search`.
+        As in `Annealer`.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Addresses:
         graph: Graph,
         problem: Problem,
         seed: int,
-        again_s: float,
+        replan_s: float,
         time_limit_s: float,
         budget: TimeBudget,
         overtime: TimeBudget,
@@ -84,30 +85,30 @@ class Addresses:
         self._graph = graph
         self._problem = problem
         self._seed = seed
-        self._moves = int(again_s * moves_per_second(problem))
+        self._moves = int(replan_s * moves_per_second(problem))
         self._least_s = self._params.attempt_share * time_limit_s
         self._budget = budget
         self._overtime = overtime
         self._on_note = on_note
         self._tries = count()
-        self._newest: Addressed | None = None
-        self._found: Addressed | None = None
+        self._newest: PlacedSchedule | None = None
+        self._found: PlacedSchedule | None = None
 
-    def lack(self, found: list[Incumbent]) -> bool:
-        """Whether no addresses were found for a schedule that is about as good as the first.
+    def fails_near(self, found: list[Incumbent]) -> bool:
+        """Whether no schedule about as good as the first could be placed, in a small share of the time.
 
         ``found``: the cheapest first.
         """
         with self._context.timed(Part.PLACEMENT):
-            if self._fits(self._tried(found[0], self._problem, 1)):
+            if self._fits(self._place_newest(found[0], self._problem, 1)):
                 return False
             self._try_others(found, self._params.early_share, self._params.early_share)
             if len(self._problem.node_time) >= self._params.many_nodes:
                 self._secure(self._share(self._params.securing_share))
         return not self._found_near(found[0], self._params.as_good)
 
-    def give(self, found: list[Incumbent]) -> Addressed:
-        """The first schedule with addresses, or what comes nearest.
+    def place(self, found: list[Incumbent]) -> PlacedSchedule:
+        """Place the first schedule, or one as near to it as possible.
 
         A `KeyboardInterrupt` ends the work early.
 
@@ -118,18 +119,18 @@ class Addresses:
 
         Raises
         ------
-        NoAddressesError
-            If none that was tried got addresses.
+        UnplacedError
+            If no schedule could be placed.
         KeyboardInterrupt
-            If it comes before any got addresses.
+            If it comes before any schedule is placed.
         """
         with self._context.timed(Part.PLACEMENT):
-            return self._given(found)
+            return self._place(found)
 
-    def _given(self, found: list[Incumbent]) -> Addressed:
+    def _place(self, found: list[Incumbent]) -> PlacedSchedule:
         best = self._newest
         if best is None or not np.array_equal(best.incumbent.events, found[0].events):
-            best = self._tried(found[0], self._problem, 0)
+            best = self._place_newest(found[0], self._problem, 0)
         try:
             if not self._fits(best):
                 self._try_others(found, self._params.others_share, self._params.orders_share)
@@ -142,46 +143,46 @@ class Addresses:
         if self._found is None:
             late = self._overtime.share(1.0, self._params.late_s)
             lowest = place(self._graph, best.decoded.steps, self._problem.budget, late, context=self._context)
-            raise NoAddressesError(lowest.arena_bytes)
+            raise UnplacedError(lowest.arena_bytes)
         return self._found
 
-    def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> Addressed | None:
-        """One about as good as the first, or that in another order, with addresses; None if there is none in time."""
+    def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> PlacedSchedule | None:
+        """Place a schedule about as good as the first, or the first in another order; None if that fails."""
         near = (one for one in found[1:] if self._near(one, found[0], self._params.as_good))
         if (first := self._first_fitting(near, self._share(others_share))) is not None:
             return first
         budget = self._share(orders_share)
-        return self._first_fitting(self._orders(found[0], budget), budget)
+        return self._first_fitting(self._reordered(found[0], budget), budget)
 
     def _share(self, fraction: float, most_s: float = np.inf) -> TimeBudget:
-        """Such a share of the time left; where none is left, a little of the overtime."""
+        """A share of the time left; if none is left, a little of the overtime."""
         if self._budget.expired:
             return self._overtime.share(1.0, min(most_s, self._params.late_s))
         return self._budget.share(fraction, most_s)
 
-    def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> Addressed | None:
-        """The first with addresses that is better than what is there."""
+    def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> PlacedSchedule | None:
+        """The first that can be placed and is better than the best one placed so far."""
         better = filter(self._better, schedules)
         while not budget.expired and (some := list(islice(better, THREADS))):
-            each = partial(self._placed, planned=self._problem, budget=self._share(1.0, self._params.other_s))
+            each = partial(self._decode_and_place, planned=self._problem, budget=self._share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
             if (first := next(fitting, None)) is not None:
                 return first
         return None
 
-    def _orders(self, best: Incumbent, budget: TimeBudget) -> Iterator[Incumbent]:
-        """The same in other orders, each going on from the one before."""
-        search = Search(self._problem, self._seed, context=self._context.within(Part.PLACEMENT))
+    def _reordered(self, best: Incumbent, budget: TimeBudget) -> Iterator[Incumbent]:
+        """``best`` in other orders, each made from the one before."""
+        search = Annealer(self._problem, self._seed, context=self._context.within(Part.PLACEMENT))
         if search.adopt(best.events, best.source):
             moves = self._params.shifts * len(best.events)
-            orders = (search.wander(moves, budget) for _ in range(self._params.orders))
+            orders = (search.reorder(moves, budget) for _ in range(self._params.orders))
             yield from (one for one in orders if one is not None)
 
     def _secure(self, budget: TimeBudget) -> None:
-        """Get any schedule with addresses, made by eviction in less RAM.
+        """Place any schedule, made by eviction in less RAM.
 
-        First in less by what the newest lacks, then by twice as much each time.
+        The RAM is lowered by what the newest schedule lacks, then by twice as much each time.
         """
         problem = self._problem
         if self._found is not None or not self._context.has(Part.REPLANNING):
@@ -198,16 +199,18 @@ class Addresses:
                 if made.time <= problem.deadline:
                     source = self._context.credited(Part.REPLANNING)
                     self._keep(
-                        self._placed(replace(made, source=source), planned, budget.share(1.0, self._params.late_s), 0)
+                        self._decode_and_place(
+                            replace(made, source=source), planned, budget.share(1.0, self._params.late_s), 0
+                        )
                     )
                 less *= 2
 
-    def _plan_again(self, best: Addressed) -> None:
-        """Set RAM aside where blocks found no place, and less of it again once all have found one."""
+    def _plan_again(self, best: PlacedSchedule) -> None:
+        """Plan again with RAM reserved where blocks were unplaced, and with less of it once all blocks are placed."""
         problem = self._problem
         newest = best
-        aside = np.zeros(len(problem.node_time), dtype=np.int64)
-        enough: Ints | None = None
+        reserve = np.zeros(len(problem.node_time), dtype=np.int64)
+        feasible_reserve: Ints | None = None
         late = 0
         for attempt in range(1, self._params.most_attempts):
             late += self._budget.left() < self._least_s
@@ -216,102 +219,104 @@ class Addresses:
             over = self._overtime.expired or (self._found is not None and late > 0)
             if over or self._found_near(best.incumbent, self._params.near):
                 break
-            before = aside
+            before = reserve
             if self._fits(newest):
-                aside, enough = _half(aside), aside
-            elif enough is not None:
-                aside = _half(aside + enough)
+                reserve, feasible_reserve = _half(reserve), reserve
+            elif feasible_reserve is not None:
+                reserve = _half(reserve + feasible_reserve)
             else:
-                aside = self._set_aside(aside, newest, late)
-            lacking = sum(life.size for life in newest.placement.without_place)
-            self._on_note(f"no addresses for {lacking} bytes; planning again" if lacking else "planning again")
-            planned = problem._replace(workspace=problem.workspace + aside)
+                reserve = self._more_reserve(reserve, newest, late)
+            lacking = sum(life.size for life in newest.placement.unplaced)
+            self._on_note(f"no offsets for {lacking} bytes; planning again" if lacking else "planning again")
+            planned = problem._replace(workspace=problem.workspace + reserve)
             within = self._context.within(Part.REPLANNING)
-            search = Searches(planned, self._seed + attempt, _any_order(planned, attempt), within)
-            if not np.array_equal(aside, before):
+            search = Portfolio(planned, self._seed + attempt, _random_order(planned, attempt), within)
+            if not np.array_equal(reserve, before):
                 search.adopt_all(newest.incumbent.events, newest.incumbent.source)
             search.run(self._moves, self._within(search))
             again = ranked(measured(problem, one.events, one.source) for one in search.found)
             if not again:
-                aside = _half(aside)
+                reserve = _half(reserve)
                 continue
-            newest = self._tried(again[0], planned, attempt)
+            newest = self._place_newest(again[0], planned, attempt)
             if not self._fits(newest):
                 early_share = self._params.early_share
                 newest = self._try_others(again, early_share, early_share) or newest
 
-    def _set_aside(self, aside: Ints, lacking: Addressed, late: int) -> Ints:
-        """Bytes to be left free when each node is computed. (n,)
+    def _more_reserve(self, reserve: Ints, unplaced: PlacedSchedule, late: int) -> Ints:
+        """Bytes to reserve while each node is computed. (n,)
 
-        Where blocks without a place live, what is free there now, but for what exceeds them, and a share of them more.
-        Where time is up, everywhere as much as they are together at most, and with each attempt after that (``late``)
-        twice as much.
+        While unplaced blocks live: the bytes that are free now, up to the size of these blocks, and a fraction of that
+        size more. If time is up: at every step, the most bytes unplaced at once, and twice as much with each further
+        attempt (``late`` counts them).
         """
         problem = self._problem
-        steps = lacking.decoded.steps
-        without = np.zeros(len(steps), dtype=np.int64)
-        for life in lacking.placement.without_place:
-            without[life.start : life.end] += life.size
+        steps = unplaced.decoded.steps
+        unplaced_bytes = np.zeros(len(steps), dtype=np.int64)
+        for life in unplaced.placement.unplaced:
+            unplaced_bytes[life.start : life.end] += life.size
         free = problem.budget - alive_bytes(self._graph, steps)
-        left_free = np.minimum(without, free)
-        further = (self._params.reserve * without).astype(np.int64) // WORD * WORD
-        more = np.maximum(aside, without.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
+        left_free = np.minimum(unplaced_bytes, free)
+        further = (self._params.reserve * unplaced_bytes).astype(np.int64) // WORD * WORD
+        more = np.maximum(reserve, unplaced_bytes.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
         numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
-        for k in np.nonzero(without)[0]:
+        for k in np.nonzero(unplaced_bytes)[0]:
             if steps[k].do is Action.COMPUTE:
                 j = numbers[steps[k].target]
-                more[j] = max(more[j], max(aside[j], left_free[k]) + further[k])
+                more[j] = max(more[j], max(reserve[j], left_free[k]) + further[k])
         return np.minimum(more, problem.budget - node_need(problem))
 
-    def _tried(self, incumbent: Incumbent, planned: Problem, attempt: int) -> Addressed:
-        """Steps as ``planned`` wants them, and addresses, if there are any."""
+    def _place_newest(self, incumbent: Incumbent, planned: Problem, attempt: int) -> PlacedSchedule:
+        """Place a schedule of the problem ``planned`` and make it the newest."""
         budget = self._share(0.5 / (attempt + 1), self._params.first_s / (attempt + 1))
-        self._newest = self._keep(self._placed(incumbent, planned, budget, next(self._tries)))
+        self._newest = self._keep(self._decode_and_place(incumbent, planned, budget, next(self._tries)))
         return self._newest
 
-    def _placed(self, incumbent: Incumbent, planned: Problem, budget: TimeBudget, seed: int) -> Addressed:
-        """With another ``seed`` each time, nothing is tried twice."""
+    def _decode_and_place(
+        self, incumbent: Incumbent, planned: Problem, budget: TimeBudget, seed: int
+    ) -> PlacedSchedule:
+        """Decode and place a schedule; another ``seed`` gives another search for offsets."""
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
         placement = place(
             self._graph, decoded.steps, self._problem.budget, budget, lowest=False, seed=seed, context=self._context
         )
-        return Addressed(incumbent, decoded, placement)
+        return PlacedSchedule(incumbent, decoded, placement)
 
-    def _keep(self, one: Addressed) -> Addressed:
-        """Let it be the answer, if it fits and is better than what was before."""
+    def _keep(self, one: PlacedSchedule) -> PlacedSchedule:
+        """Make a schedule the answer, if it fits and is better than the one before."""
         if self._fits(one) and self._better(one.incumbent):
             self._found = one
         return one
 
     def _better(self, one: Incumbent) -> bool:
-        """Whether it costs less than the best that has got addresses."""
+        """Whether it costs less than the best schedule placed so far."""
         return self._found is None or one.energy < self._found.incumbent.energy
 
-    def _fits(self, one: Addressed) -> bool:
+    def _fits(self, one: PlacedSchedule) -> bool:
         return one.placement.arena_bytes <= self._problem.budget
 
     def _found_near(self, best: Incumbent, share: float) -> bool:
-        """Whether one got addresses that is about as good as the best."""
+        """Whether the overhead of a placed schedule exceeds that of ``best`` by at most such a fraction."""
         return self._found is not None and self._near(self._found.incumbent, best, share)
 
     def _near(self, one: Incumbent, best: Incumbent, share: float) -> bool:
-        """Whether its energy above plain training is larger than the best's by no more than such a share of that."""
+        """Whether the overhead of ``one`` exceeds that of ``best`` by at most such a fraction."""
         more = share * (best.energy - float(self._problem.node_energy.sum()))
         return one.energy <= best.energy + more or same(one.energy, best.energy)
 
-    def _within(self, search: Searches) -> TimeBudget:
-        """For some of the time left, or until it has found anything."""
+    def _within(self, search: Portfolio) -> TimeBudget:
+        """A share of the time left, or until the search has found a schedule."""
         some = self._overtime.share(1.0, max(self._budget.left() / 2.5, self._least_s))
         return self._overtime.until(lambda: search.incumbent is not None and some.expired)
 
 
 def _half(sizes: Ints) -> Ints:
-    """In whole words."""
+    """Half of each size, in whole words."""
     return sizes // (2 * WORD) * WORD
 
 
-def _any_order(problem: Problem, seed: int) -> Ints:
+def _random_order(problem: Problem, seed: int) -> Ints:
     """A random topological order of the nodes. (n,)"""
     random = np.random.default_rng(seed)
     sorter = TopologicalSorter({j: producers(problem, j).tolist() for j in range(len(problem.node_time))})

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A placement within a fixed capacity by ejection search.
+"""The ejection search: offsets within a fixed capacity (docs/optimiser/placement.md).
 
-Some blocks lie, none upon another, and some wait. A waiting block goes where the blocks in its way weigh least, more or
-less; those are ejected and wait in turn. A block that could not lie without ejecting grows heavier, so that the search
-learns which blocks are hard to place (Nagata and Bräysy's ejection pool for vehicle routing, on offsets).
+It is the ejection pool of vehicle routing (Nagata and Bräysy 2009), on offsets. Some blocks are placed without overlap,
+the others wait. A waiting block goes to the offset where the blocks in its way weigh least. Those are ejected and wait
+in turn. A block that had to eject others gains weight, so that the search learns which blocks are hard to place.
 
-Weights are integers: the sweep adds and subtracts them, and what a heavy block leaves behind must be exact.
+Weights are integers: the sweep over the offsets adds and subtracts them, and the result must be exact.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
-from poet_planner.solve.instance import Ints
+from poet_planner.solve.instance import Flags, Ints
 from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 
-MEAN_WEIGHT = 1000
-HEAVIEST = 2**44
-# What is in the way is felt to weigh up to such a part more, at random.
-FELT_MORE = 8
-FORGOTTEN_BITS = 12
+Bits = npt.NDArray[np.uint64]
+
+MEAN_WEIGHT = 1000  # of the blocks at first
+HEAVIEST = 2**44  # weight above which all weights are scaled down
+NOISE_PART = 8  # the weight in the way is overestimated by up to one such part of it, at random
+SCALED_BITS = 12  # by which weights are shifted when they are scaled down
 
 
 def eject(
@@ -36,16 +38,16 @@ def eject(
     seed: int,
     budget: TimeBudget = UNLIMITED,
 ) -> bool:
-    """Whether every block came to lie within ``capacity`` in so many moves, and in time; ``offsets`` says where.
+    """Whether all blocks are placed within ``capacity`` after at most ``moves`` moves, before the budget expires.
 
-    If not, it says where most bytes lay, and -1 for the blocks that waited then.
+    ``offsets`` receives their offsets; if not all are placed, the fullest placement, with -1 for unplaced blocks.
 
     Parameters
     ----------
     offsets : Ints
-        Offsets without overlaps; those within the capacity are where the search starts.
+        Offsets without overlaps. The search starts from the blocks that lie within the capacity.
     growth : float
-        By which share of itself a block that ejects grows heavier.
+        Fraction of its weight that a block gains when it ejects others.
     """
     weight = np.sqrt(end - start) * size
     weight = 1 + (MEAN_WEIGHT * (weight / weight.mean())).astype(np.int64)
@@ -55,7 +57,18 @@ def eject(
 
 
 @allocating
-def _eject(start, end, size, capacity, offsets, weight, moves, growth, random, stop):  # type: ignore[no-untyped-def]
+def _eject(
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    capacity: int,
+    offsets: Ints,
+    weight: Ints,
+    moves: int,
+    growth: float,
+    random: Bits,
+    stop: Flags,
+) -> bool:
     count = size.size
     bottom = offsets.copy()
     top = bottom + size
@@ -64,64 +77,69 @@ def _eject(start, end, size, capacity, offsets, weight, moves, growth, random, s
     below = np.empty(count, dtype=np.int64)
     above = np.empty(count, dtype=np.int64)
     waiting = np.empty(count, dtype=np.int64)
-    lying = 0
-    left = 0
+    placed = 0
+    waiting_count = 0
     for block in range(count):
         if top[block] <= capacity:
-            insert(by_bottom, lying, block, bottom)
-            insert(by_top, lying, block, top)
-            lying += 1
+            insert(by_bottom, placed, block, bottom)
+            insert(by_top, placed, block, top)
+            placed += 1
         else:
-            waiting[left] = block
-            left += 1
+            waiting[waiting_count] = block
+            waiting_count += 1
     fewest = np.iinfo(np.int64).max
     for _ in range(moves):
-        without = 0
-        for k in range(left):
-            without += size[waiting[k]]
-        if without < fewest:
-            fewest = without
+        unplaced_bytes = 0
+        for k in range(waiting_count):
+            unplaced_bytes += size[waiting[k]]
+        if unplaced_bytes < fewest:
+            fewest = unplaced_bytes
             offsets[:] = bottom
-            for k in range(left):
+            for k in range(waiting_count):
                 offsets[waiting[k]] = -1
-        if left == 0:
+        if waiting_count == 0:
             return True
         if stop[0]:
             break
-        pick = _draw(random, left)
+        pick = _draw(random, waiting_count)
         block = waiting[pick]
-        left -= 1
-        waiting[pick] = waiting[left]
-        met = _alive_with(block, start, end, by_bottom, by_top, lying, below, above)
+        waiting_count -= 1
+        waiting[pick] = waiting[waiting_count]
+        met = _alive_with(block, start, end, by_bottom, by_top, placed, below, above)
         bottom[block] = _lightest(block, size, capacity, bottom, top, below, above, met, weight, random)
         top[block] = bottom[block] + size[block]
-        before = left
+        before = waiting_count
         for k in range(met):
             other = below[k]
             if bottom[other] < top[block] and top[other] > bottom[block]:
-                _remove(by_bottom, lying, other)
-                _remove(by_top, lying, other)
-                lying -= 1
-                waiting[left] = other
-                left += 1
-        insert(by_bottom, lying, block, bottom)
-        insert(by_top, lying, block, top)
-        lying += 1
-        if left > before:
+                _remove(by_bottom, placed, other)
+                _remove(by_top, placed, other)
+                placed -= 1
+                waiting[waiting_count] = other
+                waiting_count += 1
+        insert(by_bottom, placed, block, bottom)
+        insert(by_top, placed, block, top)
+        placed += 1
+        if waiting_count > before:
             weight[block] += 1 + np.int64(growth * weight[block])
             if weight[block] > HEAVIEST:
                 for k in range(count):
-                    weight[k] = 1 + (weight[k] >> FORGOTTEN_BITS)
+                    weight[k] = 1 + (weight[k] >> SCALED_BITS)
     return False
 
 
 @compiled
-def _alive_with(block, start, end, by_bottom, by_top, lying, below, above):  # type: ignore[no-untyped-def]
-    """The lying blocks that live while ``block`` does: ``below`` by bottoms, ``above`` by tops; how many they are."""
+def _alive_with(
+    block: int, start: Ints, end: Ints, by_bottom: Ints, by_top: Ints, placed: int, below: Ints, above: Ints
+) -> int:
+    """Find the placed blocks that live while ``block`` does; returns their number.
+
+    ``below`` receives them by their bottoms, ``above`` by their tops.
+    """
     first, last = start[block], end[block]
     met = 0
     upper = 0
-    for k in range(lying):
+    for k in range(placed):
         other = by_bottom[k]
         below[met] = other
         met += (start[other] < last) & (first < end[other])
@@ -132,48 +150,58 @@ def _alive_with(block, start, end, by_bottom, by_top, lying, below, above):  # t
 
 
 @compiled
-def _lightest(block, size, capacity, bottom, top, below, above, met, weight, random):  # type: ignore[no-untyped-def]
-    """The offset at which the blocks in the way weigh least, up to an eighth; drawn among equals.
+def _lightest(
+    block: int,
+    size: Ints,
+    capacity: int,
+    bottom: Ints,
+    top: Ints,
+    below: Ints,
+    above: Ints,
+    met: int,
+    weight: Ints,
+    random: Bits,
+) -> int:
+    """The offset at which the blocks in the way weigh least, up to some noise; drawn among equals.
 
-    Else two large blocks may eject each other for ever where it takes a small one out of the way to let both lie.
-
-    Only 0 and where the block touches another from above or from below need be tried. Hanging from the capacity is
-    left out: what it leaves below is seldom a sum of sizes.
+    Without noise, two large blocks may eject each other forever, though moving a small one would make room for both.
+    Only offset 0 and those at which the block touches another one are tried.
     """
-    mine = size[block]
+    height = size[block]
     entered = 0
     gone = 0
     in_way = 0
-    least = np.iinfo(np.int64).max
+    least = np.int64(np.iinfo(np.int64).max)
     equals = 0
     chosen = 0
     at = 0
-    while at <= capacity - mine:
-        while entered < met and bottom[below[entered]] < at + mine:
+    while at <= capacity - height:
+        while entered < met and bottom[below[entered]] < at + height:
             in_way += weight[below[entered]]
             entered += 1
         while gone < met and top[above[gone]] <= at:
             in_way -= weight[above[gone]]
             gone += 1
-        felt = in_way + _draw(random, 1 + in_way // FELT_MORE)
-        if felt < least:
-            least = felt
+        noisy = in_way + _draw(random, 1 + in_way // NOISE_PART)
+        if noisy < least:
+            least = noisy
             equals = 0
-        if felt == least:
+        if noisy == least:
             equals += 1
             if _draw(random, equals) == 0:
                 chosen = at
         after = capacity
         if gone < met:
             after = top[above[gone]]
-        if entered < met and bottom[below[entered]] - mine > at:
-            after = min(after, bottom[below[entered]] - mine)
+        if entered < met and bottom[below[entered]] - height > at:
+            after = min(after, bottom[below[entered]] - height)
         at = after
     return chosen
 
 
 @compiled
-def insert(ordered, count, block, key):  # type: ignore[no-untyped-def]
+def insert(ordered: Ints, count: int, block: int, key: Ints) -> None:
+    """Insert ``block`` into the first ``count`` blocks, which are sorted by ``key``."""
     at = count
     while at > 0 and key[ordered[at - 1]] > key[block]:
         ordered[at] = ordered[at - 1]
@@ -182,7 +210,8 @@ def insert(ordered, count, block, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _remove(ordered, count, block):  # type: ignore[no-untyped-def]
+def _remove(ordered: Ints, count: int, block: int) -> None:
+    """Remove ``block`` from the first ``count`` blocks."""
     at = 0
     while ordered[at] != block:
         at += 1
@@ -191,8 +220,8 @@ def _remove(ordered, count, block):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _draw(random, below):  # type: ignore[no-untyped-def]
-    """A number from 0 to ``below``, itself excluded (xorshift)."""
+def _draw(random: Bits, below: int) -> np.int64:
+    """A whole number from 0 to ``below - 1`` (xorshift)."""
     bits = random[0]
     bits ^= bits << np.uint64(13)
     bits ^= bits >> np.uint64(7)

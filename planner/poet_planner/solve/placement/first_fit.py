@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Static offsets for every tensor of a schedule: dynamic storage allocation with known lifetimes.
+"""Offsets for the blocks of a schedule: dynamic storage allocation (docs/optimiser/placement.md).
 
-Lowest fit in several orders; where that falls short, an ejection search within the budget (`ejection`).
+The problem is NP-hard (Garey and Johnson 1979, problem SR2). First fit in several orders comes first, then the ejection
+search (`ejection`). A *block* is a value from its compute or page-in to its free, or the workspace of one compute.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 
 class Life(NamedTuple):
-    """So many bytes from one step to another, the first included, the second not."""
+    """A block of ``size`` bytes from step ``start`` to step ``end``, the latter excluded."""
 
     start: int
     end: int
@@ -33,19 +34,19 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """Steps with addresses, and the bytes of the arena that they need.
+    """Steps with offsets, and the bytes of the arena that they need.
 
-    Where those are more than the capacity: what found no place in the fullest placement within it.
+    If these exceed the capacity, ``unplaced`` are the blocks without an offset in the fullest placement within it.
     """
 
     steps: tuple[Step, ...]
     arena_bytes: int
-    without_place: tuple[Life, ...] = ()
+    unplaced: tuple[Life, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Something that lies at one address from one step to another, the first included, the second not.
+    """A block from step ``start`` to step ``end``, the latter excluded; ``step`` makes it.
 
     ``value`` is None for a workspace.
     """
@@ -66,36 +67,36 @@ def place(
     seed: int = 0,
     context: Context | None = None,
 ) -> Placement:
-    """Give every block of ``steps`` an offset, if it can be within ``capacity`` bytes; if not, as low as was found.
+    """Give every block of ``steps`` an offset, within ``capacity`` bytes if possible.
 
     Parameters
     ----------
     capacity : int
-        Bytes of the arena; the search for offsets stops when they fit.
+        Bytes of the arena. The search ends when the blocks fit.
     budget : TimeBudget
-        No round of the search within the capacity starts once it has expired.
+        No round of the ejection search starts once it has expired.
     lowest : bool
-        Whether it is searched for how low the blocks could lie where they do not fit.
+        Whether to search for the least arena, if the blocks do not fit the capacity.
     seed : int
-        With another, the search goes other ways.
+        Another seed gives another search.
     context : Context or None
-        None: there is a search, and nobody asks how long it took.
+        Switches and statistics; None: all parts are on.
     """
     context = context or Context()
     blocks = _blocks(graph, steps)
     if not blocks:
         return Placement(tuple(steps), 0)
     start, end, size = _arrays(blocks)
-    offsets, height = _greedy(start, end, size, capacity, budget)
-    without = np.zeros(0, dtype=np.int64)
+    offsets, height = _best_first_fit(start, end, size, capacity, budget)
+    unplaced = np.zeros(0, dtype=np.int64)
     too_late = budget.left() < _seconds_to_fit(len(size))
     if height > capacity and (too_late or not context.has(Part.EJECTION)):
-        without = np.nonzero(offsets + size > capacity)[0]
+        unplaced = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         with context.timed(Part.EJECTION):
             params = context.params.placement
-            offsets, height, without = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed, params)
-    lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in without)
+            offsets, height, unplaced = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed, params)
+    lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
     return Placement(_with_offsets(steps, blocks, offsets), height, lives)
 
 
@@ -141,14 +142,14 @@ def _with_offsets(steps: Sequence[Step], blocks: list[_Block], offsets: Ints) ->
 
 
 def _seconds_to_fit(blocks: int) -> float:
-    """About how long lowest fit takes, in any order but that of the starts."""
+    """Estimated seconds of first fit, in any order but that of the starts."""
     return 1e-9 * blocks**2
 
 
-def _greedy(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
-    """Offsets by lowest fit in the best of several orders; where there is little time, in that of the starts alone.
+def _best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
+    """Offsets by first fit in the best of several orders.
 
-    There each block is compared only with those that are alive.
+    If time is short, only the order of the starts is tried, which compares each block only with those alive.
     """
     length = end - start
     best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
@@ -157,7 +158,7 @@ def _greedy(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
         if not by_start and budget.left() < _seconds_to_fit(len(size)):
             continue
         offsets = np.zeros_like(size)
-        height = _lowest_fit(np.lexsort(keys), start, end, size, offsets, by_start)
+        height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start)
         if height < lowest:
             best, lowest = offsets, height
         if lowest <= capacity:
@@ -166,39 +167,39 @@ def _greedy(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
 
 
 @allocating
-def _lowest_fit(order, start, end, size, offsets, by_start=False):  # type: ignore[no-untyped-def]
-    """Place blocks in ``order``, each at the lowest offset free over its life; returns the height.
+def _first_fit(order: Ints, start: Ints, end: Ints, size: Ints, offsets: Ints, by_start: bool = False) -> int:
+    """Place blocks in ``order``, each at the lowest offset that is free during its life; returns the height.
 
-    ``by_start``: whether the order is that of the starts. Then what has ended is in the way of nothing more.
+    ``by_start``: whether ``order`` is that of the starts, so that blocks that have ended need not be compared any more.
     """
-    lying = np.empty(order.size, dtype=np.int64)  # by their offsets
+    placed = np.empty(order.size, dtype=np.int64)  # the placed blocks, by their offsets
     count = 0
     height = 0
     for block in order:
         if by_start:
             alive = 0
             for at in range(count):
-                lying[alive] = lying[at]
-                alive += end[lying[at]] > start[block]
+                placed[alive] = placed[at]
+                alive += end[placed[at]] > start[block]
             count = alive
         offset = 0
         for at in range(count):
-            other = lying[at]
+            other = placed[at]
             if offset + size[block] <= offsets[other]:
                 break
             if start[other] < end[block] and start[block] < end[other]:
                 offset = max(offset, offsets[other] + size[other])
         offsets[block] = offset
-        insert(lying, count, block, offsets)
+        insert(placed, count, block, offsets)
         count += 1
         height = max(height, offset + size[block])
     return height
 
 
-def _lowest(
+def _least_arena(
     start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget, params: PlacementParams
 ) -> tuple[Ints, int]:
-    """Offsets within the least capacity at which a few rounds of search succeed.
+    """Offsets within the least capacity at which a few rounds of the ejection search succeed.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ def _by_ejection(
     seed: int,
     params: PlacementParams,
 ) -> tuple[Ints, int, Ints]:
-    """Offsets, their height, and the blocks that found no place within the capacity.
+    """Offsets, their height, and the blocks that are unplaced within the capacity.
 
     Parameters
     ----------
@@ -239,15 +240,15 @@ def _by_ejection(
     budget, lowest, seed : as of `place`
     """
     offsets, height = known, int((known + size).max())
-    without = np.zeros(0, dtype=np.int64)
+    unplaced = np.zeros(0, dtype=np.int64)
     if _most_alive(start, end, size) <= capacity:
         found = _within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
-        without = np.nonzero(found < 0)[0]
-        if len(without) == 0:
+        unplaced = np.nonzero(found < 0)[0]
+        if len(unplaced) == 0:
             offsets, height = found, int((found + size).max())
     if height > capacity and lowest:
-        offsets, height = _lowest(start, end, size, capacity, offsets, budget, params)
-    return offsets, height, without
+        offsets, height = _least_arena(start, end, size, capacity, offsets, budget, params)
+    return offsets, height, unplaced
 
 
 def _within(
@@ -260,33 +261,33 @@ def _within(
     seed: int,
     params: PlacementParams,
 ) -> Ints:
-    """Offsets within ``capacity``; -1 for what found no place, if it was not found for all: the fewest bytes seen."""
+    """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks."""
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
-        way = params.ejection_rounds * seed + number
-        # From the lowest of several orders a round hardly ever ends well, nor from one order again and again.
-        offsets = _largest_lowest(start, end, size, params.disturbance if number > 0 else 0.0, way)
+        round_seed = params.ejection_rounds * seed + number
+        # Rounds from the best of several orders hardly ever succeed, nor do several rounds from the same order.
+        offsets = _largest_first(start, end, size, params.disturbance if number > 0 else 0.0, round_seed)
         growth = params.growths[number % len(params.growths)]
-        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, way, budget):
+        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, round_seed, budget):
             return offsets
-        without = int(size[offsets < 0].sum())
-        if without < fewest:
-            fullest, fewest = offsets, without
+        unplaced = int(size[offsets < 0].sum())
+        if unplaced < fewest:
+            fullest, fewest = offsets, unplaced
         if budget.expired:
             break
     return fullest
 
 
-def _largest_lowest(start: Ints, end: Ints, size: Ints, disturbed: float, seed: int) -> Ints:
-    """Offsets by lowest fit of the largest in bytes times steps first, in an order that is disturbed."""
+def _largest_first(start: Ints, end: Ints, size: Ints, disturbed: float, seed: int) -> Ints:
+    """Offsets by first fit, the largest bytes times steps first, in an order disturbed at random."""
     area = ((end - start) * size) * np.exp(disturbed * np.random.default_rng(seed).standard_normal(len(size)))
     offsets = np.zeros_like(size)
-    _lowest_fit(np.argsort(-area, kind="stable"), start, end, size, offsets)
+    _first_fit(np.argsort(-area, kind="stable"), start, end, size, offsets)
     return offsets
 
 
 def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
-    """The most bytes alive at once: no height is less."""
+    """The most bytes alive at once: a lower bound on the height."""
     return int(_alive(start, end, size, int(end.max())).max())
 
 

@@ -22,7 +22,7 @@ from poet_planner.solve.relaxation.event_points import most_overflowing
 from poet_planner.solve.relaxation.model import about_entries, build_relaxation, events_of, seconds_to_state_lp
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, measured
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
@@ -61,7 +61,7 @@ class RefinementStep:
     bound_j : float
         A lower bound known already, in joules.
     context : Context or None
-        As in `Search`.
+        As in `Annealer`.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class RefinementStep:
         self._context = context or Context()
         self._params = self._context.params.relaxation
         within = self._context.within(Part.RELAXATION)
-        self._search = Searches(problem._replace(is_event_point=event_points), seed, context=within)
+        self._search = Portfolio(problem._replace(is_event_point=event_points), seed, context=within)
         # The cutoff of `prove_beyond`; None before.
         self._beyond_j: float | None = None
         # The LP that `most_overflowing` has solved; `prove` goes on from there.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search: how long to anneal, at which temperatures, and from where."""
+"""An annealer: its annealing passes, their temperatures and their starts (docs/optimiser/search.md, "A run").
+
+Temperatures, shares and numbers of passes are in `params.AnnealingParams`.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
-from poet_planner.solve.search.lagrangian import Price, priced
+from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
 from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
-CHUNK_MOVES = 3000  # between two looks at the budget; for large graphs as many as take so long: seconds
+CHUNK_MOVES = 3000  # moves between two checks of the time budget
 CHUNK_S = 0.1
 # A move on one core of a usual computer, and what each node, value and edge adds: seconds.
 MOVE_S = 4e-6
@@ -44,20 +47,21 @@ MOVE_S_PER_SIZE = 4.7e-9
 
 
 @dataclass(frozen=True)
-class Cooling:
-    """One falling temperature.
+class AnnealingPass:
+    """An annealing pass: one cooling schedule, from hot to cold.
+
+    Energies are in units of one extra event (`Annealer._event_energy`).
 
     Attributes
     ----------
     share : float
-        Of a run's moves.
+        Fraction of the run's moves.
     hot, cold : float
-        Temperatures from and to.
+        First and last temperature.
     above : float
-        How far the energy may rise above that of the best schedule, in the same units. Where it may hardly rise, RAM
-        and time are what there is to mend: a cheaper schedule is found as soon as both are within their limits.
+        The energy cap, above the energy of the best schedule; infinite if there is none.
     part : Part
-        What it belongs to.
+        The part of the optimiser that the pass belongs to.
     """
 
     share: float
@@ -67,17 +71,17 @@ class Cooling:
     part: Part = Part.ANNEALING
 
 
-class Search:
-    """One annealer; call `run` as often as wanted, it goes on from the best schedule so far.
+class Annealer:
+    """One annealer. Each call of `run` continues from the best schedule so far.
 
     Parameters
     ----------
     seed : int
-        Equal seeds and equal calls give equal schedules. Their repair strategies take turns.
+        Equal seeds and equal calls give equal schedules. Even and odd seeds use different repair strategies.
     order : (n,) or None
-        A topological order of the nodes to begin with; None for their own.
+        The topological order of the nodes to start from; None: that of the graph.
     context : Context or None
-        None: all parts are on, and nobody asks what they did.
+        Switches and statistics; None: all parts are on.
     """
 
     def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
@@ -89,11 +93,11 @@ class Search:
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = new_workspace(problem, random, MOST_RESTORED)
         self._other = new_workspace(problem, random, MOST_RESTORED)
-        self._trial = new_delta_evaluation(problem)
+        self._delta = new_delta_evaluation(problem)
         self._spare = new_delta_evaluation(problem)
-        self._plain_energy = float(problem.node_energy.sum())
+        self._store_all_j = float(problem.node_energy.sum())
         self._state = new_state(capacity(problem))
-        self._penalise()
+        self._reset_penalties()
         strategy = self._params.repair_strategies[seed % len(self._params.repair_strategies)]
         self._state.figures[SPLITTING] = strategy.share
         self._state.lengths[SPLIT_REPAIRS] = strategy.repairs
@@ -102,16 +106,17 @@ class Search:
         self._parents: list[Incumbent] = []
         self._kept: list[Incumbent] = []
         self._evicted: list[Incumbent] = []
-        self._priced: list[Ints] = []
-        self._plain = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
+        self._lagrangian_starts: list[Ints] = []
+        self._order = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
         self._started = False
-        # What the current pass began with, and what it belongs to: one of both is the source of what it finds.
+        # Energy and source of the start of the current pass, and the part that the pass belongs to. What the pass finds
+        # is credited to that part, unless it is the start itself.
         self._start_j = np.inf
         self._start_source: Part | None = None
         self._part = Part.ANNEALING
         self._best: Incumbent | None = None
         self._noted_j = np.inf
-        self._begin(self._plain, self._context.credited(Part.ANNEALING))
+        self._begin(self._order, self._context.credited(Part.ANNEALING))
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -120,20 +125,20 @@ class Search:
 
     @property
     def has_least(self) -> bool:
-        """Whether the best schedule costs no more than plain training, and so is one of the best there are."""
-        # Without measuring anything: this is asked again and again.
+        """Whether the best schedule costs no more than the store-all schedule, and so is an optimum."""
+        # This is asked often, so nothing is evaluated.
         found = [*self._in_time(), *self._parents[:1]]
         return self._is_least(min([float(self._state.figures[BEST]), *(one.energy for one in found)]))
 
     @property
     def found(self) -> list[Incumbent]:
-        """The best schedule so far, and others that coolings ended with: the cheapest first."""
+        """The best schedule so far, and the results of other passes; the cheapest first."""
         return ranked([self.incumbent, *self._kept])
 
     def adopt(self, events: Ints, source: Part | None = None) -> bool:
-        """Go on from ``events``, which ``source`` found; False, and nothing changes, if they are no schedule.
+        """Continue from ``events``, which ``source`` found.
 
-        Nor may they be too many.
+        False, and nothing changes, if they are no schedule, or more than `capacity`.
         """
         if len(events) > len(self._state.current):
             return False
@@ -143,147 +148,146 @@ class Search:
         return adopted
 
     def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
-        """Anneal for ``moves`` moves, or until a schedule is found that costs no more than plain training.
+        """Anneal for ``moves`` moves, or until a schedule is found that costs no more than the store-all schedule.
 
-        The first run makes a schedule by eviction and cools down from plain training a few times and from that, then
-        from children of what it has found, and at last below the best, for about as many moves again where the deadline
-        binds; or, where the moves are few for the graph, in cycles: four, each twice as long as the one before, from
-        the best and from where the last one ended in turn. A later run cools in cycles, then below the best.
+        The first run anneals from several starts, then from offspring, then under an energy cap. If the moves are few
+        for the graph, it anneals in cycles instead: passes of rising length, in turn from the best schedule and from
+        the last state. A later run anneals in cycles, then under an energy cap.
 
         Parameters
         ----------
         budget : TimeBudget
-            Asked every few hundredths of a second.
+            It is checked every few hundredths of a second.
         """
         if budget.expired:
             return
         first, self._started = not self._started, True
-        if first and not self._starts_made(moves, budget):
+        if first and not self._make_starts(moves, budget):
             return
-        for cooling in self._coolings(moves, first):
-            if not self._cool(int(moves * cooling.share), cooling, budget):
+        for one in self._passes(moves, first):
+            if not self._anneal(int(moves * one.share), one, budget):
                 return
 
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
-        """Anneal from the current state at low temperature; what that finds is its source's."""
+        """Anneal from the current state at low temperature. The result is credited to the source of that state."""
         part = self._start_source or Part.ANNEALING
-        self._cool(moves, Cooling(1.0, self._params.warm, self._params.cold, part=part), budget)
+        self._anneal(moves, AnnealingPass(1.0, self._params.warm, self._params.cold, part=part), budget)
 
     def keep(self, found: Incumbent | None) -> None:
-        """Keep a schedule, and let it be a parent if it is among the best."""
+        """Keep a schedule. It becomes a parent if it is one of the best."""
         self._kept = ranked([*self._kept, found])
         if found is None or any(same(found.energy, one.energy) for one in self._parents):
             return
         self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[: self._params.parents]
 
-    def wander(self, moves: int, budget: TimeBudget = UNLIMITED) -> Incumbent | None:
-        """The current state in another order that costs no more, which is the current state then."""
+    def reorder(self, moves: int, budget: TimeBudget = UNLIMITED) -> Incumbent | None:
+        """Shift events of the current state at random, without breaking a limit or raising the energy."""
         while moves > 0 and not budget.expired:
             chunk = min(moves, self._chunk)
-            annealing.wander(self._problem, self._work, self._other, self._trial, self._state, chunk)
+            annealing.reorder(self._problem, self._work, self._other, self._delta, self._state, chunk)
             moves -= chunk
         now = self._state.current[: self._state.lengths[CURRENT_LENGTH]]
         return measured(self._problem, now, self._start_source)
 
-    def _coolings(self, moves: int, first: bool) -> Iterator[Cooling]:
-        """One after the other; each begins from the state that is set here."""
+    def _passes(self, moves: int, first: bool) -> Iterator[AnnealingPass]:
+        """The passes of a run, in order. Each starts from the state that is set just before it is yielded."""
         params, lagrangian = self._params, self._context.params.lagrangian
         capped = self._context.has(Part.ENERGY_CAP)
         if not first:
             capped_share = params.capped_share * capped
-            return chain(self._cycles(1 - capped_share, 1), self._below(moves, capped_share, params.loose))
-        balance = params.binding if self._priced else params.loose
-        left = 1 - (lagrangian.share + lagrangian.pass_share) * bool(self._priced)
-        if moves < params.many_moves * len(self._plain):
-            starts = self._starts(moves, left * params.start_share, 1)
+            return chain(self._cycles(1 - capped_share, 1), self._capped_passes(moves, capped_share, params.loose))
+        balance = params.binding if self._lagrangian_starts else params.loose
+        left = 1 - (lagrangian.share + lagrangian.pass_share) * bool(self._lagrangian_starts)
+        if moves < params.many_moves * len(self._order):
+            starts = self._start_passes(moves, left * params.start_share, 1)
             rest = self._cycles(left * (1 - params.start_share), 0)
         else:
-            starts = self._starts(moves, left * balance.start_share, params.many_starts)
+            starts = self._start_passes(moves, left * balance.start_share, params.many_starts)
             share = left * (1 - balance.start_share)
             capped_share = balance.capped_share * capped
-            below = self._below(moves, share * capped_share + balance.further * capped, balance)
-            rest = chain(self._children(share * (1 - capped_share)), below)
-        return chain(self._priced_starts(lagrangian.pass_share), starts, rest)
+            capped_passes = self._capped_passes(moves, share * capped_share + balance.further * capped, balance)
+            rest = chain(self._offspring_passes(share * (1 - capped_share)), capped_passes)
+        return chain(self._lagrangian_passes(lagrangian.pass_share), starts, rest)
 
-    def _starts(self, moves: int, share: float, rounds: int) -> Iterator[Cooling]:
-        """From plain training, and at last from the best schedule made by eviction.
+    def _start_passes(self, moves: int, share: float, rounds: int) -> Iterator[AnnealingPass]:
+        """From the store-all schedule, and last from the best schedule made by eviction.
 
-        Where the first comes to no schedule, all others are from different ones made by eviction.
+        If the first pass finds no schedule, all others start from schedules made by eviction.
         """
         hots = self._params.start_hot * rounds
         for number, hot in enumerate(hots, start=1):
             if number == 2 and self._annealed() is None and self._evicted:
-                yield from self._evicted_starts(moves, share * (1 - 1 / len(hots)))
+                yield from self._eviction_passes(moves, share * (1 - 1 / len(hots)))
                 return
             if number == len(hots) and self._evicted:
                 events, part = self._evicted[0].events, Part.EVICTION
             else:
-                events, part = self._plain, Part.ANNEALING
+                events, part = self._order, Part.ANNEALING
             self._begin(events, self._context.credited(part))
-            yield Cooling(share / len(hots), hot, self._params.start_cold, part=part)
+            yield AnnealingPass(share / len(hots), hot, self._params.start_cold, part=part)
 
-    def _evicted_starts(self, moves: int, share: float) -> Iterator[Cooling]:
-        """The best and others, good and bad: which one leads far is not to be seen."""
-        most = max(1, int(share * moves / (self._context.params.eviction.start_moves * len(self._plain))))
+    def _eviction_passes(self, moves: int, share: float) -> Iterator[AnnealingPass]:
+        """From schedules made by eviction, good and bad: their energy does not predict the energy reached from them."""
+        most = max(1, int(share * moves / (self._context.params.eviction.start_moves * len(self._order))))
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
             self._begin(events, self._context.credited(Part.EVICTION))
-            yield Cooling(share / count, self._params.hot, self._params.start_cold, part=Part.EVICTION)
+            yield AnnealingPass(share / count, self._params.hot, self._params.start_cold, part=Part.EVICTION)
 
-    def _priced_starts(self, share: float) -> Iterator[Cooling]:
-        for events in self._priced:
+    def _lagrangian_passes(self, share: float) -> Iterator[AnnealingPass]:
+        for events in self._lagrangian_starts:
             self._begin(events, self._context.credited(Part.LAGRANGIAN))
-            yield self._warm(share / len(self._priced), Part.LAGRANGIAN)
+            yield self._warm(share / len(self._lagrangian_starts), Part.LAGRANGIAN)
 
-    def _starts_made(self, moves: int, budget: TimeBudget) -> bool:
-        """Make starts by eviction and with prices of time; False ends the run."""
+    def _make_starts(self, moves: int, budget: TimeBudget) -> bool:
+        """Make starts by eviction and by the Lagrange multiplier of the deadline. False ends the run."""
         go_on = True
         if self._context.has(Part.EVICTION):
             with self._context.timed(Part.EVICTION):
                 go_on = self._evict(moves, budget)
         if go_on and self._context.has(Part.LAGRANGIAN):
             with self._context.timed(Part.LAGRANGIAN):
-                go_on = self._price(moves, budget)
+                go_on = self._make_lagrangian_starts(moves, budget)
         return go_on
 
-    def _price(self, moves: int, budget: TimeBudget) -> bool:
-        """Where the deadline binds, anneal with prices of time instead, from one to the next."""
+    def _make_lagrangian_starts(self, moves: int, budget: TimeBudget) -> bool:
+        """Make starts by a Lagrange multiplier in place of the deadline, if the deadline binds. False ends the run."""
         if self._problem.deadline == np.inf:
             return True
         params = self._context.params.lagrangian
         moves = int(params.share * moves / (params.trials + 2 * params.repair_trials))
         in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
-        price = Price(0.0 if in_time else params.first, params=params)
+        multiplier = MultiplierSearch(0.0 if in_time else params.first, params=params)
         found: dict[bool, Incumbent] = {}
         last = None
         for _ in range(params.trials):
-            last = self._at_price(price.now, last, np.inf, moves, budget)
+            last = self._search_with(multiplier.now, last, np.inf, moves, budget)
             if last is None:
                 return not budget.expired
             late = last.time > self._problem.deadline
-            if price.now == 0.0 and not late:
+            if multiplier.now == 0.0 and not late:
                 return not budget.expired
             if not late:
                 self.keep(last)
             if budget.expired:
                 return False
             found[late] = last
-            price.told(late)
-        lower = params.repair_factor * price.low
+            multiplier.update(late)
+        lower = params.repair_factor * multiplier.low
         for late, one in found.items():
-            mended = self._at_price(lower, one, self._problem.deadline, params.repair_trials * moves, budget)
-            self.keep(mended)
-            found[late] = mended or one
-        self._priced = [one.events for one in found.values()]
+            repaired = self._search_with(lower, one, self._problem.deadline, params.repair_trials * moves, budget)
+            self.keep(repaired)
+            found[late] = repaired or one
+        self._lagrangian_starts = [one.events for one in found.values()]
         return not budget.expired
 
-    def _at_price(
-        self, price: float, start: Incumbent | None, deadline: float, moves: int, budget: TimeBudget
+    def _search_with(
+        self, multiplier: float, start: Incumbent | None, deadline: float, moves: int, budget: TimeBudget
     ) -> Incumbent | None:
-        """The best schedule where each second has a price, with its true figures; None where there is none."""
-        at_price = priced(self._problem, price)._replace(deadline=deadline)
-        search = Search(at_price, self._seed, self._plain, self._context.within(Part.LAGRANGIAN))
+        """The best schedule that is found if a second costs ``multiplier``; None if none is found."""
+        problem = with_multiplier(self._problem, multiplier)._replace(deadline=deadline)
+        search = Annealer(problem, self._seed, self._order, self._context.within(Part.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)
         search.run(moves, budget)
@@ -291,7 +295,7 @@ class Search:
         return search.incumbent and measured(self._problem, search.incumbent.events, source)
 
     def _begin(self, events: Ints, source: Part | None) -> bool:
-        """Set the state that the next cooling begins from; False, and nothing changes, if they are no schedule."""
+        """Set the state that the next pass starts from. False, and nothing changes, if ``events`` are no schedule."""
         if not annealing.start_from(self._problem, self._work, self._state, events, len(events)):
             return False
         self._start_j, self._start_source = float(self._state.figures[BEST]), source
@@ -300,11 +304,11 @@ class Search:
         return True
 
     def _evict(self, moves: int, budget: TimeBudget) -> bool:
-        """Make schedules by eviction, as many as so many moves are worth, and keep those that differ."""
+        """Make schedules by eviction, as many as take the time of their share of the moves. False ends the run."""
         params = self._context.params.eviction
-        passes = np.clip(params.passes_share * moves / len(self._plain), params.least_passes, params.most_passes)
+        passes = np.clip(params.passes_share * moves / len(self._order), params.least_passes, params.most_passes)
         enough = params.enough
-        for made in by_eviction(self._problem, self._plain, self._choice, int(passes), budget, params):
+        for made in by_eviction(self._problem, self._order, self._choice, int(passes), budget, params):
             made = made and replace(made, source=self._context.credited(Part.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
@@ -316,20 +320,20 @@ class Search:
         return True
 
     def _cost(self, one: Incumbent) -> float:
-        """Energy, and what being late costs."""
+        """Energy, and the penalty for being late."""
         return one.energy + float(self._state.figures[PER_SECOND]) * max(0.0, one.time - self._problem.deadline)
 
-    def _children(self, share: float) -> Iterator[Cooling]:
+    def _offspring_passes(self, share: float) -> Iterator[AnnealingPass]:
         share /= self._params.offspring
         for _ in range(self._params.offspring):
-            child = self._child() if self._context.has(Part.CROSSOVER) else None
-            if child is None:
-                yield Cooling(share, self._params.hot, self._params.cold)
+            offspring = self._offspring() if self._context.has(Part.CROSSOVER) else None
+            if offspring is None:
+                yield AnnealingPass(share, self._params.hot, self._params.cold)
             else:
-                self._begin(child, self._context.credited(Part.CROSSOVER))
+                self._begin(offspring, self._context.credited(Part.CROSSOVER))
                 yield self._warm(share, Part.CROSSOVER)
 
-    def _cycles(self, share: float, first_restart: int) -> Iterator[Cooling]:
+    def _cycles(self, share: float, first_restart: int) -> Iterator[AnnealingPass]:
         cycles = self._params.cycles
         for cycle in range(cycles):
             incumbent = self.incumbent
@@ -337,33 +341,36 @@ class Search:
             if restart and incumbent is not None:
                 self.adopt(incumbent.events, incumbent.source)
             hot = self._params.warm if restart else self._params.hot
-            yield Cooling(share * 2**cycle / (2**cycles - 1), hot, self._params.cold)
+            yield AnnealingPass(share * 2**cycle / (2**cycles - 1), hot, self._params.cold)
 
-    def _warm(self, share: float, part: Part) -> Cooling:
-        return Cooling(share, self._params.warm, self._params.cold, part=part)
+    def _warm(self, share: float, part: Part) -> AnnealingPass:
+        return AnnealingPass(share, self._params.warm, self._params.cold, part=part)
 
-    def _below(self, moves: int, share: float, balance: FirstRun) -> Iterator[Cooling]:
-        """From the best schedule each time, and with the first penalties: what RAM and time cost there says nothing."""
-        count = max(1, round(share * moves / (balance.capped_moves * len(self._plain)))) if share > 0 else 0
+    def _capped_passes(self, moves: int, share: float, balance: FirstRun) -> Iterator[AnnealingPass]:
+        """Under an energy cap, each from the best schedule and with the first penalties.
+
+        The penalties of passes without a cap say nothing about those needed under it.
+        """
+        count = max(1, round(share * moves / (balance.capped_moves * len(self._order)))) if share > 0 else 0
         for _ in range(count):
             incumbent = self.incumbent
             if incumbent is None:
                 return
             self.adopt(incumbent.events, incumbent.source)
-            self._penalise()
+            self._reset_penalties()
             params = self._params
-            yield Cooling(share / count, params.capped_hot, params.capped_cold, balance.above, Part.ENERGY_CAP)
+            yield AnnealingPass(share / count, params.capped_hot, params.capped_cold, balance.above, Part.ENERGY_CAP)
 
-    def _penalise(self) -> None:
-        """Set the penalties: as much as plain training costs, for the whole RAM and for the time it takes."""
+    def _reset_penalties(self) -> None:
+        """Set the first penalties: E0 for an overflow of the whole budget, and E0 for a delay of the store-all time."""
         figures, problem = self._state.figures, self._problem
-        scale = max(self._plain_energy, 1e-12)
+        scale = max(self._store_all_j, 1e-12)
         figures[PER_BYTE] = scale / max(1, problem.budget)
         if problem.deadline < np.inf:
             figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
 
-    def _child(self) -> Ints | None:
-        """Of two parents; None if there are none, or none that differ."""
+    def _offspring(self) -> Ints | None:
+        """The best offspring of two random parents; None if there is none that differs from both."""
         if len(self._parents) < 2:
             return None
         one, other = self._choice.choice(len(self._parents), 2, replace=False)
@@ -383,11 +390,11 @@ class Search:
         return [one for one in self._evicted if one.time <= self._problem.deadline]
 
     def _annealed(self) -> Incumbent | None:
-        """The best schedule of all coolings so far."""
+        """The best schedule of all passes so far."""
         return cheapest(self._best, *self._parents[:1])
 
     def _note_best(self) -> None:
-        """Keep the best schedule since the last start where other threads may look at it while this one goes on."""
+        """Publish the best schedule since the last start: other threads read it while this one works."""
         best_j = float(self._state.figures[BEST])
         if np.isfinite(best_j) and (self._best is None or best_j != self._noted_j):
             source = self._start_source if best_j >= self._start_j else self._context.credited(self._part)
@@ -395,29 +402,29 @@ class Search:
             self._noted_j = best_j
 
     def _is_least(self, energy: float) -> bool:
-        return energy <= self._plain_energy * (1 + SAME)
+        return energy <= self._store_all_j * (1 + SAME)
 
     def _event_energy(self) -> float:
-        """Energy above plain training of one event that plain training lacks, in the best schedule annealed."""
-        plain = max(self._plain_energy, 1e-12)
+        """Joules of one extra event: the overhead of the best annealed schedule, divided by its extra events."""
+        store_all_j = max(self._store_all_j, 1e-12)
         incumbent = self._annealed()
         if incumbent is None:
-            return self._params.event_energy * plain / max(1, len(self._plain))
-        extras = max(1, len(incumbent.events) - len(self._plain))
-        return max(incumbent.energy - self._plain_energy, 1e-9 * plain) / extras
+            return self._params.event_energy * store_all_j / max(1, len(self._order))
+        extras = max(1, len(incumbent.events) - len(self._order))
+        return max(incumbent.energy - self._store_all_j, 1e-9 * store_all_j) / extras
 
-    def _cool(self, moves: int, cooling: Cooling, budget: TimeBudget) -> bool:
-        """Its temperatures, and what it may rise, are in units of `_event_energy`."""
+    def _anneal(self, moves: int, which: AnnealingPass, budget: TimeBudget) -> bool:
+        """Make one pass of ``moves`` moves. False if the run ends."""
         figures = self._state.figures
-        figures[TEMPERATURE] = cooling.hot * self._event_energy()
-        figures[COOLING_FACTOR] = (cooling.cold / cooling.hot) ** (1 / max(1, moves))
-        figures[ENERGY_CAP] = (float(figures[BEST]) + cooling.above * self._event_energy()) * (1 - SAME)
-        self._part = cooling.part
+        figures[TEMPERATURE] = which.hot * self._event_energy()
+        figures[COOLING_FACTOR] = (which.cold / which.hot) ** (1 / max(1, moves))
+        figures[ENERGY_CAP] = (float(figures[BEST]) + which.above * self._event_energy()) * (1 - SAME)
+        self._part = which.part
         go_on = not budget.expired
-        with self._context.timed(cooling.part):
+        with self._context.timed(which.part):
             while moves > 0 and go_on:
                 chunk = min(moves, self._chunk)
-                annealing.anneal(self._problem, self._work, self._other, self._trial, self._spare, self._state, chunk)
+                annealing.anneal(self._problem, self._work, self._other, self._delta, self._spare, self._state, chunk)
                 self._note_best()
                 moves -= chunk
                 go_on = not budget.expired and not self._is_least(float(figures[BEST]))
@@ -426,5 +433,5 @@ class Search:
 
 
 def moves_per_second(problem: Problem) -> float:
-    """A rough figure, from the size alone so that the same problem is always given the same effort."""
+    """Estimated moves a second. It depends on the size alone, so that equal problems get equal effort."""
     return 1 / (MOVE_S + MOVE_S_PER_SIZE * size(problem))

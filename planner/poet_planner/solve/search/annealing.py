@@ -182,7 +182,7 @@ def anneal(
 
 
 @compiled
-def wander(
+def reorder(
     problem: Problem, work: Workspace, other: Workspace, delta: DeltaEvaluation, state: State, moves: int
 ) -> None:
     """Shift events ``moves`` times; a shift that breaks a limit or raises the energy is rejected."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules made in one pass: compute one node after the other, and evict where the RAM is full.
+"""Schedules made by eviction, in one pass over the nodes (docs/optimiser/search.md, "Starts").
 
-Dynamic tensor rematerialization (Kirisame et al., ICLR 2021), with the future known: what is evicted is cheap to bring
-back, large, and not needed for long; what a node lacks is brought back, and what that lacks before. Schedules that
-bring back values within values, which annealing is long in finding, turn up at once.
+This is dynamic tensor rematerialization (Kirisame et al., ICLR 2021), but with the future known. If the RAM is full,
+the pass evicts the value that is cheapest to restore, relative to its size and to the time until its next use. A
+missing input is restored first, and so are the inputs that it lacks. Annealing needs long to find such nested restores.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from poet_planner.solve.instance import Ints, Problem
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 
-# Further ahead than any place in a schedule.
-NEVER = 2**62
+NEVER = 2**62  # later than any place in a schedule
 
 
 def by_eviction(
@@ -32,27 +31,27 @@ def by_eviction(
     budget: TimeBudget = UNLIMITED,
     params: EvictionParams = DEFAULTS.eviction,
 ) -> Iterator[Incumbent | None]:
-    """What each pass of eviction makes, in time or not; None where it found no way, or the budget expired."""
+    """The schedule of each pass, late or not; None if the pass failed or the budget expired."""
     for _ in range(passes):
-        events = evicting(problem, order, random, budget, params)
+        events = evict_once(problem, order, random, budget, params)
         yield None if events is None else measured(problem, events)
 
 
-def evicting(
+def evict_once(
     problem: Problem,
     order: Ints,
     random: np.random.Generator,
     budget: TimeBudget = UNLIMITED,
     params: EvictionParams = DEFAULTS.eviction,
 ) -> Ints | None:
-    """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass found no way.
+    """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass failed.
 
     Parameters
     ----------
     order : (n,)
         A topological order of the nodes: that of their first computes.
     random : numpy.random.Generator
-        Every pass weighs values differently; some find a way where others do not.
+        Each pass draws other weights. Some passes find a schedule where others do not.
     """
     patience, greed, noise = (random.uniform(*between) for between in (params.patience, params.greed, params.noise))
     worth = np.exp(noise * random.standard_normal(len(problem.size))) / np.maximum(problem.size, 1) ** greed
@@ -62,13 +61,24 @@ def evicting(
 
 
 @allocating
-def _pass(p, order, position, worth, patience, events, stop):  # type: ignore[no-untyped-def]
-    """Writes ``events``; their number, or -1 where it finds no way or ``stop`` is set.
+def _pass(
+    problem: Problem, order: Ints, position: Ints, worth: Floats, patience: float, events: Ints, stop: Flags
+) -> int:
+    """Write ``events``; returns their number, or -1 if the pass fails or ``stop`` is set.
 
-    ``position`` is each node's in ``order``.
+    Parameters
+    ----------
+    position : (n,)
+        Position of each node in ``order``.
+    worth : (m,)
+        Factor of the score of each value.
+    patience : float
+        Exponent of the time until the next use.
+    stop : (1,)
+        Whether to end early.
     """
-    n, m = p.node_time.size, p.size.size
-    here = np.zeros(m, dtype=np.bool_)
+    n, m = problem.node_time.size, problem.size.size
+    in_ram = np.zeros(m, dtype=np.bool_)
     pinned = np.zeros(m, dtype=np.int64)
     paged = np.zeros(m, dtype=np.bool_)
     computed = np.zeros(n, dtype=np.bool_)
@@ -86,93 +96,97 @@ def _pass(p, order, position, worth, patience, events, stop):  # type: ignore[no
             if stop[0]:
                 return -1
             j = stack[depth - 1]
-            first, last = p.input_start[j], p.input_start[j + 1]
+            first, last = problem.input_start[j], problem.input_start[j + 1]
             if gathered[depth - 1] < last - first:
-                v = p.input_value[last - 1 - gathered[depth - 1]]
-                if here[v] or p.size[v] == 0:
+                v = problem.input_value[last - 1 - gathered[depth - 1]]
+                if in_ram[v] or problem.size[v] == 0:
                     pinned[v] += 1
                     gathered[depth - 1] += 1
                     continue
-                _prospects(p, position, here, paged, computed, needed, cost)
-                if not p.pageable[v] or cost[v] < _page_energy(p, paged, v):
-                    if not p.recomputable[p.producer[v]]:
+                _find_prospects(problem, position, in_ram, paged, computed, needed, cost)
+                if not problem.pageable[v] or cost[v] < _page_energy(problem, paged, v):
+                    if not problem.recomputable[problem.producer[v]]:
                         return -1
-                    stack[depth] = p.producer[v]
+                    stack[depth] = problem.producer[v]
                     gathered[depth] = 0
                     depth += 1
                     continue
-                wanted = p.size[v]
+                wanted = problem.size[v]
                 event = n + v
             else:
-                wanted = p.workspace[j]
-                for v in range(p.own[j], p.own[j + 1]):
+                wanted = problem.workspace[j]
+                for v in range(problem.own[j], problem.own[j + 1]):
                     pinned[v] += 1
-                    if not here[v]:
-                        wanted += p.size[v]
+                    if not in_ram[v]:
+                        wanted += problem.size[v]
                 event = j
-            while used + wanted > p.budget:
-                _prospects(p, position, here, paged, computed, needed, cost)
-                v = _cheapest(p, here, pinned, needed, cost, worth, patience, now)
+            while used + wanted > problem.budget:
+                _find_prospects(problem, position, in_ram, paged, computed, needed, cost)
+                v = _cheapest(problem, in_ram, pinned, needed, cost, worth, patience, now)
                 if v < 0:
                     return -1
-                here[v] = False
-                used -= p.size[v]
+                in_ram[v] = False
+                used -= problem.size[v]
             if length == events.size:
                 return -1
             events[length] = event
             length += 1
             if event >= n:
                 v = event - n
-                here[v] = True
+                in_ram[v] = True
                 paged[v] = True
-                used += p.size[v]
+                used += problem.size[v]
                 continue
             computed[j] = True
-            for v in range(p.own[j], p.own[j + 1]):
+            for v in range(problem.own[j], problem.own[j + 1]):
                 pinned[v] -= 1
-                if not here[v]:
-                    here[v] = True
-                    used += p.size[v]
+                if not in_ram[v]:
+                    in_ram[v] = True
+                    used += problem.size[v]
             for k in range(first, last):
-                pinned[p.input_value[k]] -= 1
+                pinned[problem.input_value[k]] -= 1
             depth -= 1
     return length
 
 
 @compiled
-def _page_energy(p, paged, v):  # type: ignore[no-untyped-def]
-    return p.in_energy[v] + (0.0 if paged[v] else p.out_energy[v])
+def _page_energy(problem: Problem, paged: Flags, v: int) -> float:
+    return problem.in_energy[v] + (0.0 if paged[v] else problem.out_energy[v])
 
 
 @compiled
-def _prospects(p, position, here, paged, computed, needed, cost):  # type: ignore[no-untyped-def]
-    """When each value is needed next, be it for another that is to be brought back; and what bringing it back costs."""
-    for v in range(p.size.size - 1, -1, -1):
+def _find_prospects(
+    problem: Problem, position: Ints, in_ram: Flags, paged: Flags, computed: Flags, needed: Ints, cost: Floats
+) -> None:
+    """For each value, the position of its next use and the energy of restoring it. Uses within restores count."""
+    for v in range(problem.size.size - 1, -1, -1):
         needed[v] = NEVER
-        for k in range(p.use_start[v], p.use_start[v + 1]):
-            user = p.use_node[k]
+        for k in range(problem.use_start[v], problem.use_start[v + 1]):
+            user = problem.use_node[k]
             if not computed[user]:
                 needed[v] = min(needed[v], position[user])
                 continue
-            for u in range(p.own[user], p.own[user + 1]):
-                if not here[u]:
+            for u in range(problem.own[user], problem.own[user + 1]):
+                if not in_ram[u]:
                     needed[v] = min(needed[v], needed[u])
-    for j in range(p.node_time.size):
-        energy = p.node_energy[j] if p.recomputable[j] else np.inf
-        for k in range(p.input_start[j], p.input_start[j + 1]):
-            if not here[p.input_value[k]]:
-                energy += cost[p.input_value[k]]
-        for v in range(p.own[j], p.own[j + 1]):
-            cost[v] = min(energy, _page_energy(p, paged, v)) if p.pageable[v] else energy
+    for j in range(problem.node_time.size):
+        energy = problem.node_energy[j] if problem.recomputable[j] else np.inf
+        for k in range(problem.input_start[j], problem.input_start[j + 1]):
+            if not in_ram[problem.input_value[k]]:
+                energy += cost[problem.input_value[k]]
+        for v in range(problem.own[j], problem.own[j + 1]):
+            cost[v] = min(energy, _page_energy(problem, paged, v)) if problem.pageable[v] else energy
 
 
 @compiled
-def _cheapest(p, here, pinned, needed, cost, worth, patience, now):  # type: ignore[no-untyped-def]
-    """The value to evict; -1 if there is none."""
+def _cheapest(
+    problem: Problem, in_ram: Flags, pinned: Ints, needed: Ints, cost: Floats, worth: Floats, patience: float, now: int
+) -> int:
+    """The value with the lowest score, to be evicted; -1 if there is none."""
     best = -1
     least = np.inf
-    for v in range(p.size.size):
-        if not here[v] or pinned[v] > 0 or p.size[v] == 0:
+    for v in range(problem.size.size):
+        if not in_ram[v] or pinned[v] > 0 or problem.size[v] == 0:
             continue
         if needed[v] == NEVER:
             return v

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A price of time in place of the deadline.
+"""A Lagrange multiplier of the deadline: the deadline is dropped, and each second costs energy instead.
 
-Where the deadline binds, few moves lead from one good schedule to another: what saves time in one place has to be spent
-in another at once. With a price they are independent. The best schedule at a price is the best of all that take as
-long (Everett 1963, generalized Lagrange multipliers), so a price at which that is about the deadline tells a start.
+If the deadline binds, few moves lead from one good schedule to another: the time saved in one place must be spent in
+another at once. With a multiplier these changes are independent. A schedule that is best at a multiplier is best among
+all that take no longer (Everett 1963, generalized Lagrange multipliers; proof in docs/optimiser/search.md). So a
+multiplier whose schedule takes about as long as the deadline gives a start.
+
+Multipliers are in units of E0 / T0: the energy of the store-all schedule over its time.
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from poet_planner.solve.params import DEFAULTS, LagrangianParams
 
 
 @dataclass
-class Price:
-    """Looks for the price at which schedules are just in time.
+class MultiplierSearch:
+    """Finds the multiplier whose schedules are just in time, by bisection.
 
     Attributes
     ----------
     now : float
-        To be tried next, in units of plain training's energy over its time.
+        The multiplier to try next.
     low, high : float
-        The highest at which schedules were late and the lowest at which they were in time.
+        The highest one whose schedule was late, and the lowest one whose schedule was in time.
     """
 
     now: float
@@ -33,8 +36,8 @@ class Price:
     high: float = np.inf
     params: LagrangianParams = DEFAULTS.lagrangian
 
-    def told(self, late: bool) -> None:
-        """Whether the schedule at the price ``now`` was late."""
+    def update(self, late: bool) -> None:
+        """Take note of whether the schedule of ``now`` was late, and set ``now`` to the next multiplier."""
         self.low, self.high = (self.now, self.high) if late else (self.low, self.now)
         if self.high < np.inf:
             self.now = float(np.sqrt(self.low * self.high)) if self.low > 0 else self.high / self.params.decrease
@@ -42,9 +45,9 @@ class Price:
             self.now = self.params.increase * self.low if self.low > 0 else self.params.first
 
 
-def priced(problem: Problem, price: float) -> Problem:
-    """``problem`` where a second costs so much, in units of plain training's energy over its time."""
-    per_second = price * float(problem.node_energy.sum()) / max(float(problem.node_time.sum()), 1e-12)
+def with_multiplier(problem: Problem, multiplier: float) -> Problem:
+    """``problem``, where each second costs ``multiplier`` in addition to its energy."""
+    per_second = multiplier * float(problem.node_energy.sum()) / max(float(problem.node_time.sum()), 1e-12)
     return problem._replace(
         node_energy=problem.node_energy + per_second * problem.node_time,
         in_energy=problem.in_energy + per_second * problem.in_time,

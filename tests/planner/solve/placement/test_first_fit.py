@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses: no two live blocks overlap, and the budget is met where it can be."""
+"""Offsets: no two live blocks overlap, and the budget is met where it can be."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORD = 4
 
 
 class Piece(NamedTuple):
-    """So many words, from one instant to another."""
+    """So many words, from one time to another."""
 
     start: int
     end: int
@@ -31,14 +31,14 @@ def schedule(pieces: Sequence[Piece]) -> tuple[Graph, list[Step]]:
     """A graph and steps under which value k lives as piece k does."""
     nodes = tuple(Node(f"n{k}", 1.0, 1.0, (Value(f"v{k}", WORD * p.words),)) for k, p in enumerate(pieces))
     steps = []
-    for instant in sorted({p.start for p in pieces} | {p.end for p in pieces}):
-        steps += [Step(Action.FREE, f"v{k}") for k, p in enumerate(pieces) if p.end == instant]
-        steps += [Step(Action.COMPUTE, f"n{k}") for k, p in enumerate(pieces) if p.start == instant]
+    for moment in sorted({p.start for p in pieces} | {p.end for p in pieces}):
+        steps += [Step(Action.FREE, f"v{k}") for k, p in enumerate(pieces) if p.end == moment]
+        steps += [Step(Action.COMPUTE, f"n{k}") for k, p in enumerate(pieces) if p.start == moment]
     return Graph("pieces", nodes), steps
 
 
 def height_without_overlaps(graph: Graph, steps: Iterable[Step]) -> int:
-    """Bytes that the steps' addresses use, each byte owned by one block at a time."""
+    """Bytes that the steps' offsets use, each byte owned by one block at a time."""
     nodes = {node.id: node for node in graph.nodes}
     size = {value.id: value.bytes for node in graph.nodes for value in node.values}
     owner: dict[int, str] = {}
@@ -153,7 +153,7 @@ def test_too_small_a_budget_gets_the_least_height_found() -> None:
     assert place(graph, steps, WORD).arena_bytes == WORD * 5
 
 
-def test_equal_calls_give_equal_addresses() -> None:
+def test_equal_calls_give_equal_offsets() -> None:
     graph, steps = schedule(cut(random.Random(7), 30, 40, 30))
     assert place(graph, steps, WORD * 40) == place(graph, steps, WORD * 40)
 

@@ -10,7 +10,7 @@ from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.refinement import RefinementStep
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
@@ -26,7 +26,7 @@ def test_cuts_of_the_stages_prove_more_than_the_relaxation_can(seed: int) -> Non
     graph = training_like_graph(seed)
     ram_bytes = int(0.7 * store_all_schedule(graph).peak_bytes)
     problem = build_problem(graph, ram_bytes, None)
-    search = Searches(problem, 0)
+    search = Portfolio(problem, 0)
     search.run(20_000)
     known = search.incumbent
     assert known is not None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.annealing import (
     BEST,
     BEST_LENGTH,
@@ -58,7 +58,7 @@ def energies(problem: Problem, known: Incumbent, energy_cap: float) -> tuple[Sta
 
 
 def poor_schedule(problem: Problem) -> Incumbent:
-    search = Search(problem, 0)
+    search = Annealer(problem, 0)
     search.run(2000)
     assert search.incumbent is not None
     return search.incumbent
@@ -89,10 +89,10 @@ def test_without_an_energy_cap_moves_do_end_above(problem: Problem) -> None:
 
 def test_a_search_improves_the_schedule_that_it_adopts(problem: Problem) -> None:
     known = poor_schedule(problem)
-    search = Search(problem, 5)
+    search = Annealer(problem, 5)
     search.adopt(known.events)
     search.run(100_000)
-    found, alone = search.incumbent, Search(problem, 5)
+    found, alone = search.incumbent, Annealer(problem, 5)
     alone.run(100_000)
     assert found is not None and alone.incumbent is not None
     store_all_j = float(problem.node_energy.sum())

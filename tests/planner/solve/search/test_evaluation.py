@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from poet_planner.solve.instance import Ints, build_problem
 from poet_planner.solve.relaxation.event_points import overflowing
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.incumbent import measured
@@ -38,7 +38,7 @@ def test_a_sequence_of_more_events_than_a_search_keeps_is_measured_all_the_same(
     assert (len(found.events), found.energy, found.peak) == (needed, needed, 12)
     assert len(overflowing(problem, np.arange(2 * depth), events)) == 0
     assert len(overflowing(problem._replace(budget=8), np.arange(2 * depth), events)) > 0
-    assert not Search(problem, 0).adopt(events)
+    assert not Annealer(problem, 0).adopt(events)
 
 
 def once() -> Graph:

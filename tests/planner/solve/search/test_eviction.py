@@ -12,7 +12,7 @@ from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions
 from poet_planner.solve.search.decode import decode
-from poet_planner.solve.search.eviction import evicting
+from poet_planner.solve.search.eviction import evict_once
 from poet_planner.solve.search.incumbent import Incumbent, measured
 from poet_planner.solve.statespace.exhaustive import cheapest_events
 from poet_planner.solve.time_budget import UNLIMITED
@@ -27,7 +27,7 @@ def schedules(problem: Problem) -> list[Incumbent]:
     """Of some passes, those that found a way."""
     random = np.random.default_rng(0)
     order = np.arange(len(problem.node_time))
-    made = [evicting(problem, order, random) for _ in range(PASSES)]
+    made = [evict_once(problem, order, random) for _ in range(PASSES)]
     found = [measured(problem, events) for events in made if events is not None]
     assert None not in found
     return [one for one in found if one is not None]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.incumbent import measured
-from poet_planner.solve.search.lagrangian import Price, priced
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from tests.support.graphs.brute_force import least_energy
@@ -27,7 +27,7 @@ def test_a_schedule_costs_its_energy_and_its_time(seed: int) -> None:
     graph = either_graph(seed)
     problem = build_problem(graph, store_all_schedule(graph).peak_bytes, 100.0)
     found = measured(problem, np.arange(len(graph.nodes)))
-    dear = priced(problem, 0.3)
+    dear = with_multiplier(problem, 0.3)
     again = measured(dear, np.arange(len(graph.nodes)))
     assert found is not None and again is not None
     unit = problem.node_energy.sum() / problem.node_time.sum()
@@ -38,21 +38,21 @@ def test_a_schedule_costs_its_energy_and_its_time(seed: int) -> None:
 
 
 @given(st.floats(1e-3, 1e3), st.sampled_from([0.0, 1.0]))
-def test_the_price_closes_in_on_the_one_that_is_just_in_time(right: float, first: float) -> None:
-    price = Price(first)
+def test_the_multiplier_closes_in_on_the_one_that_is_just_in_time(right: float, first: float) -> None:
+    multiplier = MultiplierSearch(first)
     for _ in range(40):
-        assert price.low <= price.now <= price.high
-        price.told(late=price.now < right)
-    assert price.low == pytest.approx(right, rel=1e-3)
-    assert price.high == pytest.approx(right, rel=1e-3)
+        assert multiplier.low <= multiplier.now <= multiplier.high
+        multiplier.update(late=multiplier.now < right)
+    assert multiplier.low == pytest.approx(right, rel=1e-3)
+    assert multiplier.high == pytest.approx(right, rel=1e-3)
 
 
-def test_the_price_falls_as_long_as_schedules_are_in_time() -> None:
-    price = Price(1.0)
+def test_the_multiplier_falls_as_long_as_schedules_are_in_time() -> None:
+    multiplier = MultiplierSearch(1.0)
     for _ in range(10):
-        before = price.now
-        price.told(late=False)
-        assert 0 < price.now < before
+        before = multiplier.now
+        multiplier.update(late=False)
+        assert 0 < multiplier.now < before
 
 
 @pytest.mark.parametrize("tens", range(4))
@@ -64,7 +64,7 @@ def test_schedules_are_in_time_and_none_is_below_the_least_energy(tens: int) -> 
         ram_bytes = (smallest_ram_bytes(graph) + plain.peak_bytes) // 2
         deadline_s = plain.time_s * (1.05, 1.2, 1.5)[seed % 3]
         least = least_energy(graph, ram_bytes, deadline_s)
-        search = Search(build_problem(graph, ram_bytes, deadline_s), seed)
+        search = Annealer(build_problem(graph, ram_bytes, deadline_s), seed)
         search.run(5000)
         found = search.incumbent
         if math.isinf(least):
@@ -80,10 +80,10 @@ def test_schedules_are_in_time_and_none_is_below_the_least_energy(tens: int) -> 
 
 
 def test_many_exchanges_of_time_are_found_at_once() -> None:
-    """`bert.a72` at 40 % and 1.2x, where no seed that was tried came below 0.97 % without prices."""
+    """`bert.a72` at 40 % and 1.2x, where no seed that was tried came below 0.97 % without a Lagrange multiplier."""
     graph, plain = paper_graph("bert.a72")
     problem = build_problem(graph, int(0.4 * plain.peak_bytes), 1.2 * plain.time_s)
-    searches = Searches(problem, 0)
-    searches.run(150_000)
-    assert searches.incumbent is not None
-    assert searches.incumbent.energy < 1.008 * plain.energy_j
+    portfolio = Portfolio(problem, 0)
+    portfolio.run(150_000)
+    assert portfolio.incumbent is not None
+    assert portfolio.incumbent.energy < 1.008 * plain.energy_j

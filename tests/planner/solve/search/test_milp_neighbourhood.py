@@ -11,7 +11,7 @@ import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.search.incumbent import measured
 from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
@@ -102,7 +102,7 @@ def check_alternatives(seed: int) -> int:
     graph = random_graph(seed, 40)
     problem = build_problem(graph, int(0.7 * store_all_schedule(graph).peak_bytes), None)
     n = len(problem.node_time)
-    search = Search(problem, seed)
+    search = Annealer(problem, seed)
     search.run(2_000)
     events = np.arange(n) if search.incumbent is None else search.incumbent.events
 
@@ -130,7 +130,7 @@ def test_a_few_large_transfers_in_place_of_many_small_ones() -> None:
     """`resnet18_cifar.a72` at 50 %, where annealing alone leaves one transfer more than are needed."""
     graph, plain = paper_graph("resnet18_cifar.a72")
     problem = build_problem(graph, plain.peak_bytes // 2, 1.5 * plain.time_s)
-    search = Search(problem, 0)
+    search = Annealer(problem, 0)
     search.run(200_000)
     best = search.incumbent
     assert best is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annealers: equal seeds give equal schedules, and one that works aside is heard only when it is done."""
+"""The portfolio: equal seeds give equal schedules, and a background worker's result counts only when it is done."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.search.annealer import Search
+from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.incumbent import Incumbent, measured
-from poet_planner.solve.search.portfolio import Aside, Searches
+from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
 from poet_planner.solve.time_budget import TimeBudget
 
 from tests.support.graphs.random_graphs import training_like_graph
@@ -26,21 +26,21 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="module")
 def start(problem: Problem) -> Incumbent:
-    searches = Searches(problem, 0)
-    searches.run(2000)
-    assert searches.incumbent is not None
-    return searches.incumbent
+    portfolio = Portfolio(problem, 0)
+    portfolio.run(2000)
+    assert portfolio.incumbent is not None
+    return portfolio.incumbent
 
 
-def aside(problem: Problem, start: Incumbent, moves: int, may_go_on: bool) -> Incumbent | None:
-    search = Search(problem, 1)
+def in_background(problem: Problem, start: Incumbent, moves: int, may_go_on: bool) -> Incumbent | None:
+    search = Annealer(problem, 1)
     search.adopt(start.events)
-    Aside([search], moves).wait(TimeBudget(inf if may_go_on else 0.0))
+    BackgroundWorker([search], moves).wait(TimeBudget(inf if may_go_on else 0.0))
     return search.incumbent
 
 
-def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, start: Incumbent) -> None:
-    first, second = (aside(problem, start, 20_000, may_go_on=True) for _ in range(2))
+def test_a_background_worker_gives_the_same_schedule_each_time(problem: Problem, start: Incumbent) -> None:
+    first, second = (in_background(problem, start, 20_000, may_go_on=True) for _ in range(2))
     assert first is not None and second is not None
     assert np.array_equal(first.events, second.events)
     again = measured(problem, first.events)
@@ -49,16 +49,16 @@ def test_a_search_aside_gives_the_same_schedule_each_time(problem: Problem, star
     assert again.peak <= problem.budget
 
 
-def test_a_search_aside_that_is_stopped_keeps_what_it_began_with(problem: Problem, start: Incumbent) -> None:
-    stopped = aside(problem, start, 10**12, may_go_on=False)
+def test_a_background_worker_that_is_stopped_keeps_what_it_began_with(problem: Problem, start: Incumbent) -> None:
+    stopped = in_background(problem, start, 10**12, may_go_on=False)
     assert stopped is not None
     assert stopped.energy <= start.energy
 
 
-def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
-    work = Aside((Search(problem, seed) for seed in count()), 3000)
+def test_annealers_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
+    work = BackgroundWorker((Annealer(problem, seed) for seed in count()), 3000)
     work.wait()
-    alone = Search(problem, 0)
+    alone = Annealer(problem, 0)
     alone.run(3000)
     assert work.first is not None and work.best is not None
     first, expected = work.first.incumbent, alone.incumbent
@@ -67,9 +67,9 @@ def test_searches_one_after_the_other_end_with_the_first_and_each_is_as_if_alone
     assert work.best.energy <= first.energy
 
 
-def test_seeds_of_either_manner_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:
+def test_seeds_of_either_repair_strategy_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:
     for seed in (0, 1):
-        search = Search(problem, seed)
+        search = Annealer(problem, seed)
         search.run(40_000)
         found = search.incumbent
         assert found is not None

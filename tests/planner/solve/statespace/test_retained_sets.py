@@ -13,7 +13,7 @@ from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, cl
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import RetainedSetParams
 from poet_planner.solve.search.incumbent import measured
-from poet_planner.solve.search.portfolio import Searches
+from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
 from poet_planner.solve.statespace.abstraction import whole_abstraction
 from poet_planner.solve.statespace.astar import search_memory_states
@@ -157,10 +157,10 @@ def test_bert_in_one_hidden_state_more_than_its_largest_working_set() -> None:
     """Neither annealing from the store-all schedule nor eviction finds a schedule; in less RAM none is in time."""
     graph, plan = paper_graph("bert.m0")
     problem = build_problem(graph, 33_030_144, 2 * plan.time_s, paging=False)
-    searches = Searches(problem, 0)
-    bound_j = begin_with_retained_sets(problem, searches, UNLIMITED)
+    portfolio = Portfolio(problem, 0)
+    bound_j = begin_with_retained_sets(problem, portfolio, UNLIMITED)
 
-    best = searches.incumbent
+    best = portfolio.incumbent
     assert best is not None and best.peak <= problem.budget and best.time <= problem.deadline
     assert bound_j >= best.energy * (1 - 1e-3)
     assert not clearly_late(problem, UNLIMITED)
