@@ -17,7 +17,12 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.method import Method
 from poet_planner.solve import OptimiseOptions, Progress
-from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, smallest_ram
+from poet_planner.solve.feasibility.minimum_ram import (
+    bracket_minimum_ram,
+    no_schedule,
+    passes_necessary_conditions,
+    with_possible_deadline,
+)
 from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
@@ -147,9 +152,9 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
 
     # Until the schedule must be given offsets.
     budget = limit.keeping(lambda: placing_s).noting(tell)
-    if not conceivable(problem):
+    if not passes_necessary_conditions(problem):
         tell("looking for the smallest RAM that would do")
-        bracket = smallest_ram(fits_in_time(problem), 0, options.seed, solver, budget)
+        bracket = bracket_minimum_ram(with_possible_deadline(problem), 0, options.seed, solver, budget)
         raise no_schedule(graph, problem, bracket, options.seed, limit.share(1.0))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to raise the bound, or to better the schedule, before a relaxation is solved: all of one signature.
+"""Methods that raise the bound, or improve the schedule, before a relaxation is solved. All have one signature.
 
-`Proof` runs them in order, where they are on, and puts down what each came to.
+`Proof` runs those that are switched on, in order, and records what each gained. See docs/optimiser/state_space.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from poet_planner.solve.instance import Ints, Problem, size
+from poet_planner.solve.instance import Ints, Problem, graph_size
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.search.incumbent import Incumbent
@@ -29,32 +29,42 @@ CHOICE_SHARE = 0.06  # for the MILP neighbourhood: fraction of the time left
 
 
 class Known(NamedTuple):
-    """What is known: a lower bound and the store-all schedule's energy in joules, and the best schedule."""
-
-    bound_j: float
-    plain_j: float
-    incumbent: Incumbent
-
-    @property
-    def overhead_j(self) -> float:
-        """Energy of the best schedule above the store-all schedule's."""
-        return self.incumbent.energy - self.plain_j
-
-    @property
-    def closed_share(self) -> float:
-        """The bound's share of the overhead of the best schedule."""
-        return (self.bound_j - self.plain_j) / self.overhead_j if self.overhead_j > 0 else 1.0
-
-
-class Gain(NamedTuple):
-    """What a method came to.
+    """The state of the proof.
 
     Attributes
     ----------
     bound_j : float
-        No schedule costs less.
+        The lower bound, in joules.
+    store_all_j : float
+        E0: energy of computing every node once, in joules.
+    incumbent : Incumbent
+        The best schedule.
+    """
+
+    bound_j: float
+    store_all_j: float
+    incumbent: Incumbent
+
+    @property
+    def overhead_j(self) -> float:
+        """Energy of the best schedule above E0."""
+        return self.incumbent.energy - self.store_all_j
+
+    @property
+    def closed_share(self) -> float:
+        """The fraction of the overhead that the bound has closed."""
+        return (self.bound_j - self.store_all_j) / self.overhead_j if self.overhead_j > 0 else 1.0
+
+
+class Gain(NamedTuple):
+    """The result of a method.
+
+    Attributes
+    ----------
+    bound_j : float
+        A lower bound on the energy of every schedule, in joules.
     schedule : events (see `evaluation`) of a schedule, which may be late
-    near : events that are near a schedule: a start to search on from
+    near : events close to a schedule: a start for the search
     """
 
     bound_j: float = 0.0
@@ -62,34 +72,34 @@ class Gain(NamedTuple):
     near: Ints | None = None
 
 
-class Bounder(Protocol):
-    """A way to raise the bound or to better the schedule. It may remember what it came to."""
+class BoundingMethod(Protocol):
+    """Raises the bound or improves the schedule. It may remember earlier calls."""
 
     @property
     def part(self) -> Part:
-        """What it belongs to."""
+        """The part of the optimiser that it belongs to."""
 
     @property
     def share(self) -> float:
-        """Of the time left, for one call."""
+        """Time of one call: fraction of the time left."""
 
     def applies(self, known: Known) -> bool:
-        """Whether to call it, or to call it again."""
+        """Whether to call `improve`, or to call it again."""
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        """Work until there is no more to do, or the budget has expired."""
+        """Work until nothing is left to do or the budget has expired."""
 
 
 @dataclass
 class RetainedSets:
-    """What stays in RAM at the bottleneck nodes, where hardly more fits than these take.
+    """Shortest paths over retained sets, for RAM that barely exceeds the largest working set.
 
     Attributes
     ----------
     aggregate : bool
-        Whether to begin with some values as one.
+        Whether the first call aggregates values.
     exhausted : bool
-        Whether it has said all it can: the bound is as good as these sets make it.
+        Whether a call without aggregation has ended.
     """
 
     problem: Problem
@@ -107,7 +117,7 @@ class RetainedSets:
         separate = not self.aggregate
         found = search_retained_sets(self.problem, known.incumbent.energy, budget, separate, self.params)
         self.aggregate = False
-        # A path that holds some values as one may be followed by one that holds all apart.
+        # If a path over aggregated values is found, the next call does not aggregate.
         self._open = not separate and found is not None and found.events is not None
         if found is None:
             return Gain()
@@ -117,10 +127,10 @@ class RetainedSets:
 
 @dataclass
 class MilpNeighbourhood:
-    """Choose anew what the best schedule brings back, all at once.
+    """A MILP chooses anew all recomputations and page-ins of the best schedule.
 
-    A graph whose transfers cost much less than its computes may be proven as soon as the bound has them all: what is
-    best among transfers is only found before.
+    If transfers cost much less than computes, the proof may end before the search has found the best transfers. So
+    this runs first.
     """
 
     problem: Problem
@@ -139,18 +149,18 @@ class MilpNeighbourhood:
 
 @dataclass
 class StateSpace:
-    """A shortest path over memory states, in coarser views first, with few states.
+    """A shortest path over memory states by a hierarchy of abstractions, with few states.
 
     Attributes
     ----------
-    first : (m,) of the values that each is one with in the coarser views, the first made (see `aggregation`)
+    representative : (m,) the first value of each value's group (see `aggregation`) in all abstractions but the last
     raised : bool
         Whether it has raised the bound.
     """
 
     problem: Problem
     params: StateSpaceParams
-    first: Ints
+    representative: Ints
     part: Part = Part.STATE_SPACE
     raised: bool = False
 
@@ -167,23 +177,23 @@ class StateSpace:
         return gain
 
     def explored(self, known: Known, states: float, budget: TimeBudget) -> Gain:
-        """What so many states give, times nodes, values and edges of the graph."""
-        most_states = min(self.params.most_states, int(states / size(self.problem)))
+        """Search with so many states; ``states`` is that number times the size of the graph."""
+        most_states = min(self.params.most_states, int(states / graph_size(self.problem)))
         energy_j = known.incumbent.energy
         found = search_memory_states(
-            self.problem, self.first, known.bound_j, energy_j, most_states, budget, self.params
+            self.problem, self.representative, known.bound_j, energy_j, most_states, budget, self.params
         )
         return Gain(found.bound_j, schedule=found.events)
 
 
 @dataclass
 class LargeStateSpace:
-    """The same with many states, for a small graph whose bound is close; again after each better schedule.
+    """The same with many states, for small graphs with a close bound. It runs again after each better schedule.
 
     Attributes
     ----------
     tried : list of StateSpace
-        Goes on as the last of those that has raised the bound, else as the first.
+        The last of them that raised the bound is run, or the first if none did.
     """
 
     params: StateSpaceParams
@@ -204,7 +214,7 @@ class LargeStateSpace:
 
     def applies(self, known: Known) -> bool:
         better = known.incumbent.energy < self._known_j
-        small = size(self.tried[0].problem) <= self.params.small
+        small = graph_size(self.tried[0].problem) <= self.params.small
         return better and small and known.closed_share > self.params.close
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
@@ -214,20 +224,20 @@ class LargeStateSpace:
 
 @dataclass
 class Bottlenecks:
-    """A shortest path over memory states led by the bottleneck nodes: with few states, then, if worth it, with many.
+    """A shortest path over memory states, guided by the bottleneck nodes: with few states, then perhaps with many.
 
-    Its cheapest path with some values as one is no schedule yet, but near one.
+    Its cheapest path over aggregated values is close to a schedule.
 
     Attributes
     ----------
-    first : (m,) as of `StateSpace`, at the bottleneck nodes
+    representative : (m,) as in `StateSpace`, at the bottleneck nodes
     aggregate : bool
-        Whether to take some values as one between them, too.
+        Whether values are tightly aggregated between the bottleneck nodes.
     """
 
     problem: Problem
     params: StateSpaceParams
-    first: Ints
+    representative: Ints
     aggregate: bool
     retained: RetainedSets
     part: Part = Part.BOTTLENECK_HEURISTIC
@@ -244,8 +254,10 @@ class Bottlenecks:
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         tightly = aggregated(self.problem, known, self.params, self.aggregate, tightly=True)
         energy_j = known.incumbent.energy
-        found = search_between_bottlenecks(self.problem, self.first, tightly, energy_j, self.most_states, budget)
-        closes = found.events is None and found.bound_j - known.plain_j > self.params.close * known.overhead_j
+        found = search_between_bottlenecks(
+            self.problem, self.representative, tightly, energy_j, self.most_states, budget
+        )
+        closes = found.events is None and found.bound_j - known.store_all_j > self.params.close * known.overhead_j
         self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
         self.most_states = MOST_STATES_BETWEEN
         return Gain(found.bound_j, near=found.events)
@@ -254,7 +266,7 @@ class Bottlenecks:
 def aggregated(
     problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool, tightly: bool = False
 ) -> Ints:
-    """The first made of the values that each is taken as one with (see `representatives`); itself if none are. (m,)"""
+    """The first value of the group of each value (see `representatives`); without ``aggregate`` itself. (m,)"""
     if not aggregate:
         return np.arange(len(problem.size))
     return representatives(problem, params.cheap * known.overhead_j, tightly)

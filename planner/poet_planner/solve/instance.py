@@ -122,7 +122,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
     )
 
 
-def size(problem: Problem) -> int:
+def graph_size(problem: Problem) -> int:
     """Nodes, values and edges of the graph together."""
     return len(problem.node_time) + len(problem.input_value) + len(problem.size)
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a graph, a RAM budget and a deadline to a schedule with offsets and a bound."""
+"""The run: from a graph, a RAM budget and a deadline to a schedule with offsets and a lower bound.
+
+It divides the time between search, proof, placement and feasibility. See docs/optimiser/overview.md.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,14 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
-from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, in_time
-from poet_planner.solve.feasibility.minimum_ram import conceivable, fits_in_time, no_schedule, plain, smallest_ram
+from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
+from poet_planner.solve.feasibility.minimum_ram import (
+    bracket_minimum_ram,
+    no_schedule,
+    passes_necessary_conditions,
+    store_all,
+    with_possible_deadline,
+)
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
@@ -30,8 +39,9 @@ def optimise(
 
     The schedule is not verified here; `poet_planner.verify` does that.
 
-    A `KeyboardInterrupt` ends the work early; the best schedule so far is the answer, once it has offsets. Another
-    one, while a schedule is planned again for want of them, makes the best that has some the answer.
+    A `KeyboardInterrupt` ends the work early. The best schedule so far is the answer, once it has offsets. If it has
+    none, planning goes on with RAM in reserve. Another `KeyboardInterrupt` ends that, too, and the best schedule with
+    offsets is the answer.
 
     Parameters
     ----------
@@ -47,7 +57,7 @@ def optimise(
     Raises
     ------
     NoScheduleError
-        If there is none, or none was found in the time; it says the smallest RAM and the shortest time that would do.
+        If there is none, or none was found in the time. It names the smallest RAM and the shortest time.
     UserError
         If the graph is not sound, an option has no such value, or the solver is not installed.
     KeyboardInterrupt
@@ -73,7 +83,7 @@ class _Run:
         self._limit = TimeBudget(options.time_limit_s, options.clock)
         overtime_s = max(self._effort.overtime_s, self._effort.overtime_share * options.time_limit_s)
         self._overtime = TimeBudget(options.time_limit_s + overtime_s, options.clock)
-        # Until the schedule must be given offsets.
+        # The time until placement.
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Portfolio(self._problem, options.seed, context=self._context)
@@ -92,18 +102,19 @@ class _Run:
             self._context,
         )
         self._is_hard_to_place = False
-        self._refuted = 0
+        # A RAM that is proven infeasible.
+        self._infeasible_bytes = 0
         self._solver = solver_named(options.solver)
         self._proof = Proof(self._problem, self._search, self._solver, options.gap, options.seed, context=self._context)
 
     def schedule(self) -> Schedule:
         try:
-            possible = conceivable(self._problem)
+            possible = passes_necessary_conditions(self._problem)
             if possible:
                 self._work()
             if not self._proof.found:
-                self._look_elsewhere(possible)
-            return self._finished(self._proof.found)
+                self._bracket_minimum_ram(possible)
+            return self._placed(self._proof.found)
         finally:
             self._context.statistics.seconds = self._seconds()
 
@@ -115,23 +126,23 @@ class _Run:
                 raise
             self._limit.end()
 
-    def _look_elsewhere(self, possible: bool) -> None:
-        """Look for the smallest RAM that would do.
+    def _bracket_minimum_ram(self, possible: bool) -> None:
+        """Look for the smallest RAM that is enough.
 
         Raises
         ------
         NoScheduleError
-            Unless that turns out to be no more than there is.
+            Unless a schedule within the RAM turns up.
         """
         self._tell("looking for the smallest RAM that would do")
-        problem = fits_in_time(self._problem)
+        problem, budget = with_possible_deadline(self._problem), self._limit.noting(self._tell)
         with self._context.timed(Part.FEASIBILITY):
             context = self._context.within(Part.FEASIBILITY)
-            bracket = smallest_ram(
-                problem, self._refuted, self._options.seed, self._solver, self._limit.noting(self._tell), context
+            bracket = bracket_minimum_ram(
+                problem, self._infeasible_bytes, self._options.seed, self._solver, budget, context
             )
-        within = possible and bracket.enough <= self._problem.budget
-        if not (within and self._search.adopt(bracket.found.events, Part.FEASIBILITY)):
+        within = possible and bracket.feasible_bytes <= self._problem.budget
+        if not (within and self._search.adopt(bracket.schedule.events, Part.FEASIBILITY)):
             raise no_schedule(self._graph, self._problem, bracket, self._options.seed, self._overtime)
 
     def _unplaced(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
@@ -143,14 +154,14 @@ class _Run:
         )
 
     def _improve(self) -> None:
-        """Search, then prove; where no schedule turns up, search on until the time is up."""
+        """Search, then prove, then search on until the gap is reached or the time is up."""
         most_s = self._effort.search_share * self._options.time_limit_s
         search_s = min(most_s, first_search_s(self._problem, self._effort))
         share = self._limit.share(self._effort.search_share)
         early = self._budget.until(lambda: self._search.incumbent is not None and share.expired)
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
-            self._refuted = self._problem.budget
+            self._infeasible_bytes = self._problem.budget
             return
         self._search.run(self._moves(search_s), early)
         self._proof.exhaust(self._budget)
@@ -163,19 +174,19 @@ class _Run:
             self._search.run(self._moves(2 * self._effort.search_s), self._budget)
 
     def _find_any(self) -> bool:
-        """A schedule in time, where the search has found none: whether there is one."""
-        start, budget = plain(self._problem), self._limit.share(self._effort.finding_share).noting(self._tell)
+        """Look for any schedule, if the search has found none; whether there is one now."""
+        start, budget = store_all(self._problem), self._limit.share(self._effort.finding_share).noting(self._tell)
         with self._context.timed(Part.FEASIBILITY):
             context = self._context.within(Part.FEASIBILITY)
-            answer = in_time(self._problem, start, self._options.seed, self._solver, budget, context)
-        if answer.impossible:
-            self._refuted = self._problem.budget
-        if answer.found is not None:
-            self._search.adopt_all(answer.found.events, Part.FEASIBILITY)
+            result = deadline_feasibility(self._problem, start, self._options.seed, self._solver, budget, context)
+        if result.infeasible:
+            self._infeasible_bytes = self._problem.budget
+        if result.schedule is not None:
+            self._search.adopt_all(result.schedule.events, Part.FEASIBILITY)
         return self._search.incumbent is not None
 
     def _try_to_place(self) -> None:
-        """So that time can be left for planning again."""
+        """Look for offsets before the proof. If there are none, more time is kept for planning again."""
         found = self._search.found
         if found and not self._proof.complete and not self._budget.expired:
             self._is_hard_to_place = self._placer.fails_near(found)
@@ -202,8 +213,8 @@ class _Run:
         if self._options.progress:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
 
-    def _finished(self, found: list[Incumbent]) -> Schedule:
-        """The answer, with offsets: the best that was found, if it gets any."""
+    def _placed(self, found: list[Incumbent]) -> Schedule:
+        """The answer: the best schedule for which offsets are found."""
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
         try:
             placed = self._placer.place(found)
@@ -239,5 +250,5 @@ def schedule_of(
 
 
 def first_search_s(problem: Problem, effort: EffortParams) -> float:
-    """Seconds of searching before the proof begins, where the time limit allows them."""
+    """Effort of the search before the proof, in seconds, if the time limit allows it."""
     return min(effort.most_search_s, effort.search_s_per_node * len(problem.node_time))

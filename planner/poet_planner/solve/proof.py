@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search and bound feed each other: relaxations are settled, the coarsest first, and send the search on."""
+"""The proof: raises the lower bound until it meets the best schedule.
+
+First the bounding methods of `bounding` run, then the relaxation is refined (`relaxation.refinement`). A search goes on
+beside both, and it also starts from their solutions. See docs/optimiser/overview.md, "The pipeline".
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import numpy as np
 
 from poet_planner.solve.bounding import (
     Bottlenecks,
-    Bounder,
+    BoundingMethod,
     Known,
     LargeStateSpace,
     MilpNeighbourhood,
@@ -33,8 +37,7 @@ from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
-# More than there ever are: an odd number, so that the repair strategies of searches beside one proof take turns.
-MOST_PROOFS = 1001
+MOST_PROOFS = 1001  # more than there ever are; odd, so that the repair strategies of background annealers take turns
 
 
 class Proof:
@@ -42,7 +45,7 @@ class Proof:
 
     Parameters
     ----------
-    lean : bool
+    with_minimal_event_points : bool
         Begin with minimal event points, and refine them from the LP. For proofs with a small margin, in which each
         needless event point costs the MILP solver much time.
     context : Context or None
@@ -51,7 +54,7 @@ class Proof:
     Attributes
     ----------
     bound_j : float
-        A lower bound on the energy of every schedule of the contract, in joules.
+        A lower bound on the energy of every schedule, in joules.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class Proof:
         solver: Solver,
         gap: float,
         seed: int,
-        lean: bool = False,
+        with_minimal_event_points: bool = False,
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
@@ -71,23 +74,23 @@ class Proof:
         self._solver = solver
         self._gap = gap
         self._seed = seed
-        self._lean = lean
+        self._with_minimal_event_points = with_minimal_event_points
         self._path = longest_path(problem)
         self._proofs = 0
-        self._aside: BackgroundWorker | None = None
-        self._beside: list[Incumbent] = []
+        self._worker: BackgroundWorker | None = None
+        self._background_found: list[Incumbent] = []
         self.bound_j = float(problem.node_energy.sum())
 
     @property
     def best(self) -> Incumbent | None:
-        """The best schedule so far, be it of a search beside that is not heard: which of them end, the clock says."""
-        beside = self._aside.best if self._aside else None
-        return cheapest(self._search.incumbent, *self._beside[:1], beside)
+        """The best schedule so far, including results of background annealers that are not accepted."""
+        in_background = self._worker.best if self._worker else None
+        return cheapest(self._search.incumbent, *self._background_found[:1], in_background)
 
     @property
     def found(self) -> list[Incumbent]:
-        """Schedules that were found, the cheapest first; after a proof those only that do not depend on the clock."""
-        return self._search.found if self.complete else ranked([*self._search.found, *self._beside])
+        """Schedules that were found, the cheapest first. Once the gap is reached, only accepted ones."""
+        return self._search.found if self.complete else ranked([*self._search.found, *self._background_found])
 
     @property
     def complete(self) -> bool:
@@ -97,14 +100,13 @@ class Proof:
 
     @property
     def closed_share(self) -> float:
-        """The bound's share of the overhead of the best schedule."""
+        """The fraction of the best schedule's overhead that the bound has closed."""
         return 1.0 if self._search.incumbent is None else self._now().closed_share
 
     def exhaust(self, budget: TimeBudget) -> None:
-        """Find the best schedule of a tiny graph.
+        """Find the best schedule of a tiny graph (`statespace.exhaustive`).
 
-        Transfers beside compute matter to the deadline alone: without one a shortest path tells the least energy, and
-        the best schedule is found where it meets the deadline.
+        With DMA the path is sought without the deadline, and taken if it meets the deadline.
         """
         if not self._context.has(Part.EXHAUSTIVE):
             return
@@ -116,53 +118,54 @@ class Proof:
             self._raise(best.energy, Part.EXHAUSTIVE)
 
     def run(self, budget: TimeBudget) -> None:
-        """Work until proof, until the relaxation has no more to say, or until the time is up.
+        """Work until the gap is reached, nothing raises the bound any more, or the time is up.
 
         The search must have found a schedule.
         """
         budget = budget.until(lambda: self.complete)
-        self._bound(budget)
+        self._run_bounding_methods(budget)
         if self._context.has(Part.RELAXATION):
             with self._context.timed(Part.RELAXATION):
-                self._relax(budget)
+                self._refine_relaxation(budget)
 
-    def _bound(self, budget: TimeBudget) -> None:
-        """Raise the bound without a relaxation: with few states, then with more where that is worth it."""
+    def _run_bounding_methods(self, budget: TimeBudget) -> None:
+        """Run the bounding methods: all of them once with few states, then with more states those that are worth it."""
         aggregate = self._context.has(Part.AGGREGATION)
         params = self._context.params.state_space
         retained = RetainedSets(self._problem, self._context.params.retained_sets, aggregate)
-        while self._improved(retained, budget):
+        while self._run_method(retained, budget):
             pass
         if self.complete:
             return
-        apart, together = np.arange(len(self._problem.size)), aggregated(self._problem, self._now(), params, aggregate)
-        spaces = [StateSpace(self._problem, params, apart)]
-        if (together != apart).any():
-            spaces.append(StateSpace(self._problem, params, together, Part.AGGREGATION))
+        separate = np.arange(len(self._problem.size))
+        representative = aggregated(self._problem, self._now(), params, aggregate)
+        spaces = [StateSpace(self._problem, params, separate)]
+        if (representative != separate).any():
+            spaces.append(StateSpace(self._problem, params, representative, Part.AGGREGATION))
         if not self._context.has(Part.STATE_SPACE):
             spaces = []
-        bottlenecks = Bottlenecks(self._problem, params, together, aggregate, retained)
-        quick: list[Bounder] = [MilpNeighbourhood(self._problem, self._solver), *spaces, bottlenecks]
-        with self._searching_beside(self._params.first_background_s, budget):
-            for bounder in quick:
-                self._improved(bounder, budget)
-        thorough: list[Bounder] = [LargeStateSpace(params, spaces), bottlenecks] if spaces else [bottlenecks]
-        for bounder in thorough:
-            while self._is_open(bounder, budget):
-                with self._searching_beside(self._params.background_s, budget):
-                    self._improved(bounder, budget)
+        bottlenecks = Bottlenecks(self._problem, params, representative, aggregate, retained)
+        quick: list[BoundingMethod] = [MilpNeighbourhood(self._problem, self._solver), *spaces, bottlenecks]
+        with self._background_search(self._params.first_background_s, budget):
+            for method in quick:
+                self._run_method(method, budget)
+        thorough: list[BoundingMethod] = [LargeStateSpace(params, spaces), bottlenecks] if spaces else [bottlenecks]
+        for method in thorough:
+            while self._is_open(method, budget):
+                with self._background_search(self._params.background_s, budget):
+                    self._run_method(method, budget)
 
-    def _is_open(self, bounder: Bounder, budget: TimeBudget) -> bool:
-        """Whether a method is on, and has anything to do yet."""
-        return self._context.has(bounder.part) and not budget.expired and bounder.applies(self._now())
+    def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
+        """Whether a method is switched on, applies, and has time left."""
+        return self._context.has(method.part) and not budget.expired and method.applies(self._now())
 
-    def _improved(self, bounder: Bounder, budget: TimeBudget) -> bool:
-        """Let a method work once; whether it had anything to do."""
-        if not self._is_open(bounder, budget):
+    def _run_method(self, method: BoundingMethod, budget: TimeBudget) -> bool:
+        """Run a method once; whether it was open."""
+        if not self._is_open(method, budget):
             return False
-        part = bounder.part
+        part = method.part
         with self._context.timed(part):
-            gain = bounder.improve(self._now(), budget.share(bounder.share))
+            gain = method.improve(self._now(), budget.share(method.share))
         self._adopted(gain.schedule, part)
         self._raise(gain.bound_j, part)
         if gain.near is not None:
@@ -172,8 +175,8 @@ class Proof:
     def _now(self) -> Known:
         return Known(self.bound_j, float(self._problem.node_energy.sum()), self._known())
 
-    def _relax(self, budget: TimeBudget) -> None:
-        """Settle relaxations, the coarsest first, until one has no more to say."""
+    def _refine_relaxation(self, budget: TimeBudget) -> None:
+        """Solve relaxations at more and more event points, until none of the path is missing."""
         conflicts = self._conflicts()
         event_points = self._first_event_points()
         events = self._known().events
@@ -195,15 +198,15 @@ class Proof:
             raising = budget.noting(partial(self._raise_by, step))
             step.search(events, budget)
             overflow = overflowing(self._problem, self._path, step.events)
-            overflowing_node = step.most_overflowing(raising) if self._lean else None
+            overflowing_node = step.most_overflowing(raising) if self._with_minimal_event_points else None
             if overflowing_node is not None:
                 overflow = np.array([overflowing_node])
             elif not step.undercuts or event_points[overflow].all():
-                self._settle(step, event_points, raising)
+                self._prove_step(step, event_points, raising)
                 overflow = overflowing(self._problem, self._path, step.events)
                 if event_points[overflow].all():
                     return
-                self._search_on(budget)
+                self._search_between(budget)
             events = step.events
             event_points = event_points.copy()
             event_points[overflow] = True
@@ -215,17 +218,17 @@ class Proof:
             return Conflicts(self._problem)
 
     def _first_event_points(self) -> Flags:
-        """Where the first relaxation limits the RAM: at few nodes of the path, or at all of them. (n,)"""
+        """The event points of the first relaxation: few nodes of the path, or all of them. (n,)"""
         if self._context.has(Part.EVENT_POINTS):
             with self._context.timed(Part.EVENT_POINTS):
-                choose = minimal_event_points if self._lean else bottleneck_event_points
+                choose = minimal_event_points if self._with_minimal_event_points else bottleneck_event_points
                 return choose(self._problem, self._path, self._context.params.relaxation)
         everywhere: Flags = np.zeros(len(self._problem.node_time), dtype=np.bool_)
         everywhere[self._path] = True
         return everywhere
 
     def _adopted(self, events: Ints | None, source: Part) -> Incumbent | None:
-        """Let the search go on from ``events``, where they are a schedule that is in time and not too long for it."""
+        """Let the search go on from ``events``, if they are a schedule in time and not too long; the schedule."""
         best = None if events is None else measured(self._problem, events)
         if best is None or best.time > self._problem.deadline:
             return None
@@ -233,13 +236,13 @@ class Proof:
             return None
         return best
 
-    def _settle(self, step: RefinementStep, event_points: Flags, budget: TimeBudget) -> None:
-        """Settle the step, with searches beside it: LP and MILP keep but one core busy.
+    def _prove_step(self, step: RefinementStep, event_points: Flags, budget: TimeBudget) -> None:
+        """Solve the relaxation of the step, with a search in the background: LP and MILP keep one core busy.
 
-        A step that can hardly raise the bound is not proven. Where no more event points would help, the proof goes on
-        beyond the relaxation.
+        A relaxation that can hardly raise the bound is skipped. If no event point is left to add, the proof goes on
+        beyond the relaxation's optimum.
         """
-        with self._searching_beside(self._params.background_s, budget):
+        with self._background_search(self._params.background_s, budget):
             if step.share_beyond < self._context.params.relaxation.worth_proving:
                 step.prove(budget)
             last = event_points[overflowing(self._problem, self._path, step.events)].all()
@@ -252,31 +255,33 @@ class Proof:
             self._follow(step.events, Part.RELAXATION, budget)
 
     @contextmanager
-    def _searching_beside(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
-        """Searches beside what is proven meanwhile, each for so many seconds.
+    def _background_search(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
+        """Anneal in the background, each annealer for the moves of ``seconds``.
 
-        The first is heard when all of its moves are made, unless the proof makes it pointless, and those after it
-        never: so that a seed gives the same plan. `best` has them all.
+        The result of the first annealer is accepted once all its moves are made, unless the gap is reached before. The
+        results of the others are not, so that equal seeds give equal plans. `best` covers all of them.
         """
         if not self._context.has(Part.BACKGROUND_SEARCH):
             yield
             return
-        aside = BackgroundWorker(self._searches_beside(self._proofs), int(seconds * moves_per_second(self._problem)))
-        self._aside = aside
+        worker = BackgroundWorker(
+            self._background_annealers(self._proofs), int(seconds * moves_per_second(self._problem))
+        )
+        self._worker = worker
         self._proofs += 1
         try:
             yield
             if self.complete:
                 return
-            aside.wait(budget)
+            worker.wait(budget)
         finally:
-            self._beside = ranked([*self._beside, *aside.stop()])
-        found = aside.first.incumbent if aside.first else None
+            self._background_found = ranked([*self._background_found, *worker.stop()])
+        found = worker.first.incumbent if worker.first else None
         if found is not None and found.energy < self._known().energy:
             self._search.adopt(found.events, found.source)
 
-    def _searches_beside(self, proof: int) -> Iterator[Annealer]:
-        """One after the other without end: each third begins with the best schedule, the others with plain training."""
+    def _background_annealers(self, proof: int) -> Iterator[Annealer]:
+        """Annealers without end. Every third starts from the best schedule, the others from the store-all schedule."""
         for number in count(proof, MOST_PROOFS):
             context = self._context.within(Part.BACKGROUND_SEARCH)
             search = Annealer(self._problem, SEEDS * (self._seed + 1) + number, context=context)
@@ -290,20 +295,21 @@ class Proof:
         return incumbent
 
     def _follow(self, events: Ints, source: Part, budget: TimeBudget) -> None:
-        """Search on from where a relaxation points; what is found so is the work of ``source``."""
+        """Search on at low temperature from ``events``. What is found is credited to ``source``."""
         if self._search.adopt(events, self._context.credited(source)):
             self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
 
     def _raise(self, bound_j: float, part: Part) -> None:
         before_j = self.bound_j
         self.bound_j = max(before_j, min(bound_j, self._known().energy))
-        # On behalf of another part the problem is another one, too.
+        # A proof on behalf of another part has another problem, so its bounds are not comparable.
         if self.bound_j > before_j and self._context.on_behalf_of is None:
             self._context.statistics.raised(part, self.bound_j - before_j)
 
     def _raise_by(self, step: RefinementStep) -> None:
         self._raise(step.bound_j, step.raised_by)
 
-    def _search_on(self, budget: TimeBudget) -> None:
+    def _search_between(self, budget: TimeBudget) -> None:
+        """Search between two relaxations."""
         moves = int(self._params.between_s * moves_per_second(self._problem))
         self._search.run(moves, budget.share(self._params.between_share))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proof and the searches beside it."""
+"""The proof and the search in the background."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.solved_problems import solved_problem, store_all_j
 
 FEW_MOVES = 200
-ASIDE_S = 0.5
+BACKGROUND_S = 0.5
 
 
-def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    beside: list[Incumbent] = []
+def test_an_interrupt_keeps_what_background_annealers_have_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_background: list[Incumbent] = []
 
     class Interrupted(BackgroundWorker):
         def wait(self, budget: TimeBudget = UNLIMITED) -> None:
             super().wait()
             assert self.best is not None
-            beside.append(self.best)
+            in_background.append(self.best)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(proof, "BackgroundWorker", Interrupted)
@@ -45,17 +45,17 @@ def test_an_interrupt_keeps_what_searches_beside_the_proof_have_found(monkeypatc
     assert portfolio.incumbent is not None
     before_j = portfolio.incumbent.energy
 
-    params = replace(DEFAULTS, proof=ProofParams(background_s=ASIDE_S))
+    params = replace(DEFAULTS, proof=ProofParams(background_s=BACKGROUND_S))
     interrupted = Proof(problem, portfolio, solver_named("highs"), 1e-6, 0, context=Context(params=params))
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(TimeBudget(60.0))
 
     assert interrupted.best is not None
-    assert interrupted.best.energy == min(found.energy for found in beside) < before_j
+    assert interrupted.best.energy == min(found.energy for found in in_background) < before_j
 
 
 class Stuck(Portfolio):
-    """Searches that know one poor schedule and never another: a good one would hide a bound that is too high."""
+    """A portfolio that knows one poor schedule alone: a good one would hide a bound that is too high."""
 
     def __init__(self, problem: Problem, known: Incumbent) -> None:
         super().__init__(problem, 0)
@@ -88,21 +88,21 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
 
 
 @pytest.mark.parametrize("hundred", range(3))
-@pytest.mark.parametrize(("contents", "lean"), [(True, False), (False, False), (False, True)])
-def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, contents: bool, lean: bool) -> None:
+@pytest.mark.parametrize(("state_space", "minimal"), [(True, False), (False, False), (False, True)])
+def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, state_space: bool, minimal: bool) -> None:
     parts = Parts(
         background_search=False,
-        milp_neighbourhood=contents,
-        retained_sets=contents,
-        state_space=contents,
-        bottleneck_heuristic=contents,
+        milp_neighbourhood=state_space,
+        retained_sets=state_space,
+        state_space=state_space,
+        bottleneck_heuristic=state_space,
     )
     proven = 0
     for seed in range(100 * hundred, 100 * hundred + 100):
         problem, least = solved_problem(seed)
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
-        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, lean, Context(parts))
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, Context(parts))
         proving.run(TimeBudget(60.0))
         assert store_all_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest RAM that does: found, and less of it refuted, until both are close."""
+"""The smallest RAM that is enough, between a RAM proven infeasible and the peak of a schedule found.
+
+See docs/optimiser/feasibility.md, "The smallest RAM".
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 
-from poet_planner.solve.feasibility.deadline import in_time, soon_in_time, timed
+from poet_planner.solve.feasibility.deadline import deadline_feasibility, quick_feasibility, with_time_as_energy
 from poet_planner.solve.instance import WORD, Problem, node_need
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
@@ -25,32 +28,33 @@ SHORTEST_S = 1.0  # effort, and time, for the shortest time within a RAM: second
 
 @dataclass(frozen=True)
 class Bracket:
-    """Where the smallest RAM lies, in bytes beside the resident tensors.
+    """Where the smallest RAM lies, in bytes without the resident tensors.
 
     Attributes
     ----------
-    too_few : int
-        With so many there is no schedule.
-    found : Incumbent
-        A schedule with the least peak of all that were found.
+    infeasible_bytes : int
+        In this RAM there is no schedule.
+    schedule : Incumbent
+        The schedule with the smallest peak that was found.
     """
 
-    too_few: int
-    found: Incumbent
+    infeasible_bytes: int
+    schedule: Incumbent
 
     @property
-    def enough(self) -> int:
-        return self.found.peak
+    def feasible_bytes(self) -> int:
+        """The peak of ``schedule``."""
+        return self.schedule.peak
 
     @property
     def is_close(self) -> bool:
-        """To 1 %, or exactly."""
-        return _close(self.too_few, self.enough)
+        """Whether both ends are within 1 %, or neighbouring words."""
+        return _close(self.infeasible_bytes, self.feasible_bytes)
 
 
-def smallest_ram(
+def bracket_minimum_ram(
     problem: Problem,
-    refuted: int,
+    infeasible_bytes: int,
     seed: int,
     solver: Solver,
     budget: TimeBudget,
@@ -58,48 +62,48 @@ def smallest_ram(
 ) -> Bracket:
     """Bracket the smallest RAM in which there is a schedule within the deadline, whatever ``problem.budget``.
 
-    What the hungriest node takes by itself is asked first, for it often does. Then short searches bisect between what
-    was found and where they find nothing, and proofs do from there down.
+    The first RAM asked for is that of the largest working set, which often is enough. Then short searches bisect
+    between the peak found and the largest RAM in which they find nothing. Below that, proofs are asked for.
 
     Parameters
     ----------
     problem : Problem
-        Plain training keeps its deadline.
-    refuted : int
-        With so many bytes there is none, that is known.
+        The store-all schedule meets its deadline.
+    infeasible_bytes : int
+        A RAM known to be infeasible.
     budget : TimeBudget
-        When it has expired, the bracket so far is the answer.
+        When it has expired, the bracket so far is returned.
     context : Context or None
         As in `Annealer`.
     """
     context = context or Context()
-    too_few = max(refuted, int(node_need(problem).max(initial=0)) - WORD)
-    bracket = Bracket(too_few, plain(problem))
-    missed: set[int] = set()
+    share = context.params.feasibility.question_share
+    infeasible_bytes = max(infeasible_bytes, int(node_need(problem).max(initial=0)) - WORD)
+    bracket = Bracket(infeasible_bytes, store_all(problem))
+    not_found: set[int] = set()
     undecided: set[int] = set()
-    asked = too_few + WORD
+    ram = infeasible_bytes + WORD
     while not budget.expired:
-        within = problem._replace(budget=asked)
-        if asked > max({bracket.too_few, *missed}):
-            answer = soon_in_time(within, seed, budget, context)
-            missed.add(asked)
+        within = problem._replace(budget=ram)
+        if ram > max({bracket.infeasible_bytes, *not_found}):
+            result = quick_feasibility(within, seed, budget, context)
+            not_found.add(ram)
         else:
-            answer = in_time(
-                within, bracket.found, seed, solver, budget.share(context.params.feasibility.question_share), context
-            )
-            undecided.add(asked)
-        bracket = Bracket(asked if answer.impossible else bracket.too_few, answer.found or bracket.found)
-        missed = {ram for ram in missed if ram < bracket.enough}
-        undecided = {ram for ram in undecided if bracket.too_few < ram < bracket.enough}
-        low, high = max({bracket.too_few, *missed}), min({bracket.enough, *undecided})
-        if not _close(low, bracket.enough):
-            asked = _middle(low, bracket.enough)
-        elif _close(bracket.too_few, high):
+            result = deadline_feasibility(within, bracket.schedule, seed, solver, budget.share(share), context)
+            undecided.add(ram)
+        bracket = Bracket(ram if result.infeasible else bracket.infeasible_bytes, result.schedule or bracket.schedule)
+        not_found = {ram for ram in not_found if ram < bracket.feasible_bytes}
+        undecided = {ram for ram in undecided if bracket.infeasible_bytes < ram < bracket.feasible_bytes}
+        low = max({bracket.infeasible_bytes, *not_found})
+        high = min({bracket.feasible_bytes, *undecided})
+        if not _close(low, bracket.feasible_bytes):
+            ram = _middle(low, bracket.feasible_bytes)
+        elif _close(bracket.infeasible_bytes, high):
             break
         elif undecided:
-            asked = _middle(bracket.too_few, high)
+            ram = _middle(bracket.infeasible_bytes, high)
         else:
-            asked = min(aligned(ceil(high / CLOSE)), high - WORD)
+            ram = min(aligned(ceil(high / CLOSE)), high - WORD)
     return bracket
 
 
@@ -107,55 +111,59 @@ def _middle(low: int, high: int) -> int:
     return (low + high) // 2 // WORD * WORD
 
 
-def _close(too_few: int, enough: int) -> bool:
-    return enough <= max(CLOSE * too_few, too_few + WORD)
+def _close(infeasible_bytes: int, feasible_bytes: int) -> bool:
+    return feasible_bytes <= max(CLOSE * infeasible_bytes, infeasible_bytes + WORD)
 
 
-def plain(problem: Problem) -> Incumbent:
-    """Plain training, whatever RAM it takes."""
+def store_all(problem: Problem) -> Incumbent:
+    """The store-all schedule, whatever RAM it takes."""
     everywhere = problem._replace(budget=int(problem.size.sum() + problem.workspace.max(initial=0)))
     found = measured(everywhere, np.arange(len(problem.node_time), dtype=np.int64))
     assert found is not None
     return found
 
 
-def conceivable(problem: Problem) -> bool:
-    """Whether each node fits by itself and plain training meets the deadline."""
+def passes_necessary_conditions(problem: Problem) -> bool:
+    """Whether every working set fits in the RAM, and the store-all schedule meets the deadline."""
     fits = node_need(problem).max(initial=0) <= problem.budget
     return bool(fits and problem.node_time.sum() <= problem.deadline)
 
 
-def fits_in_time(problem: Problem) -> Problem:
-    """``problem``, without its deadline where plain training is late."""
+def with_possible_deadline(problem: Problem) -> Problem:
+    """``problem``; without its deadline if the store-all schedule is late."""
     return problem if problem.node_time.sum() <= problem.deadline else problem._replace(deadline=np.inf)
 
 
 def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, budget: TimeBudget) -> NoScheduleError:
-    """The error that says the smallest RAM and the shortest time that would do, as far as they are known.
+    """The error that names the smallest RAM and the shortest time that are enough, as far as they are known.
 
     Parameters
     ----------
     bracket : Bracket
-        Of the RAM that `fits_in_time` needs.
+        Of the RAM of `with_possible_deadline`.
     budget : TimeBudget
         For the shortest time.
     """
     shortest_s = _shortest_time(problem, seed, budget.share(1.0, SHORTEST_S))
-    ram, enough, too_few = (graph.resident_bytes + it for it in (problem.budget, bracket.enough, bracket.too_few))
-    none = "no schedule fits" if problem.budget <= bracket.too_few or not conceivable(problem) else "none was found in"
+    ram = graph.resident_bytes + problem.budget
+    feasible = graph.resident_bytes + bracket.feasible_bytes
+    infeasible = graph.resident_bytes + bracket.infeasible_bytes
+    proven = problem.budget <= bracket.infeasible_bytes or not passes_necessary_conditions(problem)
+    none = "no schedule fits" if proven else "none was found in"
     deadline = "no deadline" if np.isinf(problem.deadline) else f"a deadline of {problem.deadline:.6g} s"
-    within = "" if np.isinf(fits_in_time(problem).deadline) else " within the deadline"
-    smallest = f"the smallest RAM that does{within} is {enough} bytes"
+    within = "" if np.isinf(with_possible_deadline(problem).deadline) else " within the deadline"
+    smallest = f"the smallest RAM that does{within} is {feasible} bytes"
     if not bracket.is_close:
-        smallest = f"{enough} bytes do{within}, {too_few} do not, what lies between is not known (raise --time-limit)"
+        between = "what lies between is not known (raise --time-limit)"
+        smallest = f"{feasible} bytes do{within}, {infeasible} do not, {between}"
     shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
-    return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", enough, shortest_s)
+    return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", feasible, shortest_s)
 
 
 def _shortest_time(problem: Problem, seed: int, budget: TimeBudget) -> float:
-    """Search with time in the place of energy; infinite if the RAM does not do at any time."""
+    """The shortest time within the RAM that a short search finds; infinite if it finds no schedule."""
     if node_need(problem).max(initial=0) > problem.budget:
         return np.inf
-    search = Annealer(timed(problem), seed)
+    search = Annealer(with_time_as_energy(problem), seed)
     search.run(int(SHORTEST_S * moves_per_second(problem)), budget)
     return np.inf if search.incumbent is None else search.incumbent.time

@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from poet_planner.solve.instance import Ints, Problem, size
+from poet_planner.solve.instance import Ints, Problem, graph_size
 from poet_planner.solve.params import FirstRun
 from poet_planner.solve.search import annealing
 from poet_planner.solve.search.annealing import (
@@ -434,4 +434,4 @@ class Annealer:
 
 def moves_per_second(problem: Problem) -> float:
     """Estimated moves a second. It depends on the size alone, so that equal problems get equal effort."""
-    return 1 / (MOVE_S + MOVE_S_PER_SIZE * size(problem))
+    return 1 / (MOVE_S + MOVE_S_PER_SIZE * graph_size(problem))

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.solve.feasibility.deadline import in_time
-from poet_planner.solve.feasibility.minimum_ram import Bracket, plain, smallest_ram
+from poet_planner.solve.feasibility.deadline import deadline_feasibility
+from poet_planner.solve.feasibility.minimum_ram import Bracket, bracket_minimum_ram, store_all
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.time_budget import TimeBudget
@@ -25,47 +25,47 @@ SECONDS = 5.0
 
 def bracket_of(graph: Graph, deadline_s: float | None, seconds: float = SECONDS) -> Bracket:
     problem = build_problem(graph, 0, deadline_s)
-    return smallest_ram(problem, 0, 0, solver_named("highs"), TimeBudget(seconds))
+    return bracket_minimum_ram(problem, 0, 0, solver_named("highs"), TimeBudget(seconds))
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_schedule_fits_what_is_enough_and_none_what_is_too_few(seed: int) -> None:
+def test_a_schedule_fits_feasible_bytes_and_none_infeasible_bytes(seed: int) -> None:
     graph = either_graph(seed)
     times = random.Random(seed).choice((None, 1.0, 1.2, 1.5))
     deadline_s = None if times is None else times * store_all_schedule(graph).time_s
     # Closed within a second; compiling, after an edit, may take a minute.
     bracket = bracket_of(graph, deadline_s, seconds=120.0)
     assert bracket.is_close
-    assert math.isfinite(least_energy(graph, bracket.enough + graph.resident_bytes, deadline_s))
-    assert math.isinf(least_energy(graph, bracket.too_few + graph.resident_bytes, deadline_s))
+    assert math.isfinite(least_energy(graph, bracket.feasible_bytes + graph.resident_bytes, deadline_s))
+    assert math.isinf(least_energy(graph, bracket.infeasible_bytes + graph.resident_bytes, deadline_s))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_found_and_what_is_refuted_is_so_within_any_ram(seed: int) -> None:
+def test_feasibility_within_any_ram_is_that_of_brute_force(seed: int) -> None:
     graph = either_graph(seed)
     plan = store_all_schedule(graph)
     for share in (0.5, 0.7, 0.9):
         ram_bytes, deadline_s = int(share * plan.peak_bytes), 1.3 * plan.time_s
         problem = build_problem(graph, ram_bytes, deadline_s)
-        answer = in_time(problem, plain(problem), seed, solver_named("highs"), TimeBudget(SECONDS))
+        result = deadline_feasibility(problem, store_all(problem), seed, solver_named("highs"), TimeBudget(SECONDS))
         exists = math.isfinite(least_energy(graph, ram_bytes, deadline_s))
-        assert not (exists and answer.impossible)
-        if answer.found is not None:
+        assert not (exists and result.infeasible)
+        if result.schedule is not None:
             assert exists
-            assert answer.found.time <= problem.deadline and answer.found.peak <= problem.budget
+            assert result.schedule.time <= problem.deadline and result.schedule.peak <= problem.budget
 
 
-def test_transfers_beside_compute_are_never_refuted_for_their_time() -> None:
-    """Beside compute, they may fit into a deadline that they would exceed one after the other."""
+def test_overlapping_transfers_are_never_infeasible_for_their_time() -> None:
+    """With DMA they may fit into a deadline that they would exceed one after the other."""
     for seed in range(12):
         graph = either_graph(seed)
         deadline_s = 1.1 * store_all_schedule(graph).time_s
         serial = bracket_of(graph, deadline_s)
-        beside = bracket_of(replace(graph, dma=True), deadline_s)
-        assert beside.too_few < serial.enough
+        overlapping = bracket_of(replace(graph, dma=True), deadline_s)
+        assert overlapping.infeasible_bytes < serial.feasible_bytes
 
 
 def test_the_time_that_is_left_ends_the_work_with_what_is_known() -> None:
     graph, plan = paper_graph("resnet50.a72")
     bracket = bracket_of(graph, 1.2 * plan.time_s, seconds=0.0)
-    assert bracket.too_few < bracket.enough <= plan.peak_bytes
+    assert bracket.infeasible_bytes < bracket.feasible_bytes <= plan.peak_bytes
