@@ -89,6 +89,8 @@ class Placer:
         self._least_s = self._params.attempt_share * time_limit_s
         self._budget = budget
         self._overtime = overtime
+        # What it took last to decode a schedule: long for thousands of events, and nothing interrupts it.
+        self._decoding_s = 0.0
         self._on_note = on_note
         self._tries = count()
         self._newest: PlacedSchedule | None = None
@@ -163,7 +165,7 @@ class Placer:
     def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> PlacedSchedule | None:
         """The first that can be placed and is better than the best one placed so far."""
         better = filter(self._better, schedules)
-        while not budget.expired and (some := list(islice(better, THREADS))):
+        while budget.left() > self._decoding_s and (some := list(islice(better, THREADS))):
             each = partial(self._decode_and_place, planned=self._problem, budget=self._share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
@@ -191,7 +193,7 @@ class Placer:
         less = self._newest.placement.arena_bytes - problem.budget
         order, random = np.arange(len(problem.node_time)), np.random.default_rng(self._seed)
         with self._context.timed(Part.REPLANNING):
-            while self._found is None and not budget.expired and less < problem.budget:
+            while self._found is None and budget.left() > self._decoding_s and less < problem.budget:
                 planned = problem._replace(budget=problem.budget - less // WORD * WORD)
                 made = cheapest(*by_eviction(planned, order, random, self._params.securing_passes, budget))
                 if made is None:
@@ -216,7 +218,7 @@ class Placer:
             late += self._budget.left() < self._least_s
             if late > 0:
                 self._secure(self._overtime)
-            over = self._overtime.expired or (self._found is not None and late > 0)
+            over = self._overtime.left() <= self._decoding_s or (self._found is not None and late > 0)
             if over or self._found_near(best.incumbent, self._params.near):
                 break
             before = reserve
@@ -276,8 +278,10 @@ class Placer:
         self, incumbent: Incumbent, planned: Problem, budget: TimeBudget, seed: int
     ) -> PlacedSchedule:
         """Decode and place a schedule; another ``seed`` gives another search for offsets."""
+        before_s = self._overtime.left()
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
+        self._decoding_s = before_s - self._overtime.left()
         placement = place(
             self._graph, decoded.steps, self._problem.budget, budget, lowest=False, seed=seed, context=self._context
         )
