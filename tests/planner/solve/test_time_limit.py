@@ -29,7 +29,7 @@ LIMIT_S = 60.0
 MOST_PLACEMENTS = 2
 TAKES_TIME = (
     "search.annealing.anneal",
-    "search.annealing.wander",
+    "search.annealing.reorder",
     "search.milp_neighbourhood._stated",
     "relaxation.refinement.build_relaxation",
     "relaxation.cutting_planes.lp_of",
