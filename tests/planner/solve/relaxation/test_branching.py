@@ -10,7 +10,7 @@ import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.pyomo_model import solve_milp
-from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.milp.solvers import SolverStatus, solver_named
 from poet_planner.solve.relaxation.branching import aggregates_at, explore
 from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.cutting_planes import LpRelaxation, aggregated_integers
@@ -23,8 +23,8 @@ from tests.support.graphs.random_graphs import either_graph, training_like_graph
 
 def least(model) -> float:  # type: ignore[no-untyped-def]
     """What the MILP solver finds by itself."""
-    answer = solve_milp(model, solver_named("highs"), TimeBudget(20.0), 1e-6, np.inf)
-    return np.inf if answer.infeasible else answer.bound
+    result = solve_milp(model, solver_named("highs"), TimeBudget(20.0), 1e-6, np.inf)
+    return np.inf if result.status == SolverStatus.INFEASIBLE else result.bound
 
 
 @pytest.mark.parametrize("tight", [0.75, 0.8])
