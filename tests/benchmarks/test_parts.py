@@ -92,9 +92,9 @@ def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pyt
 
 def test_parts_are_switched_off_by_name() -> None:
     assert parts_without("control") == Parts()
-    assert parts_without("conflicts+branching") == Parts(conflicts=False, branching=False)
-    with pytest.raises(typer.BadParameter, match=r"no part 'magic'; it has .*conflicts"):
-        parts_without("conflicts+magic")
+    assert parts_without("crossover+eviction") == Parts(crossover=False, eviction=False)
+    with pytest.raises(typer.BadParameter, match=r"no part 'magic'; it has .*crossover"):
+        parts_without("crossover+magic")
 
 
 def test_an_instance_is_planned_once_with_all_parts_and_once_without(

@@ -12,10 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, graph_size
-from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.search.incumbent import Incumbent
-from poet_planner.solve.search.milp_neighbourhood import cheapest_choice, with_alternatives
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import search_between_bottlenecks, search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
@@ -25,7 +23,6 @@ from poet_planner.solve.time_budget import TimeBudget
 # States of the search between bottleneck nodes, for any graph: at first, and again if that is worth it.
 FEW_STATES_BETWEEN = 20_000
 MOST_STATES_BETWEEN = 1_000_000
-CHOICE_SHARE = 0.06  # for the MILP neighbourhood: fraction of the time left
 
 
 class Known(NamedTuple):
@@ -123,28 +120,6 @@ class RetainedSets:
             return Gain()
         self.exhausted = separate
         return Gain(found.bound_j, near=found.events)
-
-
-@dataclass
-class MilpNeighbourhood:
-    """A MILP chooses anew all recomputations and page-ins of the best schedule.
-
-    If transfers cost much less than computes, the proof may end before the search has found the best transfers. So
-    this runs first.
-    """
-
-    problem: Problem
-    solver: Solver
-    part: Part = Part.MILP_NEIGHBOURHOOD
-    share: float = CHOICE_SHARE
-
-    def applies(self, known: Known) -> bool:
-        return bool(self.problem.pageable.any())
-
-    def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        sequence = with_alternatives(self.problem, known.incumbent.events)
-        energy_j = known.incumbent.energy
-        return Gain(schedule=cheapest_choice(self.problem, sequence, energy_j, self.solver, budget))
 
 
 @dataclass

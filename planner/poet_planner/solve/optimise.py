@@ -31,6 +31,9 @@ from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part, Statistics
 from poet_planner.solve.time_budget import TimeBudget
 
+# A schedule is optimal within this gap, whatever gap a caller is content with: fraction of the energy.
+PROVEN_GAP = 1e-6
+
 
 def optimise(
     graph: Graph, ram_bytes: int, deadline_s: float | None = None, options: OptimiseOptions | None = None
@@ -243,7 +246,7 @@ def schedule_of(
         time_s=decoded.time_s,
         peak_bytes=decoded.peak + graph.resident_bytes,
         arena_bytes=placement.arena_bytes,
-        status=Status.OPTIMAL if open_gap <= gap else Status.FEASIBLE,
+        status=Status.OPTIMAL if open_gap <= min(gap, PROVEN_GAP) else Status.FEASIBLE,
         bound_j=bound_j,
         gap=open_gap,
     )

@@ -195,9 +195,7 @@ class RelaxationParams(Checked):
     patience: Count = 6  # LPs in a row that may raise the bound by little
     stall: Share = 0.02  # an increase over all these LPs is little below this fraction of the bound's gap
     most_idle: Count = 4  # LPs in a row in which a cut may be slack before it is dropped
-    most_beyond: Share = 0.5  # kept for the proof beyond the relaxation's optimum: fraction of the time
     worth_proving: Share = 0.9  # not solved where a larger fraction of the bound's gap lies beyond its optimum
-    branching_gain: Share = 0.5  # branches are kept that close more than this fraction of the bound's gap
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,12 @@ from poet_planner.solve.bounding import (
     BoundingMethod,
     Known,
     LargeStateSpace,
-    MilpNeighbourhood,
     RetainedSets,
     StateSpace,
     aggregated,
 )
 from poet_planner.solve.instance import Flags, Ints, Problem
 from poet_planner.solve.milp.solvers import Solver
-from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
@@ -145,7 +143,7 @@ class Proof:
         if not self._context.has(Part.STATE_SPACE):
             spaces = []
         bottlenecks = Bottlenecks(self._problem, params, representative, aggregate, retained)
-        quick: list[BoundingMethod] = [MilpNeighbourhood(self._problem, self._solver), *spaces, bottlenecks]
+        quick: list[BoundingMethod] = [*spaces, bottlenecks]
         with self._background_search(self._params.first_background_s, budget):
             for method in quick:
                 self._run_method(method, budget)
@@ -177,7 +175,6 @@ class Proof:
 
     def _refine_relaxation(self, budget: TimeBudget) -> None:
         """Solve relaxations at more and more event points, until none of the path is missing."""
-        conflicts = self._conflicts()
         event_points = self._first_event_points()
         events = self._known().events
         while not budget.expired:
@@ -186,7 +183,6 @@ class Proof:
                 self._path,
                 event_points,
                 self._known(),
-                conflicts,
                 self._solver,
                 self._gap,
                 self._seed,
@@ -202,7 +198,7 @@ class Proof:
             if overflowing_node is not None:
                 overflow = np.array([overflowing_node])
             elif not step.undercuts or event_points[overflow].all():
-                self._prove_step(step, event_points, raising)
+                self._prove_step(step, raising)
                 overflow = overflowing(self._problem, self._path, step.events)
                 if event_points[overflow].all():
                     return
@@ -210,12 +206,6 @@ class Proof:
             events = step.events
             event_points = event_points.copy()
             event_points[overflow] = True
-
-    def _conflicts(self) -> Conflicts:
-        if not self._context.has(Part.CONFLICTS):
-            return Conflicts(self._problem, look=False)
-        with self._context.timed(Part.CONFLICTS):
-            return Conflicts(self._problem)
 
     def _first_event_points(self) -> Flags:
         """The event points of the first relaxation: few nodes of the path, or all of them. (n,)"""
@@ -236,20 +226,14 @@ class Proof:
             return None
         return best
 
-    def _prove_step(self, step: RefinementStep, event_points: Flags, budget: TimeBudget) -> None:
+    def _prove_step(self, step: RefinementStep, budget: TimeBudget) -> None:
         """Solve the relaxation of the step, with a search in the background: LP and MILP keep one core busy.
 
-        A relaxation that can hardly raise the bound is skipped. If no event point is left to add, the proof goes on
-        beyond the relaxation's optimum.
+        A relaxation that can hardly raise the bound is skipped.
         """
         with self._background_search(self._params.background_s, budget):
             if step.share_beyond < self._context.params.relaxation.worth_proving:
                 step.prove(budget)
-            last = event_points[overflowing(self._problem, self._path, step.events)].all()
-            beyond = last and step.undercuts and self._context.has(Part.STAGE_CUTS)
-            if beyond and not budget.expired:
-                with self._context.timed(Part.STAGE_CUTS):
-                    step.prove_beyond(budget)
             self._raise_by(step)
         if not self.complete:
             self._follow(step.events, Part.RELAXATION, budget)

@@ -28,17 +28,13 @@ class Part(StrEnum):
     BACKGROUND_SEARCH = "background_search"
     EXHAUSTIVE = "exhaustive"
     RETAINED_SETS = "retained_sets"
-    MILP_NEIGHBOURHOOD = "milp_neighbourhood"
     STATE_SPACE = "state_space"
     AGGREGATION = "aggregation"
     BOTTLENECK_HEURISTIC = "bottleneck_heuristic"
     RELAXATION = "relaxation"
     EVENT_POINTS = "event_points"
-    CONFLICTS = "conflicts"
     COVER_CUTS = "cover_cuts"
     ROUNDING_CUTS = "rounding_cuts"
-    STAGE_CUTS = "stage_cuts"
-    BRANCHING = "branching"
     MILP = "milp"
     FEASIBILITY = "feasibility"
     PLACEMENT = "placement"
@@ -66,8 +62,6 @@ class Parts:
         The optimum of graphs of at most eight nodes.
     retained_sets : bool
         Shortest paths over the sets of values that stay in RAM at the bottleneck nodes.
-    milp_neighbourhood : bool
-        A MILP that chooses the best schedule's recomputations and page-ins anew.
     state_space : bool
         Shortest paths over memory states; without it no ``aggregation`` of them either.
     aggregation : bool
@@ -78,16 +72,10 @@ class Parts:
         The order-free relaxation: its LP and all that follows here down to ``milp``.
     event_points : bool
         Few event points first, and those where the relaxation overflows; else all of them.
-    conflicts : bool
-        Values that cannot be in RAM together without paging.
     cover_cuts : bool
         Restoration and cover cuts.
     rounding_cuts : bool
         Chvátal-Gomory rounding of the capacity rows.
-    stage_cuts : bool
-        Benders cuts of the stage subproblem, and the proof beyond the relaxation's optimum that rests on them.
-    branching : bool
-        Branching on aggregated integers before the MILP solver.
     milp : bool
         The MILP solver on what the LP leaves.
     ejection : bool
@@ -103,17 +91,13 @@ class Parts:
     background_search: bool = True
     exhaustive: bool = True
     retained_sets: bool = True
-    milp_neighbourhood: bool = True
     state_space: bool = True
     aggregation: bool = True
     bottleneck_heuristic: bool = True
     relaxation: bool = True
     event_points: bool = True
-    conflicts: bool = True
     cover_cuts: bool = True
     rounding_cuts: bool = True
-    stage_cuts: bool = True
-    branching: bool = True
     milp: bool = True
     ejection: bool = True
     replanning: bool = True

@@ -44,7 +44,7 @@ def test_tables_show_what_a_part_gained_and_fit_a_terminal() -> None:
     for part in Part:
         with statistics.timed(part):
             pass
-    statistics.raised(Part.MILP_NEIGHBOURHOOD, 2.0)
+    statistics.raised(Part.ROUNDING_CUTS, 2.0)
     for k in range(12):
         statistics.found(float(k), 30.0 - k, Part.BOTTLENECK_HEURISTIC)
     statistics.source = Part.BOTTLENECK_HEURISTIC
@@ -54,10 +54,10 @@ def test_tables_show_what_a_part_gained_and_fit_a_terminal() -> None:
     console.print(improvements_table(report))
     text = console.export_text()
     assert "plan by bottleneck heuristic" in text
-    row = next(line for line in text.splitlines() if "milp" in line)
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["milp neighbourhood", "0.00", "1", "25 %", ""]
+    row = next(line for line in text.splitlines() if "rounding" in line)
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["rounding cuts", "0.00", "1", "25 %", ""]
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
     assert "138 %" in text
-    assert "conflicts" not in text
+    assert "ejection" not in text
     assert "the last 8 of 12" in text
     assert "19 J" in text and "27 J" not in text

@@ -92,7 +92,6 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
 def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, state_space: bool, minimal: bool) -> None:
     parts = Parts(
         background_search=False,
-        milp_neighbourhood=state_space,
         retained_sets=state_space,
         state_space=state_space,
         bottleneck_heuristic=state_space,

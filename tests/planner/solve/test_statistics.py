@@ -46,8 +46,8 @@ def test_what_the_parts_did_adds_up() -> None:
     assert {one.source for one in found} | {statistics.source} <= set(Part)
     worked = {part for part in Part if statistics.of(part).calls}
     assert worked >= {
-        *(Part.ANNEALING, Part.EVICTION, Part.BACKGROUND_SEARCH, Part.EXHAUSTIVE, Part.MILP_NEIGHBOURHOOD),
-        *(Part.RETAINED_SETS, Part.STATE_SPACE, Part.RELAXATION, Part.EVENT_POINTS, Part.CONFLICTS, Part.PLACEMENT),
+        *(Part.ANNEALING, Part.EVICTION, Part.BACKGROUND_SEARCH, Part.EXHAUSTIVE),
+        *(Part.RETAINED_SETS, Part.STATE_SPACE, Part.RELAXATION, Part.EVENT_POINTS, Part.PLACEMENT),
     }
     assert all(statistics.of(part).seconds > 0 for part in worked)
 
@@ -56,7 +56,8 @@ def test_what_the_parts_did_adds_up() -> None:
 def test_without_a_part_the_plan_is_sound_and_the_part_does_nothing(part: Part) -> None:
     graph, ram_bytes = instance()
     statistics = Statistics()
-    options = OptimiseOptions(time_limit_s=0.5, parts=Parts(**{part: False}), statistics=statistics)
+    # The gap ends the run, not the clock, so that a busy machine plans the same.
+    options = OptimiseOptions(time_limit_s=60, gap=0.1, parts=Parts(**{part: False}), statistics=statistics)
     schedule = optimise(graph, ram_bytes, None, options)
     assert verify(graph, schedule).faults == ()
     record = statistics.of(part)

@@ -30,11 +30,9 @@ MOST_PLACEMENTS = 2
 TAKES_TIME = (
     "search.annealing.anneal",
     "search.annealing.reorder",
-    "search.milp_neighbourhood._stated",
     "relaxation.refinement.build_relaxation",
     "relaxation.cutting_planes.lp_of",
     "relaxation.cutting_planes.separate",
-    "relaxation.stage_cuts.cheapest",
     "milp.solvers.Highs._solve",
     "placement.assign.place",
 )

@@ -33,9 +33,6 @@ def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Float
     at: list[int] = []
     for k, event in enumerate(events.tolist()):
         numbers = columns.compute[stage, event] if event < n else columns.page_in[stage, event - n]
-        energy = problem.node_energy[event] if event < n else problem.in_energy[event - n]
-        if x[numbers] == 1.0:
-            x[columns.repeated[stage]] += energy * relaxed.scale
         x[numbers] = 1.0
         if event < n:
             for v in range(problem.own[event], problem.own[event + 1]):
@@ -55,3 +52,15 @@ def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Float
             if made >= 0 and any(max(made, k - 1) < use <= again for use in uses[v]) and columns.keep[t, v] >= 0:
                 x[columns.keep[t, v]] = 1.0
     return x
+
+
+def has_repetitions_in_a_stage(relaxed: Relaxation, events: np.ndarray) -> bool:
+    """Whether the schedule does anything twice in one stage, which the model does not tell."""
+    event_points = relaxed.columns.event_points.tolist()
+    stage, done = 0, set()
+    for event in events.tolist():
+        if (stage, event) in done:
+            return True
+        done.add((stage, event))
+        stage += stage < len(event_points) and event == event_points[stage]
+    return False

@@ -18,7 +18,6 @@ class Columns(NamedTuple):
     page_in : (t + 1, m) N: value v is paged in in a stage
     keep : (t, m) K: value v is in RAM at an event point
     page_out : (m,) P: value v is ever paged out
-    repeated : (t + 1,) X: energy of what a stage does a second time or more often
     interval_end : (t, m) tau: the last stage of the interval of value v after an event point; -1: no certain use
     """
 
@@ -27,5 +26,4 @@ class Columns(NamedTuple):
     page_in: Ints
     keep: Ints
     page_out: Ints
-    repeated: Ints
     interval_end: Ints

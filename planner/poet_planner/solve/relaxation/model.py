@@ -3,14 +3,13 @@
 
 *Event points* are the first computes of some nodes that lie on one path of the graph. So every schedule passes them in
 the same order. Stage t lies between event points t - 1 and t. The RAM is limited at the event points alone, and the
-order inside a stage is free. `conflicts` adds rows for pairs of values that only a page-in can bring together.
+order inside a stage is free.
 
 See docs/optimiser/relaxation.md for the rows and their proofs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,6 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, node_need, others
 from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
 from poet_planner.solve.relaxation.columns import Columns
-from poet_planner.solve.relaxation.conflicts import Conflicts, Explanation
 from poet_planner.solve.topology import ancestors
 
 
@@ -41,7 +39,7 @@ def seconds_to_state_lp(entries: int) -> float:
     return entries / 5e5
 
 
-def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float, conflicts: Conflicts) -> Relaxation:
+def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float) -> Relaxation:
     """The MILP for ``problem`` with the given event points.
 
     Parameters
@@ -83,15 +81,12 @@ def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float, conf
     page_in, columns = _numbered(can_page, columns)
     keep, columns = _numbered(can_keep, columns)
     page_out, columns = _numbered(pageable, columns)
-    repeated, columns = _numbered(np.ones(last + 1, dtype=np.bool_), columns)
     cost = np.zeros(columns)
-    cost[repeated] = 1.0
     for numbers, energy in ((compute, problem.node_energy), (page_in, problem.in_energy)):
         cost[numbers[numbers >= 0]] = np.broadcast_to(energy * scale, numbers.shape)[numbers >= 0]
     cost[page_out[page_out >= 0]] = (problem.out_energy * scale)[page_out >= 0]
     lower = np.zeros(columns)
     upper = np.ones(columns)
-    upper[repeated] = max(spare_j, 0.0) * scale
     lower[compute[np.arange(last), event_points]] = 1.0
 
     rows = Rows()
@@ -135,12 +130,8 @@ def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float, conf
         elif compute[earliest[j], j] >= 0:
             lower[compute[earliest[j], j]] = 1.0
     _add_deadline_rows(problem, compute, page_in, page_out, rows)
-    meaning = Columns(
-        event_points, compute, page_in, keep, page_out, repeated, _interval_ends(problem, earliest, latest, last)
-    )
-    _add_conflict_rows(problem, conflicts, (earliest, latest), meaning, rows)
+    meaning = Columns(event_points, compute, page_in, keep, page_out, _interval_ends(problem, earliest, latest, last))
     integer = np.ones(columns, dtype=np.bool_)
-    integer[repeated] = False
     model = LinearModel.of(cost, -store_all_j * scale, lower, upper, integer, rows)
     return Relaxation(model, meaning, scale)
 
@@ -161,54 +152,6 @@ def _numbered(wanted: Flags, first: int) -> tuple[Ints, int]:
     count = int(wanted.sum())
     numbers[wanted] = np.arange(first, first + count)
     return numbers, first + count
-
-
-def _add_conflict_rows(
-    problem: Problem, conflicts: Conflicts, window: tuple[Ints, Ints], columns: Columns, rows: Rows
-) -> None:
-    """Conflicting values that are in RAM together need a page-in before.
-
-    This concerns two inputs of one node, and at an event point an input of its node and any value kept.
-    """
-    for node in range(len(problem.node_time)):
-        inputs = inputs_of(problem, node)
-        for at, u in enumerate(inputs):
-            for v in inputs[at + 1 :][conflicts.pairs[u, inputs[at + 1 :]]]:
-                explanations = conflicts.explanations(u, v)
-                _add_explanation_rows(problem, explanations, window, int(window[1][node]), columns, -1, rows)
-    for t, node in enumerate(columns.event_points):
-        inputs = inputs_of(problem, node)
-        beside = conflicts.pairs[inputs] & ~np.isin(np.arange(len(problem.size)), inputs)
-        for u, v in zip(*np.nonzero(beside), strict=True):
-            if columns.keep[t, v] >= 0:
-                explanations = conflicts.explanations(int(inputs[u]), int(v))
-                _add_explanation_rows(problem, explanations, window, t, columns, int(columns.keep[t, v]), rows)
-
-
-def _add_explanation_rows(
-    problem: Problem,
-    explanations: Collection[Explanation],
-    window: tuple[Ints, Ints],
-    last: int,
-    columns: Columns,
-    kept: int,
-    rows: Rows,
-) -> None:
-    """By the end of stage ``last`` an explanation has happened: a value was paged out and in.
-
-    Unless ``kept`` is -1, this holds only if the column ``kept`` is 1.
-    """
-    earliest = window[0]
-    outs = {int(columns.page_out[explanation.value]) for explanation in explanations} - {-1}
-    ins: set[int] = set()
-    for explanation in explanations:
-        since = int(earliest[problem.producer[list(explanation.pair)]].max())
-        ins |= set(columns.page_in[since : last + 1, explanation.value].tolist()) - {-1}
-    for paged in (outs, ins):
-        if paged and kept < 0:
-            rows.add(sorted(paged), [1.0] * len(paged), 1.0, np.inf)
-        elif kept >= 0:
-            rows.add([*sorted(paged), kept], [1.0] * len(paged) + [-1.0], 0.0, np.inf)
 
 
 def _add_deadline_rows(problem: Problem, compute: Ints, page_in: Ints, page_out: Ints, rows: Rows) -> None:

@@ -7,17 +7,13 @@ docs/optimiser/relaxation.md, "Refinement".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem
+from poet_planner.solve.instance import Flags, Ints, Problem
 from poet_planner.solve.milp.linear_model import LinearModel
 from poet_planner.solve.milp.pyomo_model import MilpResult, seconds_to_state, solve_milp
 from poet_planner.solve.milp.solvers import Solver
-from poet_planner.solve.relaxation.branching import explore
-from poet_planner.solve.relaxation.conflicts import Conflicts
-from poet_planner.solve.relaxation.cutting_planes import Branch, LpRelaxation
+from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
 from poet_planner.solve.relaxation.event_points import most_overflowing
 from poet_planner.solve.relaxation.model import about_entries, build_relaxation, events_of, seconds_to_state_lp
 from poet_planner.solve.search.annealer import moves_per_second
@@ -26,21 +22,10 @@ from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
-LITTLE = 0.01  # Benders cuts are left out if less lies beyond the optimum: fraction of the bound's gap
-FIRST_STEP = 0.1  # first step of the cutoff beyond the optimum, doubled each time: fraction of the bound's gap
-MOST_SOLUTIONS = 3  # best solutions of a MILP that Benders cuts are looked for at
 LP_SAFETY = 1e-3  # subtracted from each bound: units of the model
 # Coefficients of what is solved at all: they take some 300 bytes each in an LP, 750 in a MILP.
 MOST_LP_ENTRIES = 1_500_000
 MOST_MILP_ENTRIES = 500_000
-
-
-@dataclass(frozen=True)
-class LpState:
-    """The LP with its cuts, and the undivided branch after its last solve. Both hold below one cutoff only."""
-
-    lp: LpRelaxation
-    whole: Branch
 
 
 class RefinementStep:
@@ -54,8 +39,6 @@ class RefinementStep:
     event_points : (n,) flags of nodes on ``path``
     known : Incumbent
         The best schedule of the problem so far.
-    conflicts : Conflicts
-        Rows of the model; the search of the relaxation ignores them.
     gap : float
         As in `OptimiseOptions`.
     bound_j : float
@@ -77,7 +60,6 @@ class RefinementStep:
         path: Ints,
         event_points: Flags,
         known: Incumbent,
-        conflicts: Conflicts,
         solver: Solver,
         gap: float,
         seed: int,
@@ -85,7 +67,6 @@ class RefinementStep:
         context: Context | None = None,
     ) -> None:
         self._problem = problem
-        self._conflicts = conflicts
         self._solution: Ints | None = None
         self._path = path
         self._event_points = path[event_points[path]]
@@ -96,10 +77,8 @@ class RefinementStep:
         self._params = self._context.params.relaxation
         within = self._context.within(Part.RELAXATION)
         self._search = Portfolio(problem._replace(is_event_point=event_points), seed, context=within)
-        # The cutoff of `prove_beyond`; None before.
-        self._beyond_j: float | None = None
-        # The LP that `most_overflowing` has solved; `prove` goes on from there.
-        self._lp_state: LpState | None = None
+        # What `most_overflowing` has solved; `prove` goes on from there.
+        self._lp: LpRelaxation | None = None
         self._store_all_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
@@ -146,126 +125,51 @@ class RefinementStep:
         """The node of the path at whose first compute the LP point overflows the RAM most; None: nowhere."""
         if not self.can_be_solved(budget):
             return None
-        self._lp_state = state = self._solved_lp(budget)
-        return most_overflowing(self._problem, self._path, state.lp.relaxation.columns, state.whole.point)
+        self._lp = self._solved_lp(budget)
+        return most_overflowing(self._problem, self._path, self._lp.relaxation.columns, self._lp.point)
 
     def prove(self, budget: TimeBudget) -> None:
-        """Raise the bound until the relaxation is solved to its optimum or the time is up.
+        """Raise the bound until the relaxation is solved to its optimum or the time is up."""
+        if self._lp is None and not self.can_be_solved(budget):
+            return
+        lp, self._lp = self._lp or self._solved_lp(budget), None
+        if lp.bound < self._cutoff() and self._follow(events_of(self._problem, lp.relaxation, lp.point), budget):
+            self._add_cuts(lp, budget)
+        if lp.bound < self._cutoff() and self._context.has(Part.MILP):
+            self._solve_milp(lp, budget)
 
-        Part of the time is kept for `prove_beyond`: the fraction `share_beyond`, but half at most.
-        """
-        start, self._lp_state = self._lp_state, None
-        for_this = budget.share(1.0 - min(self._params.most_beyond, self.share_beyond))
-        self._solve_relaxation(for_this, with_stage_cuts=self.share_beyond > LITTLE, start=start)
-
-    def prove_beyond(self, budget: TimeBudget) -> None:
-        """Raise the bound above Z: Benders cuts count the RAM between the event points, too.
-
-        The cutoff rises in steps to U. A lower cutoff fixes more variables, so the MILP ends sooner. Each step states
-        the model anew, because fixings and cuts hold below their cutoff only.
-        """
-        self._context = self._context.within(Part.STAGE_CUTS)
-        share = FIRST_STEP
-        solved = True
-        while solved and not self._reached(self.incumbent_j) and not budget.expired:
-            self._beyond_j = self.bound_j + min(share, 1.0) * (self.incumbent_j - self.bound_j)
-            share *= 2
-            solved = self._solve_relaxation(budget, with_stage_cuts=True)
-
-    def _solve_relaxation(self, budget: TimeBudget, *, with_stage_cuts: bool, start: LpState | None = None) -> bool:
-        """Raise the bound to the cutoff; whether that is reached.
-
-        With Benders cuts, solutions of the MILP may be cut off. Then it is solved again.
-
-        Parameters
-        ----------
-        start : LpState, optional
-            The LP to go on from, of the same cutoff.
-        """
-        if start is None and not self.can_be_solved(budget):
-            return False
-        state = start or self._solved_lp(budget)
-        lp, whole = state.lp, state.whole
-        if (
-            self._beyond_j is None
-            and whole.bound < self._cutoff()
-            and self._follow(events_of(self._problem, lp.relaxation, whole.point), budget)
-        ):
-            whole = self._with_cuts(lp, whole, budget)
-        cut_off = True
-        while cut_off and not self._reached(self._limit_j):
-            if with_stage_cuts:
-                whole = self._with_cuts(lp, whole, budget, with_stage_cuts=True)
-            branches = self._branches(lp, whole, budget.share(self._params.lp_share))
-            points = self._solve_branches(lp, branches, budget)
-            cut_off = False
-            for point in points if with_stage_cuts else []:
-                cut_off |= lp.cut_off(whole.upper, point, self._cutoff, budget)
-        return self._reached(self._limit_j)
-
-    def _solved_lp(self, budget: TimeBudget) -> LpState:
+    def _solved_lp(self, budget: TimeBudget) -> LpRelaxation:
         """The LP relaxation below the cutoff, with cuts."""
-        relaxed = build_relaxation(self._problem, self._event_points, self._limit_j, self._conflicts)
+        relaxed = build_relaxation(self._problem, self._event_points, self.relaxation_optimum_j)
         self._scale = relaxed.scale
         lp = LpRelaxation(self._problem, relaxed, self._context)
-        return LpState(lp, self._with_cuts(lp, lp.whole(), budget))
+        self._add_cuts(lp, budget)
+        return lp
 
-    def _with_cuts(self, lp: LpRelaxation, branch: Branch, budget: TimeBudget, with_stage_cuts: bool = False) -> Branch:
+    def _add_cuts(self, lp: LpRelaxation, budget: TimeBudget) -> None:
         def on_progress(bound: float, _cutoff: float) -> None:
             self._raise(bound, lp.most_cuts_of)
 
-        share = budget.share(self._params.lp_share)
-        return lp.add_cuts(branch, self._cutoff, share, self._params.patience, on_progress, with_stage_cuts)
+        lp.add_cuts(self._cutoff, budget.share(self._params.lp_share), self._params.patience, on_progress)
 
-    def _reached(self, energy_j: float) -> bool:
-        return self.bound_j >= energy_j * (1 - self._gap)
+    def _solve_milp(self, lp: LpRelaxation, budget: TimeBudget) -> None:
+        """Raise the bound by a MILP solver, and search on from its solution."""
+        model = lp.model()
+        entries = len(model.columns)
+        if entries > MOST_MILP_ENTRIES or budget.left() < seconds_to_state(entries):
+            return
 
-    def _branches(self, lp: LpRelaxation, whole: Branch, budget: TimeBudget) -> list[Branch]:
-        """Branches of ``whole`` if they close much of the gap; otherwise the MILP solver gets ``whole`` undivided."""
-        if not self._context.has(Part.BRANCHING):
-            return [whole]
+        def on_progress(bound: float, _incumbent: float) -> None:
+            self._raise(bound, Part.MILP)
 
-        def on_progress(bound: float, _cutoff: float) -> None:
-            self._raise(bound, Part.BRANCHING)
-
-        with self._context.timed(Part.BRANCHING):
-            branches = explore(lp, whole, self._cutoff, budget, on_progress)
-        lowest = min([branch.bound for branch in branches], default=np.inf)
-        gap = self._cutoff() - whole.bound
-        return branches if lowest - whole.bound > self._params.branching_gain * gap else [whole]
-
-    def _solve_branches(self, lp: LpRelaxation, branches: list[Branch], budget: TimeBudget) -> list[Floats]:
-        """Raise the bound to the least over all branches, one MILP after the other; return solutions of the MILPs.
-
-        The branch with the lowest bound decides, so it comes last and gets the time that the others leave.
-        """
-        branches = branches[::-1]
-        bounds = [branch.bound for branch in branches]
-        points: list[Floats] = []
-        for k, branch in enumerate(branches):
-            if branch.bound >= self._cutoff() or not self._context.has(Part.MILP):
-                continue
-            model = lp.model(branch)
-            entries = len(model.columns)
-            if entries > MOST_MILP_ENTRIES or budget.left() < seconds_to_state(entries):
-                return points
-            others = min(bounds[:k] + bounds[k + 1 :], default=np.inf)
-
-            def on_progress(bound: float, _incumbent: float, others: float = others) -> None:
-                self._raise(min(bound, others), Part.MILP)
-
-            answer = self._milp(model, budget.share(1 / (len(branches) - k)), on_progress)
-            bounds[k] = max(bounds[k], self._cutoff() if answer.status.has_no_solution else answer.bound)
-            points += answer.solutions[-MOST_SOLUTIONS:]
-            for point in answer.solutions[-1:]:
-                self._adopt(events_of(self._problem, lp.relaxation, point))
-        self._raise(min(bounds, default=np.inf), Part.MILP)
-        return points
+        answer = self._milp(model, budget, on_progress)
+        for point in answer.solutions[-1:]:
+            self._adopt(events_of(self._problem, lp.relaxation, point))
+        self._raise(self._cutoff() if answer.status.has_no_solution else answer.bound, Part.MILP)
 
     def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> MilpResult:
-        """Solve the MILP of one branch."""
         # In units of the model, in which the store-all schedule costs SCALE.
-        absolute_gap = max(1e-6, 0.05 * self._gap * self._limit_j * self._scale)
+        absolute_gap = max(1e-6, 0.05 * self._gap * self.relaxation_optimum_j * self._scale)
         with self._context.timed(Part.MILP):
             return solve_milp(model, self._solver, budget, absolute_gap, self._cutoff(), on_progress)
 
@@ -279,14 +183,9 @@ class RefinementStep:
         found = self._search.incumbent
         return self._known if found is None or found.energy > self._known.energy else found
 
-    @property
-    def _limit_j(self) -> float:
-        """The cutoff in joules: nothing that costs more is looked for."""
-        return self.relaxation_optimum_j if self._beyond_j is None else self._beyond_j
-
     def _cutoff(self) -> float:
         """The cutoff in units of the model."""
-        return (self._limit_j * (1 - 0.9 * self._gap) - self._store_all_j) * self._scale
+        return (self.relaxation_optimum_j * (1 - 0.9 * self._gap) - self._store_all_j) * self._scale
 
     def _raise(self, bound: float, part: Part) -> None:
         bound = min(bound, self._cutoff())

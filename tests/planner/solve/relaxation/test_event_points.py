@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem, node_need
-from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, most_overflowing
 from poet_planner.solve.relaxation.model import Relaxation, build_relaxation
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
@@ -14,11 +13,11 @@ from poet_planner.solve.topology import longest_path
 
 from tests.support.graphs.chains import chain
 from tests.support.graphs.random_graphs import random_graph, training_like_graph
-from tests.support.graphs.relaxed_points import as_point, schedules
+from tests.support.graphs.relaxed_points import as_point, has_repetitions_in_a_stage, schedules
 
 
 def relaxation_at(problem: Problem, event_points: Ints) -> Relaxation:
-    return build_relaxation(problem, event_points, np.inf, Conflicts(problem))
+    return build_relaxation(problem, event_points, np.inf)
 
 
 def test_a_schedule_misses_no_ram() -> None:
@@ -30,8 +29,8 @@ def test_a_schedule_misses_no_ram() -> None:
         relaxed = relaxation_at(problem, path[seed % 2 :: 2 + seed % 3])
         for events in schedules(problem, 3):
             point = as_point(problem, relaxed, events)
-            # What is made twice in one stage may be elsewhere in between: the model does not tell.
-            if (point[relaxed.columns.repeated] == 0.0).all():
+            # What is made twice in one stage may be elsewhere in between.
+            if not has_repetitions_in_a_stage(relaxed, events):
                 assert most_overflowing(problem, path, relaxed.columns, point) is None, seed
                 looked += 1
     assert looked > 50

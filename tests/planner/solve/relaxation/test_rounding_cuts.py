@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem, inputs_of, node_need
-from poet_planner.solve.relaxation.conflicts import Conflicts
 from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.topology import longest_path
@@ -19,7 +18,7 @@ def test_every_set_that_fits_keeps_the_cuts() -> None:
     for seed in range(60):
         graph = random_graph(seed, 9) if seed % 2 else training_like_graph(seed)
         problem = build_problem(graph, int(store_all_schedule(graph).peak_bytes * 0.8), None)
-        relaxed = build_relaxation(problem, longest_path(problem), np.inf, Conflicts(problem))
+        relaxed = build_relaxation(problem, longest_path(problem), np.inf)
         keep = relaxed.columns.keep
         rng = np.random.default_rng(seed)
         rows = RoundingCuts(problem, relaxed.columns).separate(np.ones(len(relaxed.model.cost)))
