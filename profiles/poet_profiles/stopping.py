@@ -3,7 +3,7 @@
 
 A signal ends the command at once, by an exception. Two kinds of work make it wait: what is :func:`undisturbed` (native
 code that no exception can cross, a file being written), and what is to be brought to its end first (:func:`finishing`,
-a training step). A second signal does not wait for the latter.
+a training step, the trained weights read from a board). A second signal does not wait for the latter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-FINISHING = b"\nfinishing the step under way; the same again stops at once\n"
+FINISHING = b"\nfinishing what is under way; the same again stops at once\n"
 STANDARD_ERROR = 2
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from poet_harness.cli import main
+from poet_harness.training.results import Results
 from poet_profiles.profile import read_profile
 from poet_profiles.stopping import Stopped, acted_upon, finishing, heed, listening, undisturbed
+from safetensors import safe_open
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import STEPS, board, write_plan
@@ -43,16 +46,22 @@ class Signalling(SimulatedDevice):
         return answer
 
 
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """Signals are heard here also where whoever runs the tests ignores some, as `nohup` and shells do."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of ``poet-harness`` in this process, which hears signals also where a shell made it ignore them."""
+    """The exit code of ``poet-harness`` in this process."""
     monkeypatch.setattr(sys, "argv", ["poet-harness", *arguments])
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         main()
     except SystemExit as end:
         return int(end.code or 0)
-    finally:
-        signal.signal(signal.SIGINT, before)
     return 0
 
 
@@ -168,6 +177,26 @@ def test_a_signal_while_results_are_written_changes_nothing_of_them(
     with serve(board()) as url:
         assert call(monkeypatch, *run_arguments(folder, url)) == 130
     assert steps_on_disk(folder) == list(range(STEPS))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_results_are_written_leaves_the_weights_on_disk_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = write_plan(tmp_path / "plan")
+    write = Results.write
+
+    def signalled(results: Results, *arguments: object) -> None:
+        signal.raise_signal(number)
+        write(results, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Results, "write", signalled)
+    with serve(board()) as url:
+        weights = ["--weights", str(folder / "w.safetensors")]
+        assert call(monkeypatch, *run_arguments(folder, url), *weights) == 128 + number
+    assert steps_on_disk(folder) == list(range(STEPS))
+    with safe_open(folder / "w.safetensors", "numpy") as file:
+        assert file.metadata()["step"] == str(STEPS)
 
 
 def test_what_is_undisturbed_is_not_ended_and_what_is_finishing_only_by_a_second_signal() -> None:

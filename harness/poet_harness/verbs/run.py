@@ -53,7 +53,7 @@ def command(
     second one at once.
     """
     from poet_profiles.boards import load_board
-    from poet_profiles.stopping import undisturbed
+    from poet_profiles.stopping import finishing, undisturbed
 
     from ..connection.target import connect, takes_image
     from ..protocol.device import check_learning_rate
@@ -83,9 +83,11 @@ def command(
         try:
             _with_progress(trainer, batches, learning_rate, commit_every, resume, not target.fresh_card)
         finally:
-            with undisturbed():
-                results.write(trainer, source)
-            results.write_weights(trainer, batches.state, learning_rate)
+            # The trained weights are on the board alone: only a second signal ends the command before they are read.
+            with finishing():
+                with undisturbed():
+                    results.write(trainer, source)
+                results.write_weights(trainer, batches.state, learning_rate)
         observed, stack_bytes = trainer.observed, target.device.stack()
     if as_json:
         print_json(_document(schedule, trainer, source, stack_bytes))
