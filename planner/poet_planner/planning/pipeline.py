@@ -92,7 +92,7 @@ class Plan:
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
             write_headers(self.graph, self.schedule, folder)
-        write_pictures(self.graph, self.schedule, folder)
+        write_pictures(self.graph, self.schedule, self.store_all, folder)
         write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
 
 
@@ -145,9 +145,10 @@ class Prepared:
             raise RuntimeError(
                 f"the plan of {self.graph.name} breaks the contract, a fault of poet's: {report.faults[0]}"
             )
-        residency = self.residency
-        summary = summarise(self.graph, schedule, residency.task.costed, residency.excluded_bytes, statistics)
-        return Plan(self.graph, schedule, self.store_all, summary, residency, why_no_headers(self.graph))
+        residency, store_all = self.residency, self.store_all
+        costed, excluded_bytes = residency.task.costed, residency.excluded_bytes
+        summary = summarise(self.graph, schedule, store_all, costed, excluded_bytes, statistics)
+        return Plan(self.graph, schedule, store_all, summary, residency, why_no_headers(self.graph))
 
 
 def plan(

@@ -15,7 +15,6 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.quantities import byte_unit, bytes_text, energy_text, time_text
 from poet_planner.schedule.timeline import Kind, Moment, ram_over_time, timeline
 
@@ -45,12 +44,11 @@ MOST_NAMES = 60
 MOST_CELLS = 150
 
 
-def write_pictures(graph: Graph, schedule: Schedule, folder: Path) -> None:
-    """Write `schedule.png`, `ram.png` and `energy.png`."""
+def write_pictures(graph: Graph, schedule: Schedule, store_all: Schedule, folder: Path) -> None:
+    """Write `schedule.png`, `ram.png` and `energy.png`; ``store_all`` is the graph's store-all schedule."""
     moments = timeline(graph, schedule)
-    store_all = timeline(graph, store_all_schedule(graph))
     _save(_schedule_figure(graph, schedule, moments), folder / "schedule.png")
-    _save(_ram_figure(graph, schedule, moments, store_all), folder / "ram.png")
+    _save(_ram_figure(graph, schedule, moments, timeline(graph, store_all)), folder / "ram.png")
     _save(_energy_figure(graph, schedule, moments), folder / "energy.png")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.timeline import Kind, timeline
@@ -86,6 +85,7 @@ class Summary:
 def summarise(
     graph: Graph,
     schedule: Schedule,
+    store_all: Schedule,
     costed: CostedGraph | None = None,
     excluded_bytes: int = 0,
     statistics: Statistics | None = None,
@@ -94,6 +94,8 @@ def summarise(
 
     Parameters
     ----------
+    store_all : Schedule
+        The graph's store-all schedule, to compare with.
     excluded_bytes : int
         Parameters, gradients and state that were left out of RAM.
     costed : CostedGraph, optional
@@ -104,7 +106,6 @@ def summarise(
     moments = timeline(graph, schedule)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
-    store_all = store_all_schedule(graph)
     overhead_j = schedule.energy_j - store_all.energy_j
     if abs(overhead_j) <= ROUNDING * store_all.energy_j:
         overhead_j = 0.0
