@@ -116,9 +116,9 @@ def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
     _, errors = process.communicate(timeout=600)
     assert "ignored" not in errors
     assert "Traceback" not in errors
-    # On a fast machine it may be over.
-    assert process.returncode in (128 + number, 0)
     steps = len(np.load(folder / "cut.npz")["loss"]) if (folder / "cut.npz").exists() else 0
+    # On a fast machine training may be over, and Python on its way out, where nothing hears the signal any more.
+    assert process.returncode in (128 + number, 0) or (process.returncode, steps) == (-number, 3)
     if steps:
         table = pd.read_csv(folder / "cut.csv")
         assert list(table["training_step"][table["do"] == "step"]) == list(range(steps))
