@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small convolutional classifier of handwritten 8x8 digits, and the digits that come inside scikit-learn."""
+"""Convolutional classifiers of handwritten 8x8 digits, and the digits that come inside scikit-learn."""
 
 from __future__ import annotations
 
@@ -53,6 +53,24 @@ def digits_cnn(channels: int = 8) -> nn.Module:
             if name.startswith("block"):
                 layer.weight.data.mul_(0.3)
     return module
+
+
+def cnn_40k(hidden: int = 60) -> nn.Module:
+    """Three convolutions of 16, 32 and 64 channels and two linear layers: its 39,326 parameters need the RAM."""
+    return nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(1, 16, 3, padding=1),
+            relu1=nn.ReLU(inplace=True),
+            conv2=nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            relu2=nn.ReLU(inplace=True),
+            conv3=nn.Conv2d(32, 64, 3, stride=2, padding=1),
+            relu3=nn.ReLU(inplace=True),
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(64 * 2 * 2, hidden),
+            relu4=nn.ReLU(inplace=True),
+            fc2=nn.Linear(hidden, 10),
+        )
+    )
 
 
 def digits_batches(batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from poet_planner.models import mobilenet, resnet, tiny, transformer, unet, vgg
-from poet_planner.models.digits import digits_batches, digits_cnn
+from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
 from poet_planner.models.users_code import users_code
 
 _SEED = 0
@@ -118,14 +118,18 @@ _DIGITS = _images(1, 8, 8, 10)
 _ENTRIES: dict[str, _Entry] = {
     "digits_cnn": _Entry(24, digits_cnn, _DIGITS, batches=digits_batches),
     "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _DIGITS, batches=digits_batches),
+    "cnn_40k": _Entry(1, cnn_40k, _DIGITS, batches=digits_batches),
     "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000, dropout=True), _IMAGENET),
     "vgg16_cifar": _Entry(1, lambda: vgg.vgg16(32, 10), _CIFAR),
+    "vgg16_cifar_w16": _Entry(1, lambda: vgg.vgg16(32, 10, 16, 1024), _CIFAR),
+    "poet_resnet18": _Entry(1, resnet.poet_resnet18, _CIFAR),
     "resnet18": _Entry(1, resnet.resnet18, _IMAGENET),
     "resnet18_cifar": _Entry(1, resnet.resnet18_cifar, _CIFAR),
     "resnet50": _Entry(1, resnet.resnet50, _IMAGENET),
     "mobilenet_v2": _Entry(1, lambda: mobilenet.mobilenet_v2(1000), _IMAGENET),
     "unet": _Entry(1, lambda: unet.UNet(3, 2), _pixels(128, 2)),
     "bert_base": _Entry(1, lambda: transformer.Bert(transformer.BERT_BASE), _sequences(transformer.BERT_BASE, 2)),
+    "bert_2x128": _Entry(1, lambda: transformer.Bert(transformer.BERT_2X128), _sequences(transformer.BERT_2X128, 2)),
     "transformer": _Entry(1, lambda: transformer.Bert(transformer.TWO_LAYERS), _sequences(transformer.TWO_LAYERS, 2)),
     "gpt_small": _Entry(
         1,

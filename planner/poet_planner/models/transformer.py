@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers: BERT (Devlin et al., 2018), a small GPT (Radford et al., 2019), and an encoder of two layers."""
+"""Transformers: BERT (Devlin et al., 2018), a small GPT (Radford et al., 2019), and encoders of two layers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Size:
 
 BERT_BASE = Size(layers=12, hidden=768, heads=12, vocabulary=30522, positions=512, dropout=0.1)
 TWO_LAYERS = Size(layers=2, hidden=128, heads=2, vocabulary=1000, positions=128)
+BERT_2X128 = Size(layers=2, hidden=128, heads=2, vocabulary=1000, positions=32)
 GPT_SMALL = Size(layers=4, hidden=128, heads=4, vocabulary=1000, positions=128)
 
 
