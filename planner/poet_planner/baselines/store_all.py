@@ -7,16 +7,18 @@ for the energy that it adds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.graph import Graph, Node
+from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
+from poet_planner.baselines.lives import Life, first_fit
 from poet_planner.baselines.method import Method
+from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
     from poet_planner.solve import OptimiseOptions
@@ -67,13 +69,10 @@ METHOD = Method(
 
 
 def store_all_schedule(graph: Graph) -> Schedule:
-    """The store-all schedule with offsets. Its RAM budget is what it needs.
-
-    Offsets are assigned by first fit: the largest value first, at the lowest offset that is free during its life.
-    """
+    """The store-all schedule with offsets. Its RAM budget is what it needs."""
     lives = _lives(graph)
-    offsets = _offsets(lives)
-    last_use = {life.id: life.end for life in lives}
+    offsets = first_fit(lives)
+    last_use = {life.key: life.end for life in lives}
     steps: list[Step] = []
     held: list[str] = []
     peak = live = 0
@@ -89,8 +88,8 @@ def store_all_schedule(graph: Graph) -> Schedule:
             held.remove(id)
             live -= sizes[id]
     energy_j = sum(node.energy_j for node in graph.nodes)
-    arena_bytes = max((offsets[life.id] + life.bytes for life in lives), default=0)
-    return Schedule(
+    arena_bytes = max((offsets[life.key] + life.bytes for life in lives), default=0)
+    made = Schedule(
         graph=graph.name,
         graph_hash=graph_hash(graph),
         ram_budget_bytes=graph.resident_bytes + max(arena_bytes, peak),
@@ -104,46 +103,23 @@ def store_all_schedule(graph: Graph) -> Schedule:
         bound_j=energy_j,
         gap=0.0,
     )
-
-
-@dataclass(frozen=True)
-class _Life:
-    """A value or a workspace from the node that makes it to the last one that reads it, both included."""
-
-    id: str
-    bytes: int
-    start: int
-    end: int
+    overlaps = graph.dma and any(node.uses is not Uses.CPU for node in graph.nodes)
+    return replace(made, time_s=verify(graph, made, check_offsets=False).time_s) if overlaps else made
 
 
 def _workspace_id(node: Node) -> str:
     return f"{node.id}\0workspace"
 
 
-def _lives(graph: Graph) -> list[_Life]:
+def _lives(graph: Graph) -> list[Life[str]]:
+    """Of values and workspaces, from the node that makes each to the last one that reads it."""
     last_use = {value: index for index, node in enumerate(graph.nodes) for value in node.inputs}
     lives = [
-        _Life(value.id, aligned(value.bytes), index, last_use.get(value.id, index))
+        Life(value.id, aligned(value.bytes), index, last_use.get(value.id, index))
         for index, node in enumerate(graph.nodes)
         for value in node.values
     ]
     lives += [
-        _Life(_workspace_id(node), aligned(node.workspace_bytes), index, index)
-        for index, node in enumerate(graph.nodes)
+        Life(_workspace_id(node), aligned(node.workspace_bytes), index, index) for index, node in enumerate(graph.nodes)
     ]
     return [life for life in lives if life.bytes]
-
-
-def _offsets(lives: list[_Life]) -> dict[str, int]:
-    offsets: dict[str, int] = {}
-    placed: list[_Life] = []
-    for life in sorted(lives, key=lambda life: (-life.bytes, life.start)):
-        offset = 0
-        clashing = (other for other in placed if other.start <= life.end and life.start <= other.end)
-        for other in sorted(clashing, key=lambda other: offsets[other.id]):
-            if offset + life.bytes <= offsets[other.id]:
-                break
-            offset = max(offset, offsets[other.id] + other.bytes)
-        offsets[life.id] = offset
-        placed.append(life)
-    return offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from poet_profiles.errors import UserError
 
-from poet_planner.baselines import poet_ilp, store_all
+from poet_planner.baselines import page_all, poet_ilp, store_all
 from poet_planner.baselines.method import Method
 from poet_planner.solve import optimise
 
@@ -18,7 +18,7 @@ OPTIMAL = Method(
     chains_only=False,
     keeps_deadline=True,
 )
-METHODS = (OPTIMAL, store_all.METHOD, poet_ilp.METHOD)
+METHODS = (OPTIMAL, store_all.METHOD, page_all.METHOD, poet_ilp.METHOD)
 
 
 def method_named(name: str) -> Method:

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 COLOURS = {
     Kind.COMPUTE: "#0072B2",
     Kind.RECOMPUTE: "#E69F00",
+    Kind.REFETCH: "#56B4E9",
     Kind.PAGE_IN: "#009E73",
     Kind.PAGE_OUT: "#CC79A7",
 }
 LABELS = {
     Kind.COMPUTE: "computed",
     Kind.RECOMPUTE: "recomputed",
+    Kind.REFETCH: "fetched again",
     Kind.PAGE_IN: "paged in",
     Kind.PAGE_OUT: "paged out",
 }
@@ -97,11 +99,16 @@ def _schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) ->
         )
     _operator_ticks(axis, nodes)
     _time_ticks(axis, shown)
-    patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in COLOURS]
+    patches = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in _kinds(moments)]
     patches.append(Patch(facecolor=HELD, label="held in RAM"))
-    figure.legend(handles=patches, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(handles=patches, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
     figure.suptitle(_title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure
+
+
+def _kinds(moments: list[Moment]) -> list[Kind]:
+    """What steps spend energy on; fetching again only where it happens."""
+    return [kind for kind in COLOURS if kind is not Kind.REFETCH or any(m.kind is kind for m in moments)]
 
 
 def _by_first_computation(graph: Graph, schedule: Schedule) -> list[Node]:
@@ -209,7 +216,7 @@ def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float
 def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
     """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, split."""
     figure, (total, added) = new_figure(8.5, 3.6, panels=2)
-    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in COLOURS}
+    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in _kinds(moments)}
     unit, scale = _energy_unit(sum(energy.values()))
     store_all = sum(node.energy_j for node in graph.nodes)
     total.barh(["store-all"], [store_all / scale], color=COLOURS[Kind.COMPUTE])

@@ -12,16 +12,17 @@ from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
 
-from poet_profiles.graph import Graph
+from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.ram import held_bytes
 
 
 class Kind(StrEnum):
-    """What a step spends its energy on; a free spends none."""
+    """What a step spends its energy on; a free spends none. What is fetched for the first time counts as computed."""
 
     COMPUTE = "compute"
     RECOMPUTE = "recompute"
+    REFETCH = "refetch"
     PAGE_IN = "page_in"
     PAGE_OUT = "page_out"
     FREE = "free"
@@ -58,9 +59,10 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
         energy_j, ram_bytes = 0.0, held.during
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
-            kind = Kind.RECOMPUTE if node.id in computed else Kind.COMPUTE
+            again = Kind.REFETCH if node.uses is Uses.BUS else Kind.RECOMPUTE
+            kind = again if node.id in computed else Kind.COMPUTE
             computed.add(node.id)
-            span = clock.compute(node.inputs, node.time_s)
+            span = clock.compute(node)
             energy_j = node.energy_j
         elif step.do is Action.FREE:
             kind, ram_bytes = Kind.FREE, held.after
@@ -97,8 +99,9 @@ def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:
 
 
 def _changes(moment: Moment) -> list[tuple[float, int]]:
+    """Only a compute that has workspace changes anything when it ends: it gives the workspace back."""
     starts = (moment.start_s, moment.ram_bytes)
-    if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE):
+    if moment.ram_bytes != moment.ram_after_bytes and moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE):
         return [starts, (moment.end_s, moment.ram_after_bytes)]
     return [starts]
 
@@ -113,10 +116,18 @@ class _Clock:
         self._arrives_s: dict[str, float] = {}
         self._leaves_s: dict[str, float] = {}
 
-    def compute(self, inputs: tuple[str, ...], time_s: float) -> tuple[float, float]:
-        start_s = max([self._cpu_s, *(self._arrives_s.get(value, 0.0) for value in inputs)])
-        self._cpu_s = start_s + time_s
-        return start_s, self._cpu_s
+    def compute(self, node: Node) -> tuple[float, float]:
+        self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(value, 0.0) for value in node.inputs)])
+        if node.uses is Uses.CPU:
+            start_s, self._cpu_s = self._cpu_s, self._cpu_s + node.time_s
+            return start_s, self._cpu_s
+        start_s, end_s = self._transfer(node.time_s)
+        if node.uses is Uses.BOTH:
+            self._cpu_s = end_s
+        else:
+            self._arrives_s |= {value.id: end_s for value in node.values}
+            self._leaves_s |= {id: end_s for id in node.inputs}
+        return start_s, end_s
 
     def free(self, value: str) -> tuple[float, float]:
         self._cpu_s = max(self._cpu_s, self._arrives_s.get(value, 0.0), self._leaves_s.get(value, 0.0))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.graph import Graph, Node, Uses, Value
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.kept import TRAINED_KINDS, commits
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
 _RELATIVE_TOLERANCE = 1e-9
@@ -73,6 +74,9 @@ class _Replay:
         self._values: dict[str, Value] = {value.id: value for node in graph.nodes for value in node.values}
         self._lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
         self._changed: set[str] = set()
+        self._times_written = {kept.id: 0 for kept in graph.kept}
+        self._commits = {node.id for node in commits(graph)}
+        self._committed = False
         self._in_ram: set[str] = set()
         self._on_card: set[str] = set()
         self._times_computed = dict.fromkeys(self._nodes, 0)
@@ -90,6 +94,8 @@ class _Replay:
 
     def take(self, number: int, step: Step) -> None:
         where = f"step {number} ({step.do.value} {step.target})"
+        if step.do is not Action.FREE and self._committed:
+            self.faults.append(f"{where}: the step is committed already")
         if step.do is Action.COMPUTE:
             node = self._nodes.get(step.target)
             if node is None:
@@ -114,6 +120,10 @@ class _Replay:
         for id, times in self._times_computed.items():
             if times == 0:
                 self.faults.append(f"node {id} is never computed")
+        for kept in self._graph.kept:
+            written = self._times_written[kept.id]
+            if written != (kept.kind in TRAINED_KINDS):
+                self.faults.append(f"{kept.kind} {kept.id} on the card is written {written} times")
 
     def _compute(self, node: Node, step: Step, where: str) -> None:
         for id in node.inputs:
@@ -126,7 +136,7 @@ class _Replay:
         stale = self._changed.intersection(node.operation.operands if node.operation else ())
         if self._times_computed[node.id] > 1 and stale:
             self.faults.append(f"{where}: it is computed again from {min(stale)}, which has changed")
-        self._changed |= self._lasting.intersection(node.operation.results if node.operation else ())
+        self._write(node, where)
         if self._times_computed[node.id] == 2 and not node.recomputable:
             self.faults.append(f"{where}: it is not recomputable, and this is the second time")
         for value in node.values:
@@ -136,8 +146,19 @@ class _Replay:
         if workspace and self.check_offsets:
             self._place(f"{node.id} (workspace)", step.workspace_offset, workspace, where)
             self._places.pop(f"{node.id} (workspace)", None)
-        self._clock.compute(node.inputs, node.time_s)
+        self._clock.compute(node)
         self.energy_j += node.energy_j
+
+    def _write(self, node: Node, where: str) -> None:
+        """What it changes for good: residents, the next versions on the card, or which versions count."""
+        if node.id in self._commits:
+            self._committed = True
+        elif self._changed and node.uses is not Uses.CPU:
+            self.faults.append(f"{where}: {min(self._changed)} has changed before; a card that fails now leaves it so")
+        results = node.operation.results if node.operation else ()
+        self._changed |= self._lasting.intersection(results)
+        for id in self._times_written.keys() & results:
+            self._times_written[id] += 1
 
     def _page_in(self, value: Value, step: Step, where: str) -> None:
         if value.id not in self._on_card:
@@ -197,8 +218,8 @@ class _SerialClock:
     def __init__(self) -> None:
         self.end_s = 0.0
 
-    def compute(self, inputs: tuple[str, ...], time_s: float) -> None:
-        self.end_s += time_s
+    def compute(self, node: Node) -> None:
+        self.end_s += node.time_s
 
     def page_in(self, value: str, time_s: float) -> None:
         self.end_s += time_s
@@ -223,8 +244,17 @@ class _OverlappedClock(_SerialClock):
     def end_s(self) -> float:  # type: ignore[override]
         return max(self._cpu_s, self._bus_s)
 
-    def compute(self, inputs: tuple[str, ...], time_s: float) -> None:
-        self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(id, 0.0) for id in inputs)]) + time_s
+    def compute(self, node: Node) -> None:
+        self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(id, 0.0) for id in node.inputs)])
+        if node.uses is Uses.CPU:
+            self._cpu_s += node.time_s
+            return
+        end_s = self._transfer(node.time_s)
+        if node.uses is Uses.BOTH:
+            self._cpu_s = end_s
+            return
+        self._arrives_s |= {value.id: end_s for value in node.values}
+        self._let_go_s |= {id: end_s for id in (*node.inputs, *(value.id for value in node.values))}
 
     def page_in(self, value: str, time_s: float) -> None:
         self._arrives_s[value] = self._let_go_s[value] = self._transfer(time_s)

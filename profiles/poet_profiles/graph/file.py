@@ -11,13 +11,14 @@ from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
-from poet_profiles.graph import Graph, Node, Operation, PageCost, Refusal, Resident, Value
+from poet_profiles.graph import Graph, Kept, Node, Operation, PageCost, Refusal, Resident, Uses, Value
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.json_file import of_format, read_document
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
+KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
 _REFUSAL_KEYS = ("where", "lacks", "cure")
 _PAGE_KEYS = ("page_out_time_s", "page_out_energy_j", "page_in_time_s", "page_in_energy_j")
@@ -48,7 +49,7 @@ def write_graph(graph: Graph, path: Path) -> None:
 
 def graph_hash(graph: Graph) -> str:
     """Hash of the structure alone, 16 hex digits: equal for graphs that differ only in names and costs."""
-    structure = {
+    structure: dict[str, Any] = {
         "nodes": [
             [
                 node.id,
@@ -65,6 +66,10 @@ def graph_hash(graph: Graph) -> str:
         "residents": [[r.id, r.kind, r.bytes, r.offset] for r in graph.residents],
         "resident_bytes": graph.resident_bytes,
     }
+    if graph.kept:
+        structure["kept"] = [[kept.id, kept.kind, kept.bytes] for kept in graph.kept]
+    if uses := [[node.id, node.uses] for node in graph.nodes if node.uses is not Uses.CPU]:
+        structure["uses"] = uses
     return document_hash(structure)
 
 
@@ -79,6 +84,7 @@ def graph_from_document(document: Any) -> Graph:
         resident_bytes=_count(top, "resident_bytes", "the file", 0),
         dma=_flag(top, "dma", "the file", False),
         residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
+        kept=tuple(_kept(entry) for entry in _list(top, "kept", "the file", [])),
     )
     for node in inputs.keys() - {node.id for node in nodes}:
         raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
@@ -101,6 +107,8 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
             {"id": r.id, "kind": r.kind, "bytes": r.bytes, "offset": r.offset, "shape": list(r.shape)}
             for r in graph.residents
         ]
+    if graph.kept:
+        document["kept"] = [{"id": k.id, "kind": k.kind, "bytes": k.bytes, "shape": list(k.shape)} for k in graph.kept]
     return document
 
 
@@ -217,6 +225,7 @@ def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
         backward=_flag(entry, "backward", where, False),
         operation=_operation(entry, where),
         refused=_refusal(entry, where),
+        uses=_uses(entry, where),
     )
 
 
@@ -229,17 +238,40 @@ def _operation(entry: dict[str, Any], where: str) -> Operation | None:
     return Operation(op, params, _strings(entry, "inputs", where), _strings(entry, "results", where))
 
 
+def _uses(entry: dict[str, Any], where: str) -> Uses:
+    name = entry.get("uses", Uses.CPU)
+    if name not in list(Uses):
+        raise FaultError(f'{where}: "uses" is {name!r}; it must be one of {", ".join(Uses)}')
+    return Uses(name)
+
+
 def _resident(entry: Any) -> Resident:
     entry = _mapping(entry, "an entry of residents")
     id = _id(entry, "an entry of residents")
     where = f"resident {id}"
+    kind, shape = _kind(entry, RESIDENT_KINDS, where), _shape(entry, where)
+    return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), shape)
+
+
+def _kept(entry: Any) -> Kept:
+    entry = _mapping(entry, "an entry of kept")
+    id = _id(entry, "an entry of kept")
+    where = f"kept tensor {id}"
+    return Kept(id, _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where), _shape(entry, where))
+
+
+def _kind(entry: dict[str, Any], kinds: tuple[str, ...], where: str) -> str:
     kind = entry.get("kind")
-    if kind not in RESIDENT_KINDS:
-        raise FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(RESIDENT_KINDS)}')
+    if kind not in kinds:
+        raise FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(kinds)}')
+    return str(kind)
+
+
+def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:
     shape = _list(entry, "shape", where, [])
     if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         raise FaultError(f'{where}: "shape" must be a list of extents')
-    return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), tuple(shape))
+    return tuple(shape)
 
 
 def _node_document(node: Node) -> dict[str, Any]:
@@ -258,6 +290,8 @@ def _node_document(node: Node) -> dict[str, Any]:
         document["results"] = list(node.operation.results)
     if node.refused:
         document["refused"] = asdict(node.refused)
+    if node.uses is not Uses.CPU:
+        document["uses"] = node.uses.value
     return document
 
 

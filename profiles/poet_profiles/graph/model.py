@@ -9,6 +9,7 @@ All is in SI units: seconds, joules; sizes are bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,14 @@ class Refusal:
     cure: str
 
 
+class Uses(StrEnum):
+    """What a node is busy with while it is computed: the CPU, the one bus to the card, or both."""
+
+    CPU = "cpu"
+    BUS = "bus"
+    BOTH = "both"
+
+
 @dataclass(frozen=True)
 class Node:
     """One operator of the training step.
@@ -86,6 +95,8 @@ class Node:
         What it computes; None where only its cost is known.
     refused : Refusal or None
         Why the firmware cannot compute it.
+    uses : Uses
+        The bus where it moves a tensor between RAM and card, both where it computes with one that lies there.
     """
 
     id: str
@@ -98,6 +109,7 @@ class Node:
     backward: bool = False
     operation: Operation | None = None
     refused: Refusal | None = None
+    uses: Uses = Uses.CPU
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,20 @@ class Resident:
     kind: str
     bytes: int
     offset: int
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor that lies on the card from step to step: parameter, state, constant, or the batches of input or target.
+
+    ``bytes`` and ``shape`` are of one batch. Within a step it never changes; a parameter or a state has one node that
+    writes its next version.
+    """
+
+    id: str
+    kind: str
+    bytes: int
     shape: tuple[int, ...] = ()
 
 
@@ -126,6 +152,8 @@ class Graph:
         Whether page transfers run beside compute.
     residents : tuple of Resident
         Where each of those tensors lies; may be empty where only the bytes are known.
+    kept : tuple of Kept
+        What lies on the card, in its order there.
     """
 
     name: str
@@ -133,3 +161,4 @@ class Graph:
     resident_bytes: int = 0
     dma: bool = False
     residents: tuple[Resident, ...] = ()
+    kept: tuple[Kept, ...] = ()

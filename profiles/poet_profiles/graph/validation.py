@@ -7,6 +7,7 @@ import math
 
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph, Node, Operation
+from poet_profiles.graph.kept import check_kept, commits
 from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
@@ -41,12 +42,14 @@ def check_graph(graph: Graph) -> None:
     _check_order(graph)
     _check_residents(graph)
     _check_operands(graph)
+    check_kept(graph)
     _check_changes(graph)
 
 
 def _check_numbers(graph: Graph) -> None:
     """Costs that can be added up, and sizes that 64 bits hold with room for their sums."""
     sizes = [("the graph", graph.resident_bytes), *((f"resident {r.id}", r.bytes) for r in graph.residents)]
+    sizes += [(f"kept tensor {kept.id}", kept.bytes) for kept in graph.kept]
     for node in graph.nodes:
         where = f"node {node.id}"
         pages = [value.page for value in node.values if value.page]
@@ -65,6 +68,7 @@ def _check_ids(graph: Graph) -> None:
         ("node", [node.id for node in graph.nodes]),
         ("value", [value.id for node in graph.nodes for value in node.values]),
         ("resident", [resident.id for resident in graph.residents]),
+        ("kept tensor", [kept.id for kept in graph.kept]),
     ):
         seen: set[str] = set()
         for id in ids:
@@ -75,6 +79,10 @@ def _check_ids(graph: Graph) -> None:
     for resident in graph.residents:
         if resident.id in made:
             raise FaultError(f"id {resident.id} is a value's and a resident's; rename one of them")
+    made |= {resident.id for resident in graph.residents}
+    for kept in graph.kept:
+        if kept.id in made:
+            raise FaultError(f"id {kept.id} is a kept tensor's and another's; rename one of them")
 
 
 def _check_order(graph: Graph) -> None:
@@ -123,20 +131,20 @@ def _check_residents(graph: Graph) -> None:
 
 
 def _check_operands(graph: Graph) -> None:
-    residents = {resident.id for resident in graph.residents}
+    lasting = {*(resident.id for resident in graph.residents), *(kept.id for kept in graph.kept)}
     empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
     for node in graph.nodes:
-        if node.operation is None or not graph.residents:
+        if node.operation is None or not lasting:
             continue
         own = {value.id for value in node.values}
         for operand in node.operation.operands:
-            if operand not in residents and operand not in node.inputs:
+            if operand not in lasting and operand not in node.inputs:
                 raise FaultError(f"node {node.id}: operand {operand} is no resident and has no edge to the node")
         for result in node.operation.results:
-            if result not in residents and result not in own:
+            if result not in lasting and result not in own:
                 raise FaultError(f"node {node.id}: result {result} is no resident and no value of the node")
         if node.operation.op in OPERATORS:
-            _check_firmware_operation(node, node.operation, empty - residents)
+            _check_firmware_operation(node, node.operation, empty - lasting)
 
 
 def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str]) -> None:
@@ -155,7 +163,7 @@ def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str
 
 
 def _check_changes(graph: Graph) -> None:
-    """What changes a parameter or a state stands behind everything else, with all in RAM that it reads.
+    """What changes a resident parameter or state stands behind all else but the commit, with all in RAM that it reads.
 
     Otherwise a plan might recompute from what has changed, or page behind it.
     """
@@ -172,7 +180,7 @@ def _check_changes(graph: Graph) -> None:
             " all that do must stand behind one node without op, bytes and cost"
         )
     ordering = bare[-1]
-    behind = {ordering.id, *(node.id for node in changing)}
+    behind = {ordering.id, *(node.id for node in changing), *(node.id for node in commits(graph))}
     for node in graph.nodes:
         if node.id not in behind | before[ordering.id]:
             raise FaultError(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
-from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
 
 costs = st.integers(0, 20)
@@ -19,7 +19,7 @@ costs = st.integers(0, 20)
 
 @st.composite
 def chains(draw: st.DrawFn) -> Graph:
-    """A chain whose last nodes read the first ones again, as backward passes do."""
+    """A chain whose last nodes read the first ones again, as backward passes do; some use the bus."""
     count = draw(st.integers(2, 6))
     nodes = []
     for index in range(count):
@@ -27,6 +27,7 @@ def chains(draw: st.DrawFn) -> Graph:
         if index >= count // 2 and index > 1:
             inputs = (*inputs, f"n{count - 1 - index}") if count - 1 - index < index - 1 else inputs
         page = PageCost(*(float(draw(costs)) for _ in range(4)))
+        uses = draw(st.sampled_from(Uses))
         nodes.append(
             Node(
                 f"n{index}",
@@ -34,7 +35,8 @@ def chains(draw: st.DrawFn) -> Graph:
                 draw(costs),
                 (Value(f"n{index}", draw(st.integers(0, 99)), page),),
                 inputs,
-                draw(costs),
+                0 if uses is Uses.BUS else draw(costs),
+                uses=uses,
             )
         )
     return Graph("chain", tuple(nodes), 4 * draw(costs), draw(st.booleans()))  # fmt: skip
@@ -111,3 +113,11 @@ def test_second_computation_is_a_recomputation() -> None:
     again = (schedule.steps[0], Step(Action.FREE, "n0"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
     assert kinds[:3] == [Kind.COMPUTE, Kind.FREE, Kind.RECOMPUTE]
+
+
+def test_what_is_fetched_a_second_time_is_told_apart() -> None:
+    graph = Graph("g", (Node("w", 1, 1, (Value("w", 4),), uses=Uses.BUS), Node("y", 1, 1, (Value("y", 4),), ("w",))))
+    schedule = store_all_schedule(graph)
+    again = (schedule.steps[0], Step(Action.FREE, "w"), *schedule.steps)
+    kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
+    assert kinds[:3] == [Kind.COMPUTE, Kind.FREE, Kind.REFETCH]

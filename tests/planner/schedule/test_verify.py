@@ -13,6 +13,8 @@ from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Valu
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
+from tests.support.graphs.kept_graphs import kept_step
+
 PAGE = PageCost(out_time_s=2.0, out_energy_j=0.3, in_time_s=1.0, in_energy_j=0.2)
 
 
@@ -138,3 +140,67 @@ def test_what_is_computed_again_from_a_changed_parameter_is_a_fault() -> None:
         report = verify(graph, schedule)
         assert len(report.faults) == faults, report.faults
         assert all("step 3 (compute a): it is computed again from w" in fault for fault in report.faults)
+
+
+ONCE = ("x..fetch", "w..fetch", "product", "y", "gradient", "update", "ready", "descent", "commit")
+
+
+def computing(graph: Graph, *steps: str | Step) -> Schedule:
+    """Computes by their nodes' names, and other steps, without offsets."""
+    made = tuple(Step(Action.COMPUTE, step) if isinstance(step, str) else step for step in steps)
+    energy_j = float(sum(step.do is Action.COMPUTE and step.target != "ready" for step in made))
+    return Schedule("kept", graph_hash(graph), 1000, None, made, energy_j, energy_j, 0, 0, Status.FEASIBLE, 0, 1)
+
+
+def faults_of(graph: Graph, schedule: Schedule) -> list[str]:
+    """What is wrong with it, but for figures that nobody worked out."""
+    report = verify(graph, schedule, check_offsets=False)
+    return [fault for fault in report.faults if "is stated as" not in fault]
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_step_with_tensors_on_the_card_is_sound(dma: bool) -> None:
+    graph = kept_step(dma)
+    assert faults_of(graph, computing(graph, *ONCE)) == []
+    assert verify(graph, store_all_schedule(kept_step())).sound
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [
+        (ONCE[:-1], "node commit is never computed"),
+        ((*ONCE[:5], *ONCE[6:]), "parameter w on the card is written 0 times"),
+        ((*ONCE[:6], Step(Action.FREE, "update"), *ONCE[5:]), "parameter w on the card is written 2 times"),
+        ((*ONCE, Step(Action.FREE, "y"), "y"), "step 10 (compute y): the step is committed already"),
+        ((*ONCE, Step(Action.PAGE_OUT, "y")), "step 9 (page_out y): the step is committed already"),
+        (
+            (*ONCE[:8], Step(Action.FREE, "w..fetch"), "w..fetch", "commit"),
+            "step 9 (compute w..fetch): b has changed before",
+        ),
+        ((*ONCE[:5], *ONCE[6:8], "update", "commit"), "step 7 (compute update): b has changed before"),
+    ],
+)
+def test_each_fault_around_the_card_is_found(steps: tuple[str | Step, ...], fault: str) -> None:
+    graph = kept_step()
+    assert any(fault in line for line in faults_of(graph, computing(graph, *steps)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "serial_s", "overlapped_s"),
+    [
+        # The fetches keep the bus busy until 2, and the product waits for both.
+        (ONCE, 8.0, 8.0),
+        # w is fetched again while y is computed.
+        ((*ONCE[:3], Step(Action.FREE, "w..fetch"), "w..fetch", *ONCE[3:]), 9.0, 8.0),
+        # A value that is freed while it arrives is waited for.
+        ((*ONCE[:3], Step(Action.FREE, "w..fetch"), "w..fetch", Step(Action.FREE, "w..fetch"), "y"), 5.0, 5.0),
+        # The page-out of the product, 2 s, runs beside y and the gradient; the update needs the bus until then.
+        ((*ONCE[:3], Step(Action.PAGE_OUT, "product"), *ONCE[3:]), 10.0, 8.0),
+        # The update holds both: what comes behind it starts when it ends.
+        ((*ONCE[:5], Step(Action.PAGE_OUT, "gradient"), *ONCE[5:]), 10.0, 10.0),
+    ],
+)
+def test_cpu_and_bus_are_used_as_nodes_say(steps: tuple[str | Step, ...], serial_s: float, overlapped_s: float) -> None:
+    for dma, time_s in ((False, serial_s), (True, overlapped_s)):
+        graph = kept_step(dma)
+        assert verify(graph, computing(graph, *steps), check_offsets=False).time_s == pytest.approx(time_s)
