@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from poet_harness.emulation import open_twin
-from poet_harness.emulation.counter import compiled_hook
+from poet_harness.emulation.library import compiled
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
@@ -67,7 +67,7 @@ def test_cycles_do_not_depend_on_how_they_are_counted(open_line: Opener, tmp_pat
         (tmp_path / f"{name}.img").unlink()
         return [line.values(request)["ticks"] for request in (CONV, "idle 60000", CONV)]
 
-    assert compiled_hook() is not None, "needs a C compiler to compare with"
+    assert compiled() is not None, "needs a C compiler to compare with"
     first = ticks()
     assert ticks() == first
     assert ticks(native=False) == first

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,10 +25,13 @@ class Register:
 class Peripheral:
     """A peripheral whose registers are named as in the vendor's SVD file.
 
-    A register ``NAME`` is plain memory unless the class has a method ``read_name`` or ``write_name``.
+    A register ``NAME`` is plain memory unless the class has a method ``read_name`` or ``write_name``. Where
+    the compiled half looks at it too, that memory is a field of the structure `state`, named in ``SHARED``.
     """
 
     REGISTERS: ClassVar[dict[str, Register]]
+    SHARED: ClassVar[dict[str, str]] = {}
+    state: ctypes.Structure
 
     def __init__(self, name: str, base: int) -> None:
         self.name = name
@@ -38,6 +42,11 @@ class Peripheral:
     def power_on(self) -> None:
         """Every register as after a reset."""
         self.values = {name: register.reset for name, register in self.REGISTERS.items()}
+
+
+def clear(state: ctypes.Structure) -> None:
+    """Every byte of a structure 0."""
+    ctypes.memset(ctypes.addressof(state), 0, ctypes.sizeof(state))
 
 
 Read = Callable[[], int]
@@ -99,16 +108,24 @@ class Bus:
 
 def _reader(peripheral: Peripheral, name: str) -> Read:
     method: Read | None = getattr(peripheral, f"read_{method_name(name)}", None)
-    return method if method is not None else lambda: peripheral.values[name]
+    if method is not None:
+        return method
+    if (field := peripheral.SHARED.get(name)) is not None:
+        return lambda: int(getattr(peripheral.state, field))
+    return lambda: peripheral.values[name]
 
 
 def _writer(peripheral: Peripheral, name: str) -> Write:
     method: Write | None = getattr(peripheral, f"write_{method_name(name)}", None)
     if method is not None:
         return method
+    field = peripheral.SHARED.get(name)
 
     def store(value: int) -> None:
-        peripheral.values[name] = value
+        if field is not None:
+            setattr(peripheral.state, field, value)
+        else:
+            peripheral.values[name] = value
 
     return store
 

@@ -19,17 +19,17 @@ class Clock:
 
     def __init__(self, counter: Counter, hz: int) -> None:
         self.hz = hz
-        self._counter = counter
+        self.counter = counter
 
     @property
     def now(self) -> int:
         """Cycles since power-on."""
-        return int(self._counter.cycles)
+        return int(self.counter.cycles)
 
     def advance_to(self, cycles: int) -> None:
         """Skip ahead, if that time has not come yet."""
-        if cycles > self._counter.cycles:
-            self._counter.cycles = cycles
+        if cycles > self.counter.cycles:
+            self.counter.cycles = cycles
 
     def cycles(self, seconds: float) -> int:
         """A duration in cycles, at least one."""

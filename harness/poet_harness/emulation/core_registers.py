@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import ClassVar
 
-from .bus import EmulationError, Peripheral, Register
+from .bus import EmulationError, Peripheral, Register, clear
 
 SYSRESETREQ = 0x05FA0004
+
+
+class NvicState(ctypes.Structure):
+    """``struct nvic`` of native/machine.h."""
+
+    _fields_ = [("enabled", ctypes.c_uint32), ("icpr0", ctypes.c_uint32), ("icpr1", ctypes.c_uint32)]
 
 
 class SystemControlSpace(Peripheral):
@@ -28,26 +35,26 @@ class SystemControlSpace(Peripheral):
         "SCB_CPACR": Register(0xD88),
     }
 
+    SHARED: ClassVar[dict[str, str]] = {"NVIC_ISER0": "enabled", "NVIC_ICPR0": "icpr0", "NVIC_ICPR1": "icpr1"}
+
     def __init__(self, on_reset: Callable[[], None]) -> None:
+        self.state = NvicState()
         super().__init__("SCS", 0xE000E000)
         self._on_reset = on_reset
 
     def power_on(self) -> None:
         super().power_on()
-        self.enabled = 0
+        clear(self.state)
 
     def is_enabled(self, interrupt: int) -> bool:
         """Whether an interrupt may wake the CPU."""
-        return bool(self.enabled >> interrupt & 1)
-
-    def read_nvic_iser0(self) -> int:
-        return self.enabled
+        return bool(self.state.enabled >> interrupt & 1)
 
     def write_nvic_iser0(self, value: int) -> None:
-        self.enabled |= value
+        self.state.enabled |= value
 
     def write_nvic_icer0(self, value: int) -> None:
-        self.enabled &= ~value
+        self.state.enabled &= ~value
 
     def write_scb_aircr(self, value: int) -> None:
         if value & 0xFFFF0004 != SYSRESETREQ:

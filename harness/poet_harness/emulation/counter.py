@@ -1,33 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycle counter: hooks in C, compiled by the host's compiler and kept, or the same in Python."""
+"""The cycle counter: hooks in C (`native/counter.c`), or the same in Python."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.cache import cache_folder
 from unicorn import unicorn_const
 from unicorn.unicorn_py3 import unicorn as engine_binding
 
-SOURCE = Path(__file__).with_name("block_hook.c")
 NEVER = 2**64 - 1
-LINE_BYTES, LINES = 8, 8  # of the flash's cache, as in block_hook.c
+LINE_BYTES, LINES = 8, 8  # of the flash's cache, as in native/counter.h
 NO_LINE = 2**32 - 1
 EVERYWHERE = (1, 0)
 
 
 class Counter(ctypes.Structure):
-    """``struct counter`` of block_hook.c."""
+    """``struct counter`` of native/counter.h."""
 
     _fields_ = [
         ("cycles", ctypes.c_uint64),
@@ -59,13 +51,12 @@ def empty_cache(counter: Counter) -> None:
 
 
 def attach(
-    engine: Any, counter: Counter, prefix: NDArray[np.uint32], flash: tuple[int, int], native: bool = True
+    engine: Any, counter: Counter, prefix: NDArray[np.uint32], flash: tuple[int, int], library: ctypes.CDLL | None
 ) -> None:
-    """Count the cycles of every block that `engine` runs, with the compiled hooks if `native` and there are some.
+    """Count the cycles of every block that `engine` runs, with the hooks of `library` if there is one.
 
     Where the flash makes the core wait, reads between the addresses `flash` (the last one included) count too.
     """
-    library = compiled_hook() if native else None
     reads = unicorn_const.UC_HOOK_MEM_READ
     if library is None:
         engine.hook_add(unicorn_const.UC_HOOK_BLOCK, _block_hook(counter, prefix))
@@ -127,23 +118,3 @@ def _block_hook(counter: Counter, prefix: NDArray[np.uint32]) -> Callable[[Any, 
                 _touch(counter, line)
 
     return on_block
-
-
-def compiled_hook() -> ctypes.CDLL | None:
-    """The hooks as a shared library, or None where there is no C compiler."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        return None
-    key = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
-    library = cache_folder() / f"block_hook-{key}.so"
-    if not library.exists():
-        with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
-            built = Path(scratch) / library.name
-            command = [compiler, "-std=c99", "-O2", "-shared", "-fPIC", "-o", str(built), str(SOURCE)]
-            if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-                return None
-            built.replace(library)
-    try:
-        return ctypes.CDLL(str(library))
-    except OSError:  # the folder lies where nothing may be run
-        return None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import random
 from collections.abc import Callable
@@ -15,13 +16,26 @@ from numpy.typing import NDArray
 from poet_profiles.cache import cache_folder
 from poet_profiles.errors import UserError
 from unicorn import arm_const, unicorn_const
-from unicorn.unicorn_py3.unicorn import Uc, UcError
+from unicorn.unicorn_py3.unicorn import Uc, UcContext, UcError
 
 from . import cycles
 from .bus import Bus, EmulationError
 from .clock import Clock
 from .counter import attach, empty_cache, make_counter
 from .image import Image
+from .library import compiled
+from .machine_state import (
+    FAULT,
+    LOAD,
+    RAN,
+    SLEEPS,
+    STORE,
+    VECTOR,
+    NativeChip,
+    PageState,
+    machine_state,
+    map_page,
+)
 from .specimen import Cause, Specimen
 
 PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
@@ -98,7 +112,7 @@ class Machine:
     seed : int
         RAM wakes up with noise made from this number.
     native : bool
-        False: count cycles in Python even where there is a compiler.
+        False: do everything in Python even where there is a compiler.
     specimen : Specimen
         Whether faults are taken.
 
@@ -128,9 +142,10 @@ class Machine:
         self._failure: BaseException | None = None
         self._noise = random.Random(seed)
         self._ram_lost = True
-        self._reset_wanted: Cause | None = "power"
-        self._pause_wanted = False
-        self._interrupted: Any = None  # the CPU's state before the handler under way
+        self._reset_cause: Cause = "power"
+        self._library = compiled() if native else None
+        self._native: NativeChip | None = None
+        self._pages: list[PageState] = []  # the engine holds their addresses
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
         self._engine.ctl_set_cpu_model(CPU_MODELS[core])
@@ -139,26 +154,51 @@ class Machine:
         self._prefix = _prefix_sums(self._core, image, begin, end)
         self._counter = make_counter(self._prefix, begin, end, self._core.refill, memory.flash_wait)
         flash = memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1
-        attach(self._engine, self._counter, self._prefix, flash, native)
+        attach(self._engine, self._counter, self._prefix, flash, self._library)
         self.clock = Clock(self._counter, hz)
+        self._before_handler = UcContext(self._engine._uch, self._engine._arch, self._engine._mode)
+        self.state = machine_state(self._engine, self._counter, self._before_handler)
+        self.state.reset_wanted = True
+        self.state.registers.FPSCR = arm_const.UC_ARM_REG_FPSCR if self._has_fpu else 0
+        self.state.ram_begin, self.state.ram_end = memory.ram_begin, memory.ram_begin + memory.ram_bytes
+        self.state.entry_table = image.entry_table
+        self.state.frame_bytes = self._core.frame_bytes
+        self.state.entry_cycles, self.state.exit_cycles = self._core.entry, self._core.exit
 
     @property
     def timing_model(self) -> str:
         """Name and version of the cycle table."""
         return self._core.version
 
-    def connect(self, chip: Chip, sleeps: Callable[[int, int], None]) -> None:
-        """Put the peripherals on the bus; `sleeps` is told from when to when the CPU sleeps."""
+    def connect(self, chip: Chip, sleeps: Callable[[int, int], None], native: NativeChip | None = None) -> None:
+        """Put the peripherals on the bus.
+
+        Parameters
+        ----------
+        sleeps : callable
+            Told from when to when the CPU sleeps.
+        native : NativeChip, optional
+            The chip's share in the compiled half. Where there is one, most sleeps are kept for `take_sleeps`.
+        """
         self._chip = chip
         self._sleeps = sleeps
+        if native is not None and self._library is not None:
+            self._native = native
+            self.state.chip = ctypes.addressof(native.state)
+            self.state.next_interrupt = _address(self._library, f"{native.name}_next_interrupt")
         for page in chip.bus.pages:
-            self._engine.mmio_map(
-                page, Bus.PAGE, self._reader(chip.bus, page), None, self._writer(chip.bus, page), None
-            )
+            self._map(chip.bus, page)
+
+    def take_sleeps(self) -> list[tuple[int, int]]:
+        """Begin and end of the sleeps since the last call, in order, that have not been told."""
+        count, self.state.sleep_count = self.state.sleep_count, 0
+        times = np.frombuffer(self.state.sleeps, np.uint64, 2 * count).tolist()
+        return list(zip(times[::2], times[1::2], strict=True))
 
     def request_reset(self, cause: Cause = "pin") -> None:
         """Reset at the end of the block under way."""
-        self._reset_wanted = cause
+        self._reset_cause = cause
+        self.state.reset_wanted = True
         self._counter.limit = 0
 
     def cut_power(self) -> None:
@@ -168,7 +208,7 @@ class Machine:
 
     def pause(self) -> None:
         """Leave `run` at the end of the block under way."""
-        self._pause_wanted = True
+        self.state.pause_wanted = True
         self._counter.limit = 0
 
     def interrupt_at(self, cycles: int) -> None:
@@ -201,26 +241,53 @@ class Machine:
             If the firmware does what the emulation does not know or a real board would not survive.
         """
         until = self.clock.now + at_most_cycles
-        self._pause_wanted = False
-        while True:
-            if self._reset_wanted is not None:
-                self._reset(self._reset_wanted)
-            self._arm(until)
-            asleep = self._step_engine()
+        self.state.pause_wanted = False
+        if self._native is not None:
+            self._native.attend()
+        turn = self._turn if self._native is None else self._turn_natively
+        done = False
+        while not done:
+            if self.state.reset_wanted:
+                self._reset(self._reset_cause)
+            done = turn(until)
             if self._failure is not None:
                 failure, self._failure = self._failure, None
+                self.state.failed = False
                 raise failure
-            if asleep:
-                self._sleep()
-            elif self._pause_wanted or self.clock.now >= until:
-                return
+
+    def _turn(self, until: int) -> bool:
+        """Run the engine once. Whether all is done."""
+        self._arm(until)
+        asleep = self._step_engine()
+        if self._failure is not None:
+            return True
+        if asleep:
+            self._sleep()
+            return False
+        return bool(self.state.pause_wanted) or self.clock.now >= until
+
+    def _turn_natively(self, until: int) -> bool:
+        """The same, again and again, until something is to be done here."""
+        assert self._library is not None
+        outcome = self._library.machine_run(ctypes.byref(self.state), ctypes.c_uint64(until))
+        if self._failure is not None:
+            return True
+        self._check_strayed()
+        if outcome == FAULT:
+            self._handle_fault(UcError(self.state.fault))
+            return bool(self.state.pause_wanted) or self.clock.now >= until
+        if outcome == SLEEPS:
+            self._sleep()
+        elif outcome == VECTOR:
+            self._arm(until)
+        return bool(outcome == RAN)
 
     def _arm(self, until: int) -> None:
         """Take an interrupt that is due, and say when to look again."""
         assert self._chip is not None
         self._counter.limit = until
         pending = self._chip.next_interrupt()
-        if pending is None or self._interrupted is not None:
+        if pending is None or self.state.in_handler:
             return
         when, number = pending
         if when > self.clock.now:
@@ -236,11 +303,12 @@ class Machine:
     def _enter_handler(self, number: int) -> None:
         """Exception entry (Armv7-M Architecture Reference Manual, B1.5.6). What the frame holds is kept aside."""
         engine = self._engine
-        self._interrupted = engine.context_save()
-        stack = engine.reg_read(arm_const.UC_ARM_REG_SP) - self._core.frame_bytes & ~7
         handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * (16 + number), 4), "little")
         if not handler & 1:
             raise EmulationError(f"interrupt {number} is enabled, and its vector is 0x{handler:08X}")
+        engine.context_update(self._before_handler)
+        self.state.in_handler = True
+        stack = engine.reg_read(arm_const.UC_ARM_REG_SP) - self._core.frame_bytes & ~7
         status = engine.reg_read(arm_const.UC_ARM_REG_XPSR)
         engine.reg_write(arm_const.UC_ARM_REG_XPSR, status & ~IF_THEN)  # or its first instructions are conditional
         engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
@@ -251,8 +319,8 @@ class Machine:
 
     def _leave_handler(self) -> None:
         """Exception return (B1.5.8)."""
-        self._engine.context_restore(self._interrupted)
-        self._interrupted = None
+        self._engine.context_restore(self._before_handler)
+        self.state.in_handler = False
         self.clock.advance_to(self.clock.now + self._core.exit)
         self._counter.expected = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
 
@@ -265,16 +333,25 @@ class Machine:
             self._engine.emu_start(begin | 1, FOREVER)
         except UcError as error:
             place = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
-            if self._interrupted is not None and place == EXCEPTION_RETURN & ~1:
+            if self.state.in_handler and place == EXCEPTION_RETURN & ~1:
                 self._leave_handler()
-                return False
-            if self._failure is None and self._takes_faults:
-                self._take_fault(error)
-                return False
-            self._failure = self._failure or EmulationError(f"{error} at pc 0x{place:08X}")
-        if counter.strayed:
-            self._failure = EmulationError(f"the program jumped to 0x{counter.strayed & ~1:08X}, outside of the image")
+            elif self._failure is None:
+                self._handle_fault(error)
+            return False
+        self._check_strayed()
         return not counter.stopped and self._failure is None
+
+    def _check_strayed(self) -> None:
+        if self._counter.strayed:
+            place = self._counter.strayed & ~1
+            self._failure = EmulationError(f"the program jumped to 0x{place:08X}, outside of the image")
+
+    def _handle_fault(self, error: UcError) -> None:
+        if self._takes_faults:
+            self._take_fault(error)
+        else:
+            place = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
+            self._failure = EmulationError(f"{error} at pc 0x{place:08X}")
 
     def _take_fault(self, error: UcError) -> None:
         """HardFault as the Architecture Reference Manuals have it (B1.5).
@@ -296,7 +373,7 @@ class Machine:
         if self._core.name != "cortex-m0plus":
             assert self._chip is not None
             self._chip.bus.write(FAULT_STATUS_REGISTER, 4, status)
-        self._interrupted = None
+        self.state.in_handler = False
         handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * HARD_FAULT, 4), "little")
         engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
         engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
@@ -316,8 +393,7 @@ class Machine:
 
     def _reset(self, cause: Cause) -> None:
         assert self._chip is not None
-        self._reset_wanted = None
-        self._interrupted = None
+        self.state.reset_wanted = self.state.in_handler = False
         if self._ram_lost:
             self._ram_lost = False
             self._engine.mem_write(self._memory.ram_begin, self._noise.randbytes(self._memory.ram_bytes))
@@ -344,34 +420,59 @@ class Machine:
             self._engine.mem_write(address, data)
         self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
 
-    def _reader(self, bus: Bus, page: int) -> Callable[[Any, int, int, Any], int]:
-        def read(_engine: Any, offset: int, width: int, _data: Any) -> int:
+    def _map(self, bus: Bus, page: int) -> None:
+        """Put a page of registers into the address space."""
+
+        def load(address: int, width: int) -> int:
             try:
-                return bus.read(page + offset, width)
+                return bus.read(address, width)
             except BaseException as error:
-                self._fail(error)
+                self.fail(error)
                 return 0
 
-        return read
-
-    def _writer(self, bus: Bus, page: int) -> Callable[[Any, int, int, int, Any], None]:
-        def write(_engine: Any, offset: int, width: int, value: int, _data: Any) -> None:
+        def store(address: int, width: int, value: int) -> None:
             try:
-                bus.write(page + offset, width, value)
+                bus.write(address, width, value)
             except BaseException as error:
-                self._fail(error)
+                self.fail(error)
 
-        return write
+        if self._native is None:
+            self._engine.mmio_map(
+                page,
+                Bus.PAGE,
+                lambda _engine, offset, width, _data: load(page + offset, width),
+                None,
+                lambda _engine, offset, width, value, _data: store(page + offset, width, value),
+                None,
+            )
+            return
+        assert self._library is not None
+        name = self._native.name
+        place = PageState(
+            page,
+            self.state.chip,
+            _address(self._library, f"{name}_load"),
+            _address(self._library, f"{name}_store"),
+            LOAD(load),
+            STORE(store),
+        )
+        self._pages.append(place)
+        map_page(self._engine, page, Bus.PAGE, self._library.page_load, self._library.page_store, place)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """No exception, nor Ctrl-C, can cross the engine: it waits until the engine has stopped."""
         if self._failure is None:
             pc = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
             self._failure = (
                 EmulationError(f"{error}, near pc 0x{pc:08X}") if isinstance(error, EmulationError) else error
             )
+        self.state.failed = True
         self._engine.emu_stop()
         self._counter.limit = 0
+
+
+def _address(library: ctypes.CDLL, name: str) -> int | None:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
 
 
 def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArray[np.uint32]:

@@ -6,21 +6,23 @@ Sections are those of the nRF52840 Product Specification v1.7. Pins are those of
 
 from __future__ import annotations
 
+import ctypes
 import random
-from dataclasses import dataclass
 from typing import ClassVar
 
 from poet_profiles.boards import Board, Regulator
 
-from .bus import Bus, EmulationError, Peripheral, Register
+from .bus import Bus, EmulationError, Peripheral, Register, clear
 from .clock import Clock
-from .core_registers import SystemControlSpace
+from .core_registers import NvicState, SystemControlSpace
+from .counter import NEVER
 from .machine import Machine, Memory
+from .machine_state import MachineState, NativeChip
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
 from .specimen import Cause, Specimen
-from .spi_bus import SpiBus
+from .spi_bus import SpiBus, SpiBusState
 
 MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 
@@ -236,6 +238,23 @@ class RandomNumbers(Peripheral):
         return self.values["EVENTS_VALRDY"]
 
 
+class TimerState(ctypes.Structure):
+    """``struct nrf52840_timer`` of native/nrf52840.h."""
+
+    _fields_ = [
+        ("started_at", ctypes.c_uint64),
+        ("due1", ctypes.c_uint64),
+        ("due2", ctypes.c_uint64),
+        ("cycles_a_tick", ctypes.c_uint32),
+        ("interrupts", ctypes.c_uint32),
+        ("cc0", ctypes.c_uint32),
+        ("cc1", ctypes.c_uint32),
+        ("cc2", ctypes.c_uint32),
+        ("compare1", ctypes.c_uint32),
+        ("compare2", ctypes.c_uint32),
+    ]
+
+
 class Timer(Peripheral):
     """6.30 TIMER0 as a 32-bit counter of 16 MHz, with a capture channel (0) and two compare channels (1, 2)."""
 
@@ -256,72 +275,84 @@ class Timer(Peripheral):
         "CC[2]": Register(0x548),
     }
 
-    def __init__(self, clock: Clock) -> None:
+    SHARED: ClassVar[dict[str, str]] = {
+        "EVENTS_COMPARE[1]": "compare1",
+        "EVENTS_COMPARE[2]": "compare2",
+        "INTENSET": "interrupts",
+        "CC[0]": "cc0",
+        "CC[1]": "cc1",
+        "CC[2]": "cc2",
+    }
+
+    def __init__(self, clock: Clock, state: TimerState) -> None:
         self._clock = clock
+        self.state = state
         super().__init__("TIMER0", 0x40008000)
 
     def power_on(self) -> None:
         super().power_on()
-        self._started_at: int | None = None
-        self._interrupts = 0
-        self._due: dict[int, int] = {}
+        clear(self.state)
+        self.state.due1 = self.state.due2 = NEVER
 
     def wakes_at(self) -> int | None:
         """When a compare interrupt will be pending, in cycles."""
-        armed = (due for channel, due in self._due.items() if self._interrupts & TIMER_COMPARE_0_INTERRUPT << channel)
-        return min(armed, default=None)
+        state = self.state
+        dues = ((1, state.due1), (2, state.due2))
+        armed = (due for channel, due in dues if state.interrupts & TIMER_COMPARE_0_INTERRUPT << channel)
+        return min((due for due in armed if due != NEVER), default=None)
 
     def _ticks(self) -> int:
-        if self._started_at is None:
+        if not self.state.cycles_a_tick:
             raise EmulationError("TIMER0 is read before it is started")
-        return (self._clock.now - self._started_at) // self._cycles_a_tick() & 0xFFFFFFFF
-
-    def _cycles_a_tick(self) -> int:
-        return self._clock.hz // TIMER_HZ << self.values["PRESCALER"]
+        return int((self._clock.now - self.state.started_at) // self.state.cycles_a_tick) & 0xFFFFFFFF
 
     def write_tasks_start(self, _value: int) -> None:
         if self.values["BITMODE"] != 3 or self.values["MODE"] != 0:
             raise EmulationError("TIMER0 is modelled as a 32-bit timer (BITMODE 3, MODE 0) alone")
-        self._started_at = self._clock.now
+        self.state.started_at = self._clock.now
+        self.state.cycles_a_tick = self._cycles_a_tick()
 
     def write_tasks_clear(self, _value: int) -> None:
-        if self._started_at is not None:
-            self._started_at = self._clock.now
+        self.state.started_at = self._clock.now
+
+    def write_prescaler(self, value: int) -> None:
+        self.values["PRESCALER"] = value
+        if self.state.cycles_a_tick:
+            self.state.cycles_a_tick = self._cycles_a_tick()
+
+    def _cycles_a_tick(self) -> int:
+        return self._clock.hz // TIMER_HZ << self.values["PRESCALER"]
 
     def write_tasks_capture0(self, _value: int) -> None:
-        self.values["CC[0]"] = self._ticks()
+        self.state.cc0 = self._ticks()
 
     def write_cc1(self, value: int) -> None:
-        self._compare_at(1, value)
+        self.state.cc1, self.state.due1 = value, self._due(value)
 
     def write_cc2(self, value: int) -> None:
-        self._compare_at(2, value)
+        self.state.cc2, self.state.due2 = value, self._due(value)
+
+    def _due(self, value: int) -> int:
+        left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
+        return self._clock.now + left * int(self.state.cycles_a_tick)
 
     def read_events_compare1(self) -> int:
-        return self._event(1)
+        if self._clock.now >= self.state.due1:
+            self.state.compare1 = 1
+            self.state.due1 += self.state.cycles_a_tick << 32
+        return int(self.state.compare1)
 
     def read_events_compare2(self) -> int:
-        return self._event(2)
-
-    def _compare_at(self, channel: int, value: int) -> None:
-        self.values[f"CC[{channel}]"] = value
-        left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
-        self._due[channel] = self._clock.now + left * self._cycles_a_tick()
-
-    def _event(self, channel: int) -> int:
-        if channel in self._due and self._clock.now >= self._due[channel]:
-            self.values[f"EVENTS_COMPARE[{channel}]"] = 1
-            self._due[channel] += self._cycles_a_tick() << 32
-        return self.values[f"EVENTS_COMPARE[{channel}]"]
-
-    def read_intenset(self) -> int:
-        return self._interrupts
+        if self._clock.now >= self.state.due2:
+            self.state.compare2 = 1
+            self.state.due2 += self.state.cycles_a_tick << 32
+        return int(self.state.compare2)
 
     def write_intenset(self, value: int) -> None:
-        self._interrupts |= value
+        self.state.interrupts |= value
 
     def write_intenclr(self, value: int) -> None:
-        self._interrupts &= ~value
+        self.state.interrupts &= ~value
 
 
 class Uart(Peripheral):
@@ -398,15 +429,27 @@ class Uart(Peripheral):
         return self.values["EVENTS_TXDRDY"]
 
 
-@dataclass(frozen=True)
-class SpiTransfer:
-    """One transfer under way: begin and end in cycles, rate, and (address, bytes) of both buffers."""
+class SpiState(ctypes.Structure):
+    """``struct nrf52840_spim`` of native/nrf52840.h: a transfer under way, and registers."""
 
-    begin: int
-    end: int
-    hz: float
-    send: tuple[int, int]
-    receive: tuple[int, int]
+    _fields_ = [
+        ("begin", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("byte_cycles", ctypes.c_uint64),
+        ("send", ctypes.c_uint32),
+        ("send_bytes", ctypes.c_uint32),
+        ("receive", ctypes.c_uint32),
+        ("receive_bytes", ctypes.c_uint32),
+        ("events_end", ctypes.c_uint32),
+        ("interrupts", ctypes.c_uint32),
+        ("txd_ptr", ctypes.c_uint32),
+        ("txd_maxcnt", ctypes.c_uint32),
+        ("rxd_ptr", ctypes.c_uint32),
+        ("rxd_maxcnt", ctypes.c_uint32),
+        ("busy", ctypes.c_uint8),
+        ("ready", ctypes.c_uint8),
+        ("over_read", ctypes.c_uint8),
+    ]
 
 
 class SpiMaster(Peripheral):
@@ -434,92 +477,108 @@ class SpiMaster(Peripheral):
         "ORC": Register(0x5C0),
     }
 
-    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine, port: Port) -> None:
+    SHARED: ClassVar[dict[str, str]] = {
+        "EVENTS_END": "events_end",
+        "INTENSET": "interrupts",
+        "RXD.PTR": "rxd_ptr",
+        "RXD.MAXCNT": "rxd_maxcnt",
+        "TXD.PTR": "txd_ptr",
+        "TXD.MAXCNT": "txd_maxcnt",
+    }
+
+    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine, port: Port, state: SpiState) -> None:
         self._clock = clock
         self._port = port
         self._bus = bus
         self._machine = machine
+        self.state = state
         super().__init__("SPIM0", 0x40003000)
 
     def power_on(self) -> None:
         super().power_on()
-        self._transfer: SpiTransfer | None = None
-        self._interrupts = 0
+        clear(self.state)
 
     def interrupts_at(self) -> int | None:
         """When the END interrupt is pending, in cycles."""
-        if not self._interrupts & SPIM_END_INTERRUPT:
+        if not self.state.interrupts & SPIM_END_INTERRUPT:
             return None
-        if self.values["EVENTS_END"]:
+        if self.state.events_end:
             return self._clock.now
-        return self._transfer.end if self._transfer else None
+        return int(self.state.end) if self.state.busy else None
 
     def write_tasks_start(self, _value: int) -> None:
-        values = self.values
+        values, state = self.values, self.state
         pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
         if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
             raise EmulationError("SPIM0 is started before it is enabled, in mode 0 and connected to the card's pins")
         if self._port.values[f"PIN_CNF[{SCK_PIN}]"] & INPUT_DISCONNECTED:
             raise EmulationError("SPIM0 is started while the input buffer of SCK, which it hears itself by, is off")
-        if self._transfer is not None:
+        if state.busy:
             raise EmulationError("SPIM0 is started while a transfer is under way")
-        for name in ("TXD", "RXD"):
-            count, place = values[f"{name}.MAXCNT"], values[f"{name}.PTR"]
+        for name, count, place in (
+            ("TXD", state.txd_maxcnt, state.txd_ptr),
+            ("RXD", state.rxd_maxcnt, state.rxd_ptr),
+        ):
             if count > 0xFFFF or (count and not self._machine.in_ram(place, count)):
                 raise EmulationError(f"SPIM0: {count} bytes at {name}.PTR 0x{place:08X} are not in RAM")
-        begin, hz = self._clock.now, SPI_FREQUENCIES[values["FREQUENCY"]]
-        count = max(values["TXD.MAXCNT"], values["RXD.MAXCNT"])
-        self._transfer = SpiTransfer(
-            begin,
-            begin + self._bus.duration(count, hz),
-            hz,
-            (values["TXD.PTR"], values["TXD.MAXCNT"]),
-            (values["RXD.PTR"], values["RXD.MAXCNT"]),
-        )
+        state.send, state.send_bytes = state.txd_ptr, state.txd_maxcnt
+        state.receive, state.receive_bytes = state.rxd_ptr, state.rxd_maxcnt
+        self._hz = SPI_FREQUENCIES[values["FREQUENCY"]]
+        state.byte_cycles = self._bus.duration(1, self._hz)
+        state.over_read = values["ORC"]
+        state.begin = self._clock.now
+        state.end = state.begin + max(state.txd_maxcnt, state.rxd_maxcnt) * state.byte_cycles
+        state.busy = state.ready = True
         self._schedule()
 
     def write_intenset(self, value: int) -> None:
-        self._interrupts |= value
+        self.state.interrupts |= value
         self._schedule()
 
-    def read_intenset(self) -> int:
-        return self._interrupts
-
     def write_intenclr(self, value: int) -> None:
-        self._interrupts &= ~value
+        self.state.interrupts &= ~value
 
     def read_events_end(self) -> int:
-        if self._transfer is not None:
-            if not self._interrupts & SPIM_END_INTERRUPT:
-                self._finish_polled(self._transfer)
-            elif self._clock.now >= self._transfer.end:
-                self._store(
-                    self._transfer, self._bus.move(self._sent(self._transfer), self._transfer.begin, self._transfer.hz)
-                )
-        return self.values["EVENTS_END"]
+        if self.state.busy:
+            if not self.state.interrupts & SPIM_END_INTERRUPT:
+                self._finish_polled()
+            elif self._clock.now >= self.state.end:
+                self._store(self._bus.move(self._sent(), self.state.begin, self._hz))
+        return int(self.state.events_end)
 
     def _schedule(self) -> None:
         when = self.interrupts_at()
         if when is not None:
             self._machine.interrupt_at(when)
 
-    def _finish_polled(self, transfer: SpiTransfer) -> None:
+    def _finish_polled(self) -> None:
         """The CPU asks over and over: skip to the end."""
-        received, end = self._bus.poll(self._sent(transfer), transfer.begin, transfer.hz)
+        received, end = self._bus.poll(self._sent(), self.state.begin, self._hz)
         self._clock.advance_to(end)
-        self._store(transfer, received)
+        self._store(received)
 
-    def _sent(self, transfer: SpiTransfer) -> bytes:
-        (source, sends), (_, receives) = transfer.send, transfer.receive
-        sent = self._machine.read_memory(source, sends) if sends else b""
-        return sent + bytes([self.values["ORC"]]) * (receives - sends)
+    def _sent(self) -> bytes:
+        state = self.state
+        sent = self._machine.read_memory(state.send, state.send_bytes) if state.send_bytes else b""
+        return sent + bytes([state.over_read] * (state.receive_bytes - state.send_bytes))
 
-    def _store(self, transfer: SpiTransfer, received: bytes) -> None:
-        target, receives = transfer.receive
-        if receives:
-            self._machine.write_memory(target, received[:receives])
-        self._transfer = None
-        self.values["EVENTS_END"] = 1
+    def _store(self, received: bytes) -> None:
+        if self.state.receive_bytes:
+            self._machine.write_memory(self.state.receive, received[: self.state.receive_bytes])
+        self.state.busy = False
+        self.state.events_end = 1
+
+
+class ChipState(ctypes.Structure):
+    """``struct nrf52840`` of native/nrf52840.h."""
+
+    _fields_ = [
+        ("timer", TimerState),
+        ("spim", SpiState),
+        ("bus", SpiBusState),
+        ("machine", ctypes.POINTER(MachineState)),
+        ("nvic", ctypes.POINTER(NvicState)),
+    ]
 
 
 class Nrf52840:
@@ -543,8 +602,10 @@ class Nrf52840:
         self._information = FactoryInformation(specimen.revision_code)
         self._debug = AccessPort()
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
-        self._timer = Timer(clock)
-        self._spi = SpiMaster(clock, SpiBus(card, clock), machine, port1)
+        state = ChipState(machine=ctypes.pointer(machine.state), nvic=ctypes.pointer(self._core.state))
+        self._timer = Timer(clock, state.timer)
+        self._spi = SpiMaster(clock, SpiBus(card, clock, state.bus), machine, port1, state.spim)
+        self.native = NativeChip("nrf52840", state, card.attend)
         self.bus = Bus(
             (
                 ClockControl(clock, specimen.crystal_starts),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,9 +53,16 @@ class _Track:
 
 
 class Power:
-    """Adds up the rails of a board as the parts of the machine report their states."""
+    """Adds up the rails of a board as the parts of the machine report their states.
+
+    Attributes
+    ----------
+    untold_sleeps : callable
+        Begin and end of each sleep of the CPU that was not told by `cpu_sleeps`, since the last call.
+    """
 
     def __init__(self, rails: Rails, clock: Clock) -> None:
+        self.untold_sleeps: Callable[[], list[tuple[int, int]]] = list
         self._rails = rails
         self._clock = clock
         self._begin = 0
@@ -65,11 +73,20 @@ class Power:
 
     def cpu_sleeps(self, begin: int, end: int) -> None:
         """The CPU sleeps between two times."""
+        self._catch_up()
+        self._sleep(begin, end)
+
+    def _sleep(self, begin: int, end: int) -> None:
         self._cpu.set(begin, self._cpu_ratio * self._rails.cpu_idle)
         self._cpu.set(end, self._cpu_ratio * self._rails.cpu_active)
 
+    def _catch_up(self) -> None:
+        for begin, end in self.untold_sleeps():
+            self._sleep(begin, end)
+
     def cpu_draws(self, ratio: float) -> None:
         """From now on the CPU draws so many times what the board file says."""
+        self._catch_up()
         self._cpu_ratio = ratio
         self._cpu.set(self._clock.now, ratio * self._rails.cpu_active)
 
@@ -91,6 +108,7 @@ class Power:
 
     def drain(self) -> Trace:
         """Everything since the last call."""
+        self._catch_up()
         end = self._clock.now
         tracks = [track.drain(end) for track in (self._cpu, self._storage, self._window)]
         starts = np.array(sorted({max(when, self._begin) for track in tracks for when, _ in track}), np.int64)

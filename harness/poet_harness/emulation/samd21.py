@@ -7,20 +7,22 @@ Synchronisation between clock domains is taken to be over at the next access.
 
 from __future__ import annotations
 
-from collections import deque
+import ctypes
 from typing import ClassVar
 
 from poet_profiles.boards import Board
 
-from .bus import Bus, EmulationError, Peripheral, Register
+from .bus import Bus, EmulationError, Peripheral, Register, clear
 from .clock import Clock
-from .core_registers import SystemControlSpace
+from .core_registers import NvicState, SystemControlSpace
+from .counter import NEVER
 from .machine import Machine, Memory
+from .machine_state import MachineState, NativeChip
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
 from .specimen import Cause, Specimen
-from .spi_bus import SpiBus
+from .spi_bus import SpiBus, SpiBusState
 
 # The bootloader holds the flash below 0x2000 and jumps there. At 48 MHz the flash has one wait state; its cache
 # (22.6.7) has eight lines of 64 bits, is direct mapped, and fetches nothing ahead.
@@ -39,6 +41,7 @@ CRYSTAL_HZ = 32768
 BITS_A_BYTE = 10
 PRESCALERS = {0: 1, 1: 2, 2: 4, 3: 8, 4: 16, 5: 64, 6: 256, 7: 1024}
 MULTIPLEX_C, MULTIPLEX_D = 2, 3
+MOST_MOVING = 3  # bytes in the receive buffer and the shift register
 
 
 class PowerManager(Peripheral):
@@ -292,6 +295,20 @@ class Ports(Peripheral):
             self._card.select(not value >> CARD_CS_PIN & 1)
 
 
+class TimerState(ctypes.Structure):
+    """``struct samd21_timer`` of native/samd21.h."""
+
+    _fields_ = [
+        ("started_at", ctypes.c_uint64),
+        ("due", ctypes.c_uint64),
+        ("cycles_a_tick", ctypes.c_uint32),
+        ("interrupts", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("requested", ctypes.c_uint32),
+        ("is_requested", ctypes.c_uint32),
+    ]
+
+
 class Timer(Peripheral):
     """30 TC4 joined with TC5: a 32-bit counter with one compare channel."""
 
@@ -307,33 +324,31 @@ class Timer(Peripheral):
     }
     MC0 = 1 << 4
 
-    def __init__(self, clock: Clock, gates: PowerManager, clocks: GenericClocks) -> None:
+    SHARED: ClassVar[dict[str, str]] = {"COUNT32.INTENSET": "interrupts"}
+
+    def __init__(self, clock: Clock, gates: PowerManager, clocks: GenericClocks, state: TimerState) -> None:
         self._clock = clock
         self._gates = gates
         self._clocks = clocks
+        self.state = state
         super().__init__("TC4", 0x42003000)
 
     def power_on(self) -> None:
         super().power_on()
-        self._started_at: int | None = None
-        self._requested: int | None = None
-        self._interrupts = 0
-        self._flags = 0
-        self._due: int | None = None
+        clear(self.state)
+        self.state.due = NEVER
 
     def wakes_at(self) -> int | None:
         """When the compare interrupt will be pending, in cycles."""
-        if not self._interrupts & self.MC0:
+        state = self.state
+        if not state.interrupts & self.MC0 or (not state.flags & self.MC0 and state.due == NEVER):
             return None
-        return self._clock.now if self._flags & self.MC0 else self._due
-
-    def _cycles_a_tick(self) -> int:
-        return PRESCALERS[self.values["COUNT32.CTRLA"] >> 8 & 7]
+        return self._clock.now if state.flags & self.MC0 else int(state.due)
 
     def _ticks(self) -> int:
-        if self._started_at is None:
+        if not self.state.cycles_a_tick:
             raise EmulationError("TC4 is read before it is enabled")
-        return (self._clock.now - self._started_at) // self._cycles_a_tick() & 0xFFFFFFFF
+        return int((self._clock.now - self.state.started_at) // self.state.cycles_a_tick) & 0xFFFFFFFF
 
     def write_count32_ctrla(self, value: int) -> None:
         self._gates.require(TC4_GATE | TC5_GATE, "TC4")
@@ -345,41 +360,39 @@ class Timer(Peripheral):
         if value & 2:
             if value >> 2 & 3 != 2:
                 raise EmulationError("TC4 is modelled as a 32-bit counter (CTRLA.MODE 2) alone")
-            self._started_at = self._clock.now
+            self.state.started_at = self._clock.now
+            self.state.cycles_a_tick = PRESCALERS[value >> 8 & 7]
 
     def write_count32_readreq(self, value: int) -> None:
         if value != 0x8010:
             raise EmulationError(f"TC4: read request 0x{value:04X} is not modelled, only one for COUNT")
-        self._requested = self._ticks()
+        self.state.requested, self.state.is_requested = self._ticks(), True
 
     def read_count32_count(self) -> int:
-        if self._requested is None:
+        if not self.state.is_requested:
             raise EmulationError("TC4: COUNT is read without a read request")
-        count, self._requested = self._requested, None
-        return count
+        self.state.is_requested = False
+        return int(self.state.requested)
 
     def write_count32_cc0(self, value: int) -> None:
         self.values["COUNT32.CC0"] = value
         left = (value - self._ticks() - 1 & 0xFFFFFFFF) + 1
-        self._due = self._clock.now + left * self._cycles_a_tick()
+        self.state.due = self._clock.now + left * self.state.cycles_a_tick
 
     def read_count32_intflag(self) -> int:
-        if self._due is not None and self._clock.now >= self._due:
-            self._flags |= self.MC0
-            self._due += self._cycles_a_tick() << 32
-        return self._flags
+        if self._clock.now >= self.state.due:
+            self.state.flags |= self.MC0
+            self.state.due += self.state.cycles_a_tick << 32
+        return int(self.state.flags)
 
     def write_count32_intflag(self, value: int) -> None:
-        self._flags &= ~value
-
-    def read_count32_intenset(self) -> int:
-        return self._interrupts
+        self.state.flags &= ~value
 
     def write_count32_intenset(self, value: int) -> None:
-        self._interrupts |= value
+        self.state.interrupts |= value
 
     def write_count32_intenclr(self, value: int) -> None:
-        self._interrupts &= ~value
+        self.state.interrupts &= ~value
 
 
 class Usart(Peripheral):
@@ -485,6 +498,20 @@ class Usart(Peripheral):
         self._starvation.busy()
 
 
+class SpiState(ctypes.Structure):
+    """``struct samd21_spi`` of native/samd21.h."""
+
+    _fields_ = [
+        ("begins_at", ctypes.c_uint64),
+        ("ends_at", ctypes.c_uint64),
+        ("arrives_at", ctypes.c_uint64 * (MOST_MOVING + 1)),
+        ("byte_cycles", ctypes.c_uint64),
+        ("moving", ctypes.c_uint32),
+        ("received", ctypes.c_uint8 * (MOST_MOVING + 1)),
+        ("ready", ctypes.c_uint8),
+    ]
+
+
 class SpiMaster(Peripheral):
     """27 SERCOM1 as SPI master on PA16 (data out), PA17 (clock) and PA19 (data in)."""
 
@@ -499,18 +526,26 @@ class SpiMaster(Peripheral):
     DRE, TXC, RXC = 1 << 0, 1 << 1, 1 << 2
     CTRLA = 3 << 2 | 3 << 20 | 1 << 1  # master, data in on pad 3, data out on pad 0, mode 0, enabled
 
-    def __init__(self, clock: Clock, gates: PowerManager, clocks: GenericClocks, ports: Ports, bus: SpiBus) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        gates: PowerManager,
+        clocks: GenericClocks,
+        ports: Ports,
+        bus: SpiBus,
+        state: SpiState,
+    ) -> None:
         self._clock = clock
         self._gates = gates
         self._clocks = clocks
         self._ports = ports
         self._bus = bus
+        self.state = state
         super().__init__("SERCOM1", 0x42000C00)
 
     def power_on(self) -> None:
         super().power_on()
-        self._moving: deque[tuple[int, int]] = deque()  # byte received, and when it is there
-        self._begins_at = self._ends_at = 0  # of the byte written last
+        clear(self.state)
 
     def write_spi_ctrla(self, value: int) -> None:
         self._gates.require(SERCOM1_GATE, "SERCOM1")
@@ -530,31 +565,53 @@ class SpiMaster(Peripheral):
         self._clocks.require_full_speed(GCLK_SERCOM1, self._clock, "SERCOM1")
         if self.values["SPI.CTRLA"] != self.CTRLA or self.values["SPI.CTRLB"] != 1 << 17:
             raise EmulationError("SERCOM1 is used in a mode that is not modelled, or before it is enabled")
-        if self._clock.now < self._begins_at:
+        state = self.state
+        if self._clock.now < state.begins_at:
             raise EmulationError("SERCOM1: a byte is written before DRE is set")
-        if len(self._moving) >= 3:
+        if state.moving >= MOST_MOVING:
             raise EmulationError("SERCOM1: the receive buffer overflows")
         rate = self._clock.hz / (2 * (self.values["SPI.BAUD"] + 1))
-        begin = max(self._clock.now, self._ends_at)
-        received, self._ends_at = self._bus.poll(bytes([value & 0xFF]), begin, rate)
-        self._begins_at = begin
-        self._moving.append((received[0], self._ends_at))
+        begin = max(self._clock.now, int(state.ends_at))
+        received, state.ends_at = self._bus.poll(bytes([value & 0xFF]), begin, rate)
+        state.begins_at = begin
+        state.received[state.moving], state.arrives_at[state.moving] = received[0], state.ends_at
+        state.moving += 1
+        state.byte_cycles, state.ready = self._bus.duration(1, rate), True
 
     def read_spi_intflag(self) -> int:
-        coming = [when for when in (self._begins_at, *(end for _, end in self._moving)) if when > self._clock.now]
-        arrived = bool(self._moving) and self._moving[0][1] <= self._clock.now
+        state = self.state
+        arrivals = state.arrives_at[: state.moving]
+        coming = [when for when in (state.begins_at, *arrivals) if when > self._clock.now]
+        arrived = bool(arrivals) and arrivals[0] <= self._clock.now
         if coming and not arrived:
             self._clock.advance_to(min(coming))
         now = self._clock.now
-        flags = self.DRE if now >= self._begins_at else 0
-        if self._moving and now >= self._moving[0][1]:
+        flags = self.DRE if now >= state.begins_at else 0
+        if arrivals and now >= arrivals[0]:
             flags |= self.RXC
-        return flags | (self.TXC if now >= self._ends_at else 0)
+        return flags | (self.TXC if now >= state.ends_at else 0)
 
     def read_spi_data(self) -> int:
-        if not self._moving or self._clock.now < self._moving[0][1]:
+        state = self.state
+        if not state.moving or self._clock.now < state.arrives_at[0]:
             raise EmulationError("SERCOM1: DATA is read before a byte has come")
-        return self._moving.popleft()[0]
+        received, left = int(state.received[0]), state.moving - 1
+        state.received[:left] = state.received[1 : left + 1]
+        state.arrives_at[:left] = state.arrives_at[1 : left + 1]
+        state.moving = left
+        return received
+
+
+class ChipState(ctypes.Structure):
+    """``struct samd21`` of native/samd21.h."""
+
+    _fields_ = [
+        ("timer", TimerState),
+        ("spi", SpiState),
+        ("bus", SpiBusState),
+        ("machine", ctypes.POINTER(MachineState)),
+        ("nvic", ctypes.POINTER(NvicState)),
+    ]
 
 
 class Samd21:
@@ -578,7 +635,10 @@ class Samd21:
         clocks = GenericClocks(oscillators)
         ports = Ports(card, power, clock)
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
-        self._timer = Timer(clock, gates, clocks)
+        state = ChipState(machine=ctypes.pointer(machine.state), nvic=ctypes.pointer(self._core.state))
+        self._timer = Timer(clock, gates, clocks, state.timer)
+        spi = SpiMaster(clock, gates, clocks, ports, SpiBus(card, clock, state.bus), state.spi)
+        self.native = NativeChip("samd21", state, card.attend)
         self.bus = Bus(
             (
                 gates,
@@ -588,7 +648,7 @@ class Samd21:
                 ports,
                 self._timer,
                 Usart(clock, gates, clocks, ports, line, starvation),
-                SpiMaster(clock, gates, clocks, ports, SpiBus(card, clock)),
+                spi,
                 self._core,
             )
         )

@@ -8,6 +8,7 @@ and say nothing about any real card.
 from __future__ import annotations
 
 import binascii
+import ctypes
 import mmap
 import random
 from collections import deque
@@ -20,9 +21,12 @@ from typing import Literal
 from poet_profiles.errors import UserError
 
 from .clock import Clock
+from .library import compiled
 from .power import Power
 
 BLOCK = 512
+DATA_BYTES = BLOCK + 2  # a block and its CRC
+FRAME_BYTES = 6
 KIND = Literal["sdhc", "sdsc", "sdsc1"]
 
 R1_IDLE = 0x01
@@ -124,6 +128,33 @@ class CardFaults:
     cut_after_writes: int | None = None
 
 
+HEARD = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+
+
+class CardState(ctypes.Structure):
+    """``struct card`` of native/card.h."""
+
+    _fields_ = [
+        ("busy_until", ctypes.c_uint64),
+        ("out_when", ctypes.c_uint64),
+        ("out", ctypes.c_void_p),
+        ("out_left", ctypes.c_uint32),
+        ("missing", ctypes.c_uint32),
+        ("frame_bytes", ctypes.c_uint32),
+        ("response_bytes", ctypes.c_uint32),
+        ("frame", ctypes.c_uint8 * 8),
+        ("response", ctypes.c_uint8 * 8),
+        ("data", ctypes.c_uint8 * 520),
+        ("driven", ctypes.c_uint8),
+        ("writing", ctypes.c_uint8),
+        ("multiple", ctypes.c_uint8),
+        ("command", HEARD),
+        ("given", HEARD),
+        ("programme", HEARD),
+        ("stop", HEARD),
+    ]
+
+
 def crc7(data: bytes) -> int:
     """The checksum of a command frame, x^7 + x^3 + 1 (section 4.5)."""
     crc = 0
@@ -146,6 +177,10 @@ class SdCard:
     ----------
     pulled_up : callable
         Whether the board pulls the line up now that the card answers on.
+    state : CardState
+        What it shares with the compiled half.
+    on_failure : callable
+        Told of an exception that cannot cross the compiled half.
 
     Parameters
     ----------
@@ -155,6 +190,8 @@ class SdCard:
         Time, and where the card's current goes.
     on_power_cut : callable
         Called when `CardFaults.cut_after_writes` runs out.
+    native : bool
+        False: move its bytes in Python even where there is a compiler.
 
     Raises
     ------
@@ -171,11 +208,21 @@ class SdCard:
         kind: KIND = "sdhc",
         timing: CardTiming | None = None,
         new_bytes: int = 64 * 1024 * 1024,
+        native: bool = True,
     ) -> None:
         self.faults = CardFaults()
         self.timing = timing or CardTiming()
         self.blocks_written = 0
         self.pulled_up: Callable[[], bool] = lambda: False
+        self.on_failure: Callable[[BaseException], None] = self._keep_failure
+        self.state = CardState(
+            command=self._guarded(lambda now: self._command(bytes(self.state.frame[:FRAME_BYTES]), now)),
+            given=self._guarded(lambda end: self._given(end)),
+            programme=self._guarded(lambda end: self._programme(end)),
+            stop=self._guarded(lambda now: self._end_write(now, self.timing.write_stop_s)),
+        )
+        self._failure: BaseException | None = None
+        self._library = compiled() if native else None
         self._kind = kind
         self._clock = clock
         self._power = power
@@ -189,7 +236,7 @@ class SdCard:
 
     def _supply(self) -> None:
         """The card gets its supply: it is in SD mode, and drives no line until CMD0 comes with chip select."""
-        self._busy_until = 0
+        self.state.busy_until = 0
         self._spi_mode = False
         self._idle = True
         self._crc_on = False
@@ -208,15 +255,20 @@ class SdCard:
         """Chip select. A transfer under way ends when it is released."""
         if self._selected and not selected and not self.faults.keeps_waiting:
             self._forget_transfer()
-            self._power.storage_idles(max(self._clock.now, self._busy_until))
+            self._power.storage_idles(max(self._clock.now, self.state.busy_until))
         self._selected = selected
+        self.attend()
+
+    def attend(self) -> None:
+        """Let the compiled half move its bytes, or not: to be called where `faults` may have changed."""
+        self.state.driven = self._selected and self._spi_mode and not self.faults.removed
 
     def pending_until(self, now: int) -> int | None:
         """When the card will have something new to say to one who polls, or None."""
         if not self._selected or self.faults.removed:
             return None
-        if now < self._busy_until:
-            return self._busy_until
+        if now < self.state.busy_until:
+            return int(self.state.busy_until)
         if self._out and self._out[0][0] > now:
             return self._out[0][0]
         return None
@@ -240,18 +292,49 @@ class SdCard:
             self._supplied_at = begin
         if not self._selected:
             return self._undriven(len(sent))
+        if self._spi_mode and self._library is not None:
+            return self._exchange_natively(sent, begin, byte_cycles)
         received = bytearray()
         silent = sent.count(0xFF) == len(sent)
         while len(received) < len(sent):
             place = len(received)
             now = begin + place * byte_cycles
-            if self._missing:
+            if self.state.missing:
                 received += self._take_data(sent[place:], now, byte_cycles)
             elif silent and self._speaks(now):
                 received += self._give(len(sent) - place, now, byte_cycles)
             else:
                 received += self._byte(sent[place], now)
+        self.attend()
         return bytes(received)
+
+    def _exchange_natively(self, sent: bytes, begin: int, byte_cycles: int) -> bytes:
+        assert self._library is not None
+        received = ctypes.create_string_buffer(len(sent))
+        self._library.card_exchange(
+            ctypes.byref(self.state),
+            sent,
+            received,
+            ctypes.c_uint32(len(sent)),
+            ctypes.c_uint64(begin),
+            ctypes.c_uint64(byte_cycles),
+        )
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return received.raw
+
+    def _guarded(self, handle: Callable[[int], None]) -> Callable[[int], None]:
+        def guarded(when: int) -> None:
+            try:
+                handle(when)
+            except BaseException as error:
+                self.on_failure(error)
+
+        return HEARD(guarded)
+
+    def _keep_failure(self, error: BaseException) -> None:
+        self._failure = self._failure or error
 
     # --- bytes ---
 
@@ -262,55 +345,87 @@ class SdCard:
 
     def _speaks(self, now: int) -> bool:
         """Whether the next byte is simply the next one of an answer or of a block."""
-        return bool(self._out) and self._out[0][0] <= now and now >= self._busy_until and not self._data_response
+        state = self.state
+        return bool(self._out) and self._out[0][0] <= now and now >= state.busy_until and not state.response_bytes
 
     def _forget_transfer(self) -> None:
-        self._frame = bytearray()
         self._out: deque[tuple[int, bytes]] = deque()
         self._reading = False
         self._streaming_from: int | None = None
-        self._writing_to: int | None = None
-        self._multiple = False
-        self._data = bytearray()
-        self._missing = 0
-        self._data_response = b""
+        self._write_to(None)
+        self.state.frame_bytes = self.state.missing = self.state.response_bytes = 0
+        self._say_next()
+
+    def _write_to(self, block: int | None, multiple: bool = False) -> None:
+        self._writing_to = block
+        self.state.writing, self.state.multiple = block is not None, multiple
+
+    def _say(self, when: int, chunk: bytes) -> None:
+        """From `when` on, and behind everything else."""
+        self._out.append((when, chunk))
+        if len(self._out) == 1:
+            self._say_next()
+
+    def _say_next(self) -> None:
+        """Show the compiled half what comes first now."""
+        when, chunk = self._out[0] if self._out else (0, b"")
+        self.state.out_when, self.state.out_left = when, len(chunk)
+        self.state.out = ctypes.cast(ctypes.c_char_p(chunk), ctypes.c_void_p) if self._out else None
 
     def _byte(self, sent: int, now: int) -> bytes:
+        state = self.state
         if not self._spi_mode:
             answer = self._undriven(1)
-        elif self._data_response:
-            answer, self._data_response = self._data_response[:1], self._data_response[1:]
-        elif now < self._busy_until:
+        elif state.response_bytes:
+            response = bytes(state.response[: state.response_bytes])
+            answer = response[:1]
+            self._respond(response[1:])
+        elif now < state.busy_until:
             answer = b"\x00"
         elif self._out and self._out[0][0] <= now:
             answer = self._give(1, now, 0)
         else:
             answer = b"\xff"
-        if self._frame or (self._writing_to is None and sent & 0xC0 == 0x40):
-            self._frame.append(sent)
-            if len(self._frame) == 6:
-                frame, self._frame = bytes(self._frame), bytearray()
-                self._command(frame, now)
+        if state.frame_bytes or (self._writing_to is None and sent & 0xC0 == 0x40):
+            self._take_frame_byte(sent, now)
         elif self._writing_to is not None:
             self._write_token(sent, now)
         return answer
 
+    def _take_frame_byte(self, sent: int, now: int) -> None:
+        state = self.state
+        state.frame[state.frame_bytes] = sent
+        state.frame_bytes += 1
+        if state.frame_bytes == FRAME_BYTES:
+            state.frame_bytes = 0
+            self._command(bytes(state.frame[:FRAME_BYTES]), now)
+
     def _give(self, count: int, now: int, byte_cycles: int) -> bytes:
-        when, chunk = self._out[0]
-        given = chunk[:count]
-        if len(chunk) > len(given):
-            self._out[0] = (when, chunk[len(given) :])
-            return given
+        state = self.state
+        _, chunk = self._out[0]
+        given = chunk[len(chunk) - state.out_left :][:count]
+        state.out_left -= len(given)
+        state.out += len(given)
+        if not state.out_left:
+            self._given(now + len(given) * byte_cycles)
+        return given
+
+    def _given(self, end: int) -> None:
+        """All that came first has been said."""
         self._out.popleft()
-        end = now + len(given) * byte_cycles
+        self._say_next()
         if self._streaming_from is not None and not self._out:
             self._queue_block(end + self._clock.cycles(self.timing.read_next_s))
         elif not self._out and self._writing_to is None:
             self._power.storage_idles(end)
-        return given
 
     def _answer(self, response: bytes, now: int, block: bytes = b"") -> None:
-        self._out.append((now, b"\xff" + self._shifted(response) + block))
+        self._say(now, b"\xff" + self._shifted(response) + block)
+
+    def _respond(self, response: bytes) -> None:
+        """The data response to a block, behind its last byte."""
+        self.state.response_bytes = len(response)
+        self.state.response[: len(response)] = response
 
     def _shifted(self, response: bytes) -> bytes:
         """A response behind some more ones; ones again to the end of its last byte."""
@@ -342,7 +457,7 @@ class SdCard:
 
     def _hears(self, index: int, now: int) -> bool:
         assert self._supplied_at is not None
-        if now < self._busy_until or now - self._supplied_at < self.faults.deaf_s * self._clock.hz:
+        if now < self.state.busy_until or now - self._supplied_at < self.faults.deaf_s * self._clock.hz:
             return False
         if not self._spi_mode:
             return index == 0
@@ -379,6 +494,7 @@ class SdCard:
         self._power.storage_idles(now)
         self._answer(bytes([self._r1() | (R1_PARAMETER if beyond else 0)]), now)
         self._out.appendleft((now, b"\xff"))
+        self._say_next()
 
     def _cmd13(self, _argument: int, now: int) -> None:
         self._answer(bytes([self._r1(), self._error_status]), now)
@@ -454,7 +570,7 @@ class SdCard:
         assert block is not None
         data = bytes(self._image[block * BLOCK : (block + 1) * BLOCK])
         if len(data) < BLOCK:
-            self._out.append((when, bytes([OUT_OF_RANGE_TOKEN])))
+            self._say(when, bytes([OUT_OF_RANGE_TOKEN]))
             self._streaming_from = None
             return
         if self.faults.silent_corruptions:
@@ -465,7 +581,7 @@ class SdCard:
             self.faults.corrupt_reads -= 1
             data = data[:200] + bytes([data[200] ^ 0x01]) + data[201:]
         self._streaming_from = block + 1
-        self._out.append((when, bytes([START_BLOCK]) + data + sum_.to_bytes(2)))
+        self._say(when, bytes([START_BLOCK]) + data + sum_.to_bytes(2))
 
     def _write(self, argument: int, now: int, multiple: bool) -> None:
         block, error = self._block_of(argument)
@@ -473,36 +589,38 @@ class SdCard:
         if error:
             return
         self._power.storage_writes(now)
-        self._writing_to, self._multiple = block, multiple
+        self._write_to(block, multiple)
 
     def _write_token(self, token: int, now: int) -> None:
-        if token == (START_MULTIPLE if self._multiple else START_BLOCK):
-            self._data, self._missing = bytearray(), BLOCK + 2
-        elif token == STOP_MULTIPLE and self._multiple:
+        if token == (START_MULTIPLE if self.state.multiple else START_BLOCK):
+            self.state.missing = DATA_BYTES
+        elif token == STOP_MULTIPLE and self.state.multiple:
             self._end_write(now, self.timing.write_stop_s)
         elif token & 0xC0 == 0x40:
-            self._frame.append(token)
+            self._take_frame_byte(token, now)
 
     def _take_data(self, sent: bytes, now: int, byte_cycles: int) -> bytes:
-        taken = sent[: self._missing]
-        self._data += taken
-        self._missing -= len(taken)
-        if not self._missing:
+        taken = sent[: self.state.missing]
+        begin = DATA_BYTES - self.state.missing
+        self.state.data[begin : begin + len(taken)] = taken
+        self.state.missing -= len(taken)
+        if not self.state.missing:
             self._programme(now + len(taken) * byte_cycles)
         return b"\xff" * len(taken)
 
     def _programme(self, now: int) -> None:
         block = self._writing_to
         assert block is not None
-        data, sum_ = bytes(self._data[:BLOCK]), int.from_bytes(self._data[BLOCK:])
+        carried = bytes(self.state.data)
+        data, sum_ = carried[:BLOCK], int.from_bytes(carried[BLOCK:DATA_BYTES])
         response = self._verdict(block, data, sum_)
         if response == ACCEPTED:
             self._image[block * BLOCK : (block + 1) * BLOCK] = data
             self.blocks_written += 1
             self._writing_to = block + 1
-        self._data_response = self._shifted(bytes([response]))
+        self._respond(self._shifted(bytes([response])))
         pause_s = self._pause_s()
-        if self._multiple:
+        if self.state.multiple:
             self._stay_busy(now, self.timing.write_next_s + pause_s)
         else:
             self._end_write(now, self.timing.write_single_s + pause_s)
@@ -546,12 +664,12 @@ class SdCard:
         return ACCEPTED
 
     def _stay_busy(self, now: int, seconds: float) -> None:
-        self._busy_until = now + self._clock.cycles(seconds)
+        self.state.busy_until = now + self._clock.cycles(seconds)
 
     def _end_write(self, now: int, seconds: float) -> None:
-        self._writing_to = None
+        self._write_to(None)
         self._stay_busy(now, seconds)
-        self._power.storage_idles(self._busy_until)
+        self._power.storage_idles(self.state.busy_until)
 
     def _csd(self) -> bytes:
         """Card-Specific Data: only the capacity is of interest (section 5.3)."""

@@ -3,8 +3,21 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from .clock import Clock
-from .sdcard import SdCard
+from .counter import Counter
+from .sdcard import CardState, SdCard
+
+
+class SpiBusState(ctypes.Structure):
+    """``struct spi_bus`` of native/card.h."""
+
+    _fields_ = [
+        ("card", ctypes.POINTER(CardState)),
+        ("counter", ctypes.POINTER(Counter)),
+        ("polls", ctypes.c_uint32),
+    ]
 
 
 class SpiBus:
@@ -13,14 +26,21 @@ class SpiBus:
     A controller that polls the card byte by byte for something that takes long would cost the host far more time than
     the board. After a few fruitless polls the clock skips to where the card has news; the polling CPU stays active
     all the while, as on the board.
+
+    Parameters
+    ----------
+    state : SpiBusState, optional
+        What it shares with the compiled half, if there is one for the controller.
     """
 
     POLLS = 8
 
-    def __init__(self, card: SdCard, clock: Clock) -> None:
+    def __init__(self, card: SdCard, clock: Clock, state: SpiBusState | None = None) -> None:
         self._card = card
         self._clock = clock
-        self._polls = 0
+        self._state = state or SpiBusState()
+        self._state.card = ctypes.pointer(card.state)
+        self._state.counter = ctypes.pointer(clock.counter)
 
     def poll(self, sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
         """Move bytes while the CPU does nothing but wait for them.
@@ -42,7 +62,7 @@ class SpiBus:
         if sent == b"\xff":
             begin = self._skip_waiting(begin)
         else:
-            self._polls = 0
+            self._state.polls = 0
         return self.move(sent, begin, hz), begin + self.duration(len(sent), hz)
 
     def move(self, sent: bytes, begin: int, hz: float) -> bytes:
@@ -55,9 +75,9 @@ class SpiBus:
 
     def _skip_waiting(self, begin: int) -> int:
         pending = self._card.pending_until(begin)
-        self._polls = self._polls + 1 if pending is not None else 0
-        if pending is None or self._polls <= self.POLLS:
+        self._state.polls = self._state.polls + 1 if pending is not None else 0
+        if pending is None or self._state.polls <= self.POLLS:
             return begin
-        self._polls = 0
+        self._state.polls = 0
         self._clock.advance_to(pending)
         return pending

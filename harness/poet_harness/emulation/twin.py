@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -15,13 +14,13 @@ from poet_profiles.stopping import undisturbed
 from . import nrf52840, samd21
 from .bus import EmulationError
 from .image import load_image
-from .machine import Chip, Machine, Memory
+from .machine import Machine, Memory
 from .power import Power, Trace
 from .sdcard import KIND, CardTiming, SdCard
 from .serial_line import Faults, SerialLine, Starvation
 from .specimen import Specimen
 
-CHIPS: dict[str, tuple[Memory, Callable[..., Chip]]] = {
+CHIPS: dict[str, tuple[Memory, type[nrf52840.Nrf52840] | type[samd21.Samd21]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
     "mkr1000": (samd21.MEMORY, samd21.Samd21),
 }
@@ -109,11 +108,15 @@ class Twin:
         self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, specimen)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
-        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing)
+        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing, native=native)
+        self.card.on_failure = self._machine.fail
+        self._power.untold_sleeps = self._machine.take_sleeps
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self.chip: Chip = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
-        self._machine.connect(self.chip, self._sleeps)
+        self.chip: nrf52840.Nrf52840 | samd21.Samd21 = chip(
+            board, specimen, self._machine, self.card, self._power, self._line, starvation, seed
+        )
+        self._machine.connect(self.chip, self._sleeps, self.chip.native)
 
     def _sleeps(self, begin: int, end: int) -> None:
         if self._machine.float_flags:
@@ -195,7 +198,7 @@ def open_twin(
     kind : {"sdhc", "sdsc", "sdsc1"}
         Kind of card.
     native : bool
-        False: count cycles in Python even where there is a C compiler.
+        False: do everything in Python even where there is a C compiler.
     specimen : Specimen, optional
         What the board has of its own; a good one of today if not given.
     timing : CardTiming, optional

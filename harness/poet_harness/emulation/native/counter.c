@@ -1,30 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts cycles: the engine calls on_block at the start of every translated block, and on_read for every read of the
- * flash where the flash has wait states. The host's compiler builds this at run time; counter.py holds the same few
- * lines in Python for machines that have none.
+ * flash where the flash has wait states. counter.py holds the same few lines in Python for machines without a
+ * compiler.
  *
  * A block is entered whole: what it costs is the difference of two prefix sums over the image. A jump, that is a block
  * which does not begin where the last one ended, also costs the refill of the pipeline. A line of flash that is fetched
  * or read and not in the cache costs the flash's wait.
  */
-#include <stdint.h>
-
-#define LINE_BYTES 8u
-#define LINES 8u
-
-struct counter {
-    uint64_t cycles;
-    uint64_t limit;    /* stop at the first block at or after this */
-    uint32_t expected; /* where the last block ended */
-    uint32_t refill;
-    uint32_t begin, end; /* addresses that `prefix` covers */
-    uint32_t stopped;
-    uint32_t strayed; /* an address outside of them, and 1 */
-    const uint32_t *prefix;
-    int (*stop)(void *engine);
-    uint32_t flash_wait;   /* cycles for a line that is not in the cache; 0: there is none to wait for */
-    uint32_t lines[LINES]; /* the line that each place of the direct-mapped cache holds */
-};
+#include "counter.h"
 
 static void touch(struct counter *counter, uint32_t line)
 {
