@@ -28,7 +28,7 @@ from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.training_graph import training_graph
+from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import Board, load_board
@@ -85,8 +85,9 @@ def train(device: Device, graph: Graph, model: str, read_gradient: ReadGradient)
 
 def unlimited(board: Board, model: str, folder: Path) -> Trained:
     """Everything kept, on this computer."""
-    graph = training_graph(model, None, board)
-    write_headers(graph, store_all_schedule(graph), folder)
+    step = training_step(model, None)
+    graph = step.graph(board)
+    write_headers(graph, store_all_schedule(graph), folder, step.constants(graph))
     host = load_board("host")
     with connect(host, image=build(host, folder)) as target:
         return train(target.device, graph, model, lambda _: b"")

@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "poet/built.h"
+#include "poet/crc32.h"
 #include "poet/operator.h"
 
 enum {
     FUZZ_NODES = 4,
     FUZZ_VALUES = 2,
     FUZZ_RESIDENTS = 5,
+    FUZZ_CONSTANTS = 1,
     FUZZ_PARAMS = 8,
     FUZZ_OPERANDS = 12,
     FUZZ_STEPS = 12,
@@ -25,13 +27,14 @@ typedef struct fuzz_tables {
     poet_node nodes[FUZZ_NODES];
     poet_value values[FUZZ_VALUES];
     poet_resident residents[FUZZ_RESIDENTS];
+    poet_constant constants[FUZZ_CONSTANTS];
     int32_t params[FUZZ_PARAMS];
     poet_step steps[FUZZ_STEPS];
     uint32_t offsets[FUZZ_OFFSETS];
     uint16_t operands[FUZZ_OPERANDS];
 } fuzz_tables;
 
-/* relu(x), paged out and in; logits = relu(x) as they are, their loss and the step of a weight. */
+/* relu(x), paged out and in; logits = relu(x) + a constant, their loss and the step of a weight. */
 static const fuzz_tables fuzz_whole = {
     .schedule_arena_bytes = 320,
     .resident_bytes = 288,
@@ -51,8 +54,9 @@ static const fuzz_tables fuzz_whole = {
             {192, 16, POET_RESIDENT_TARGET},
             {208, 4, POET_RESIDENT_LOSS},
         },
+    .constants = {{0, 64}},
     .params = {16, 4, 4},
-    .operands = {2, 0, 0, 2, 1, 1, 5, 6, 3, 4, 4},
+    .operands = {2, 0, 0, 7, 1, 1, 5, 6, 3, 4, 4},
     .steps =
         {
             {POET_COMPUTE, 0, 0, 0},
@@ -72,11 +76,13 @@ static const fuzz_tables fuzz_whole = {
 };
 
 static fuzz_tables fuzz_now;
+static const uint32_t fuzz_constant_words[16] = {0x3f800000u};
 
 /* Each table for itself, so that the address sanitizer sees a step over its end. */
 static poet_node fuzz_nodes[FUZZ_NODES];
 static poet_value fuzz_values[FUZZ_VALUES];
 static poet_resident fuzz_residents[FUZZ_RESIDENTS];
+static poet_constant fuzz_constants[FUZZ_CONSTANTS];
 static int32_t fuzz_params[FUZZ_PARAMS];
 static uint16_t fuzz_operands[FUZZ_OPERANDS];
 static poet_step fuzz_steps[FUZZ_STEPS];
@@ -95,6 +101,7 @@ static inline void fuzz_build(void)
     memcpy(fuzz_nodes, fuzz_now.nodes, sizeof fuzz_nodes);
     memcpy(fuzz_values, fuzz_now.values, sizeof fuzz_values);
     memcpy(fuzz_residents, fuzz_now.residents, sizeof fuzz_residents);
+    memcpy(fuzz_constants, fuzz_now.constants, sizeof fuzz_constants);
     memcpy(fuzz_params, fuzz_now.params, sizeof fuzz_params);
     memcpy(fuzz_operands, fuzz_now.operands, sizeof fuzz_operands);
     memcpy(fuzz_steps, fuzz_now.steps, sizeof fuzz_steps);
@@ -112,6 +119,11 @@ static inline void fuzz_build(void)
         .residents = fuzz_residents,
         .params = fuzz_params,
         .operands = fuzz_operands,
+        .constant_count = FUZZ_CONSTANTS,
+        .constant_bytes = sizeof fuzz_constant_words,
+        .constant_crc = poet_crc32(0, fuzz_constant_words, sizeof fuzz_constant_words),
+        .constants = fuzz_constants,
+        .constant_words = fuzz_constant_words,
     };
     fuzz_schedule = (poet_schedule){
         .graph_hash = 1,

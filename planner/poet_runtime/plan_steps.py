@@ -2,7 +2,8 @@
 """A plan's steps as the steps of the traced graph that it was lowered from.
 
 Lowering keeps the ids of operators and values, adds nodes of its own (the optimiser's, copies of views, and pure
-orderings), leaves out values that the board's operators do without, and makes constants of operators that read nothing.
+orderings), leaves out values that the board's operators do without, makes constants of what follows from constants
+alone, and folds frozen operators into their readers.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ def planned_steps(traced: TracedGraph, planned: Graph, steps: Iterable[Step]) ->
     """The steps that `execute` understands, in order.
 
     What became a constant is computed first. Where PyTorch's operator reads a value that the board's does without
-    (cross entropy's gradient reads the sum of the weights, which its forward pass yields), the value is computed
-    beforehand, with all that it takes; what the plan has no room for is freed again at once.
+    (cross entropy's gradient reads the sum of the weights, which its forward pass yields; a frozen batch norm reads the
+    convolution that it is one with on the board), the value is computed beforehand, with all that it takes; what the
+    plan has no room for is freed again at once.
 
     Raises
     ------
@@ -46,11 +48,25 @@ class _Translation:
         self._held: set[str] = set()
 
     def constants(self) -> Iterator[Step]:
+        known = {*self._traced.constants, *self._traced.frozen}
+        folding = self._folding()
         for operator in self._traced.operators:
-            if operator.id not in self._reads:
-                if operator.refs or operator.random:
-                    raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
+            if operator.id in self._reads:
+                continue
+            if not operator.random and known.issuperset(ref.source for ref in operator.refs):
+                known.update(operator.values)
                 yield from self._run(operator)
+            elif not operator.values or not self._readers(operator) <= folding:
+                raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
+
+    def _folding(self) -> set[str]:
+        """Ids of the nodes with constants that the model does not have: others have been folded into them."""
+        known = {*self._traced.constants, *self._traced.frozen, *self._traced.values}
+        own = {constant.id for constant in self._planned.constants} - known
+        return {node.id for node in self._planned.nodes if node.operation and own.intersection(node.operation.operands)}
+
+    def _readers(self, operator: TracedOperator) -> set[str]:
+        return {other.id for other in self._traced.operators if set(operator.values) & set(self._traced.inputs(other))}
 
     def move(self, step: Step) -> Iterator[Step]:
         if step.target in self._traced.values:

@@ -200,6 +200,8 @@ class TracedGraph:
         The very parameters of a loss that is a module with parameters of its own, by resident id.
     layers : dict
         The class of each module, by its path.
+    frozen : dict
+        The very parameters and buffers that an operator reads and no step changes, by resident id.
     """
 
     name: str
@@ -213,6 +215,13 @@ class TracedGraph:
     fixed: Any = None
     loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
+    frozen: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def changed(self) -> frozenset[str]:
+        """Ids of the residents that a training step changes: what is trained, and what the step itself updates."""
+        updated = (id for operator in (*self.operators, *self.bookkeeping) for id in operator.updates)
+        return frozenset((*self.gradients, *updated))
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""

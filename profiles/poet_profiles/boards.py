@@ -82,6 +82,7 @@ class Board(BaseModel):
     ram_bytes: int = Field(gt=0)
     ram_reserved_bytes: int = Field(default=0, ge=0)
     flash_bytes: int = Field(default=0, ge=0)
+    flash_reserved_bytes: int = Field(default=0, ge=0)
     storage: Literal["none", "sd-spi", "file"]
     storage_block_bytes: int = Field(default=512, gt=0)
     dma_overlap: bool = False
@@ -107,6 +108,11 @@ class Board(BaseModel):
     def usable_ram_bytes(self) -> int:
         """What residents and arena may use together, in bytes."""
         return self.ram_bytes - self.ram_reserved_bytes
+
+    @property
+    def usable_flash_bytes(self) -> int | None:
+        """What a plan's constants and tables may use together, in bytes; None if the flash's size is not known."""
+        return self.flash_bytes - self.flash_reserved_bytes if self.flash_bytes else None
 
 
 def board_names() -> list[str]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks train on both emulated boards, every activation paged, and equal the unlimited host run."""
+"""Networks train on both emulated boards, every activation paged, and equal the unlimited host run.
+
+What the image holds of a plan is what the planner counts against the board's flash.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.training_graph import training_graph
-from poet_planner.schedule.c_headers import write_headers
-from poet_profiles.boards import load_board
+from poet_planner.planning.training_graph import TrainingStep, training_step
+from poet_planner.schedule.c_headers import table_bytes, write_headers
+from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.core import HostFirmware
@@ -26,10 +31,26 @@ from tests.support.firmware.training_session import TrainingSession, train
 STEPS = 1
 
 
-def make_plan(graph: Graph, make: Callable[[Graph], Schedule], folder: Path) -> Schedule:
+def make_plan(step: TrainingStep, graph: Graph, make: Callable[[Graph], Schedule], folder: Path) -> Schedule:
     schedule = make(graph)
-    write_headers(graph, schedule, folder)
+    write_headers(graph, schedule, folder, step.constants(graph))
     return schedule
+
+
+def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule) -> None:
+    """The plan's part of an image is what the planner counts; the rest fits what the board's file reserves."""
+    with image.open("rb") as file:
+        elf = ELFFile(file)
+        symbols = elf.get_section_by_name(".symtab").iter_symbols()
+        built = {one.name: one["st_size"] for one in symbols if one.name.startswith("poet_built_")}
+        loaded = [one for one in elf.iter_segments() if one["p_type"] == "PT_LOAD" and one["p_filesz"]]
+        start = min(one["p_paddr"] for one in loaded)
+        end = max(one["p_paddr"] + one["p_filesz"] for one in loaded)
+    del built["poet_built_in"]
+    assert built.pop("poet_built_constant_words", 0) == constant_bytes(graph)
+    assert sum(-(-size // 4) * 4 for size in built.values()) == table_bytes(graph, schedule)
+    below = start  # a bootloader's part
+    assert below + end - start - constant_bytes(graph) - table_bytes(graph, schedule) <= board.flash_reserved_bytes
 
 
 @pytest.mark.parametrize(
@@ -38,23 +59,27 @@ def make_plan(graph: Graph, make: Callable[[Graph], Schedule], folder: Path) -> 
         ("nrf52840", "digits_cnn_small", 4, True),
         ("nrf52840", "mlperf_ds_cnn", 1, False),  # weights and gradients together do not fit beside its activations
         ("mkr1000", "digits_cnn_small", 4, True),
+        ("nrf52840", "finetune_cnn", 2, True),
+        ("mkr1000", "finetune_cnn_small", 1, True),
     ],
 )
 def test_training_on_the_board_equals_unlimited_memory(
     name: str, model: str, batch: int, resident_gradients: bool, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
     board = load_board(name)
-    graph = training_graph(model, batch, board, resident_gradients)
+    step = training_step(model, batch)
+    graph = step.graph(board, resident_gradients)
     session = TrainingSession(graph, model, batch, STEPS)
 
-    make_plan(graph, store_all_schedule, tmp_path)
+    make_plan(step, graph, store_all_schedule, tmp_path)
     card = tmp_path / "card.img"
     store_all_steps, unlimited = train(host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), card, session)
 
-    schedule = make_plan(graph, everything_paged, tmp_path)
+    schedule = make_plan(step, graph, everything_paged, tmp_path)
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
-        build(board, tmp_path)
-    with open_twin(board, tmp_path / "pio" / name / "firmware.elf", tmp_path / "board.img") as twin:
+        image = build(board, tmp_path)
+    check_flash(board, image, graph, schedule)
+    with open_twin(board, image, tmp_path / "board.img") as twin:
         link = Link(twin.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
         steps, tensors = session.steps(answers), session.tensors(answers)

@@ -14,7 +14,7 @@ from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.training_graph import training_graph
+from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
@@ -34,7 +34,8 @@ MODEL, BATCH, STEPS = "tests.support.networks.own:many_layers", 4, 3
 )
 def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Graph], Schedule], tmp_path: Path) -> None:
     board = load_board(name)
-    graph = training_graph(MODEL, BATCH, board)
+    step = training_step(MODEL, BATCH)
+    graph = step.graph(board)
     session = TrainingSession(graph, MODEL, BATCH, STEPS)
     schedule = make(graph)
     masks = [node.id for node in graph.nodes if node.operation and node.operation.op == "bernoulli"]
@@ -42,7 +43,7 @@ def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Gra
     assert len(masks) == 2
     assert all(computed.count(mask) > 1 for mask in masks) == (make is everything_recomputed)
 
-    write_headers(graph, schedule, tmp_path)
+    write_headers(graph, schedule, tmp_path, step.constants(graph))
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
         build(board, tmp_path)
     with open_twin(board, tmp_path / "pio" / name / "firmware.elf", tmp_path / "board.img") as twin:

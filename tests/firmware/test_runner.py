@@ -285,6 +285,49 @@ def test_a_damaged_schedule_is_refused(core: c.CDLL, steps: list, values: list) 
     assert Bench(core, net(steps, values=values)).status == E_CORRUPT
 
 
+# Operand 5, behind 2 values and 3 residents, lies in flash.
+SCALE = np.random.default_rng(3).standard_normal(SIZE + 1).astype(np.float32)
+FROZEN = {
+    "nodes": [NODES[0], (ADD, [SIZE], [5, 0], [1], BYTES), *NODES[2:]],
+    "constants": [(4, BYTES)],
+    "constant_words": SCALE.tobytes(),
+}
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("steps", [PLAIN, PAGED], ids=["plain", "paged"])
+def test_a_constant_is_read_where_it_lies(core: c.CDLL, steps: list, dma: bool) -> None:
+    bench = Bench(core, net(steps, **FROZEN), Card(PAGE_AREA + 64, dma))
+    assert bench.run() == OK
+    relu = np.maximum(bench.x, 0)
+    np.testing.assert_array_equal(bench.tensors[SIZE : 2 * SIZE], (SCALE[1:] + relu) + relu)
+    assert bench.run_.peak_bytes == 3 * BYTES + ARENA
+    assert bytes(bench.net.constant_words) == SCALE.tobytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": [(RELU, [SIZE], [2], [5], 0)]},  # flash is not written
+        {"nodes": [(SGD, [SIZE], [3, 5], [5], 0)]},
+        {"nodes": [(RELU, [SIZE], [6], [0], 0)]},  # no such operand
+        {"constants": [(4, BYTES - 4)]},  # too small for the shape
+        {"constants": [(2, BYTES)]},
+        {"constants": [(8, BYTES)]},  # ends behind the table
+        {"constants": [(2**32 - 4, BYTES)]},
+    ],
+)
+def test_damaged_constants_are_refused(core: c.CDLL, changes: dict) -> None:
+    assert Bench(core, net([], **FROZEN)).status == OK
+    assert Bench(core, net([], **(FROZEN | changes))).status == E_CORRUPT
+
+
+def test_constants_with_another_check_are_refused(core: c.CDLL) -> None:
+    frozen = net([], **FROZEN)
+    frozen.constant_words[SIZE] ^= 1
+    assert Bench(core, frozen).status == E_CORRUPT
+
+
 def test_tables_that_end_early_are_refused(core: c.CDLL) -> None:
     short = net([])
     short.model.operand_count -= 1

@@ -14,11 +14,12 @@ from poet_harness.cli import app
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.training_graph import training_graph
+from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
-from poet_profiles.graph.file import write_graph
+from poet_profiles.constants import write_constants
+from poet_profiles.graph.file import graph_hash, write_graph
 from poet_profiles.schedule.file import write_schedule
 from safetensors import safe_open
 from safetensors.numpy import load_file
@@ -27,7 +28,6 @@ from typer.testing import CliRunner
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import BATCHES, STEPS, board, write_plan
 
-MODEL = "mlperf_ds_cnn"
 RATE, MOMENTUM, TRAINED = 0.05, 0.9, 3
 
 
@@ -92,30 +92,37 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("model_name", ["mlperf_ds_cnn", "finetune_cnn_small"])
 def test_weights_running_statistics_and_velocities_are_pytorchs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is frozen, too, although it was folded and is on the board in flash alone."""
     folder = tmp_path / "plan"
-    graph = training_graph(MODEL, None, load_board("nrf52840"), momentum=MOMENTUM)
+    step = training_step(model_name, None)
+    graph = step.graph(load_board("nrf52840"), momentum=MOMENTUM)
     schedule = store_all_schedule(graph)
     write_graph(graph, folder / "graph.json")
     write_schedule(schedule, folder / "schedule.json")
-    write_headers(graph, schedule, folder)
-    write_arrays(training_data(MODEL, TRAINED, 0, None), tmp_path / "data.npz")
+    write_constants(step.constants(graph), folder, graph_hash(graph))
+    write_headers(graph, schedule, folder, step.constants(graph))
+    write_arrays(training_data(model_name, TRAINED, 0, None), tmp_path / "data.npz")
     monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "build"))
     given = ["--board", "host", "--plan", str(folder)]
     assert CliRunner().invoke(app, ["flash", *given]).exit_code == 0
     given += ["--data", str(tmp_path / "data.npz"), "--weights", str(tmp_path / "new" / "w.safetensors")]
     assert CliRunner().invoke(app, ["run", *given, "--steps", str(TRAINED), "--lr", str(RATE)]).exit_code == 0
 
-    model = models.load(MODEL)
+    model = models.load(model_name)
     optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
-    for inputs, targets in models.load_batches(MODEL, TRAINED, 0):
+    for inputs, targets in models.load_batches(model_name, TRAINED, 0):
         optimizer.zero_grad()
         model.loss(model.module(*inputs), *targets).backward()
         optimizer.step()
 
-    trained = models.load(MODEL).module
+    trained = models.load(model_name).module
+    with torch.no_grad():
+        for tensor in trained.state_dict().values():
+            tensor.zero_()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = {name: torch.from_numpy(array) for name, array in load_file(tmp_path / "new/w.safetensors").items()}
@@ -127,6 +134,9 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
         assert found[name].dtype == expected[name].dtype
     velocities = load_file(tmp_path / "new/w.optimizer.safetensors")
     for name, parameter in model.module.named_parameters():
+        if not parameter.requires_grad:
+            assert name not in np.load(tmp_path / "data.npz")
+            continue
         momentum = optimizer.state[parameter]["momentum_buffer"]
         found_momentum = torch.from_numpy(velocities.pop(f"{name}.momentum_buffer"))
         torch.testing.assert_close(found_momentum, momentum, rtol=1e-5, atol=1e-5, msg=name)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built model: what generated poet_model.h fills in, and poet_schedule.h refers to. Byte for byte in docs/SPEC.md.
  *
- * Tensors come in two kinds. A *value* is an activation: it lives in the arena where and when the schedule says.
- * A *resident* tensor (parameter, gradient, batch input, loss) has one fixed place for good. Operands are
- * numbered with values first: reference r is value r if r < value_count, else resident r - value_count.
+ * Tensors come in three kinds. A *value* is an activation: it lives in the arena where and when the schedule says.
+ * A *resident* tensor (trained parameter, gradient, batch input, loss) has one fixed place in RAM for good. A *constant*
+ * (frozen parameter, table) lies in flash. Operands are numbered values first, then residents, then constants:
+ * reference value_count + resident_count + i is constant i.
  */
 #ifndef POET_MODEL_H
 #define POET_MODEL_H
@@ -43,6 +44,11 @@ typedef struct poet_resident {
     uint8_t kind; /* poet_resident_kind */
 } poet_resident;
 
+typedef struct poet_constant {
+    uint32_t offset; /* from the start of poet_model.constant_words, a multiple of 4 */
+    uint32_t bytes;
+} poet_constant;
+
 typedef struct poet_model {
     uint64_t graph_hash;
     uint32_t resident_bytes;
@@ -56,6 +62,11 @@ typedef struct poet_model {
     const poet_resident *residents;
     const int32_t *params;
     const uint16_t *operands;
+    uint16_t constant_count;
+    uint32_t constant_bytes; /* of `constant_words` */
+    uint32_t constant_crc;   /* CRC-32 of `constant_words`: headers of two plans, or a damaged flash, are refused */
+    const poet_constant *constants;
+    const uint32_t *constant_words;
 } poet_model;
 
 #endif

@@ -63,7 +63,7 @@ typedef struct poet_run {
 } poet_run;
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
- * POET_E_CORRUPT (a table), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the
+ * POET_E_CORRUPT (a table, or the constants), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the
  * first change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);

@@ -4,15 +4,42 @@
 #include <stddef.h>
 
 #include "poet/board.h"
+#include "poet/crc32.h"
 #include "poet/operator.h"
 
-/* --- checks, once --- */
+/* --- operands --- */
+
+/* Values, residents, constants: reference numbers below these are of the kind, or of one before it. */
+static uint32_t residents_end(const poet_model *model)
+{
+    return (uint32_t)model->value_count + model->resident_count;
+}
+
+static uint32_t operands_end(const poet_model *model)
+{
+    return residents_end(model) + model->constant_count;
+}
+
+static const poet_constant *constant(const poet_model *model, uint16_t reference)
+{
+    return &model->constants[reference - residents_end(model)];
+}
+
+static bool is_resident(const poet_model *model, uint16_t reference)
+{
+    return reference >= model->value_count && reference < residents_end(model);
+}
 
 static uint32_t operand_bytes(const poet_model *model, uint16_t reference)
 {
-    return reference < model->value_count ? model->values[reference].bytes
-                                          : model->residents[reference - model->value_count].bytes;
+    if (reference < model->value_count) {
+        return model->values[reference].bytes;
+    }
+    return is_resident(model, reference) ? model->residents[reference - model->value_count].bytes
+                                         : constant(model, reference)->bytes;
 }
+
+/* --- checks, once --- */
 
 static uint32_t produced_values(const poet_model *model, const poet_node *node)
 {
@@ -52,14 +79,14 @@ static int check_node(const poet_model *model, const poet_node *node)
     for (uint32_t i = 0; i < operands; i++) {
         const uint16_t reference = model->operands[node->operands + i];
         const uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
-        if (reference >= (uint32_t)model->value_count + model->resident_count ||
-            operand_bytes(model, reference) < needed) {
+        const uint32_t end = i < sizes.inputs ? operands_end(model) : residents_end(model); /* flash is only read */
+        if (reference >= end || operand_bytes(model, reference) < needed) {
             return POET_E_CORRUPT;
         }
     }
     const uint16_t *outputs = model->operands + node->operands + node->input_count;
     for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++) {
-        if (outputs[i] != *(outputs - sizes.outputs + i) || outputs[i] < model->value_count) {
+        if (outputs[i] != *(outputs - sizes.outputs + i) || !is_resident(model, outputs[i])) {
             return POET_E_CORRUPT; /* only residents are changed where they lie, each its own input */
         }
     }
@@ -74,6 +101,16 @@ static int check_model(const poet_model *model)
             resident->offset > model->resident_bytes - resident->bytes) {
             return POET_E_CORRUPT;
         }
+    }
+    for (uint32_t i = 0; i < model->constant_count; i++) {
+        const poet_constant *table = &model->constants[i];
+        if (table->offset % 4u != 0 || table->bytes > model->constant_bytes ||
+            table->offset > model->constant_bytes - table->bytes) {
+            return POET_E_CORRUPT;
+        }
+    }
+    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc) {
+        return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < model->node_count; i++) {
         const int status = check_node(model, &model->nodes[i]);
@@ -110,7 +147,7 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
 
 static bool outlives_the_step(const poet_model *model, uint16_t reference)
 {
-    if (reference < model->value_count) {
+    if (!is_resident(model, reference)) {
         return false;
     }
     const uint8_t kind = model->residents[reference - model->value_count].kind;
@@ -197,11 +234,19 @@ static int complete_transfer_of(poet_runner *runner, const poet_run *run, uint32
     return poet_pager_wait(run->pager);
 }
 
-static void *address(const poet_runner *runner, uint16_t reference)
+static void *resident_address(const poet_runner *runner, uint16_t reference)
 {
-    const uint32_t values = runner->model->value_count;
-    return reference < values ? runner->arena.memory + runner->values[reference].offset
-                              : runner->residents + runner->model->residents[reference - values].offset;
+    return runner->residents + runner->model->residents[reference - runner->model->value_count].offset;
+}
+
+static const void *address(const poet_runner *runner, uint16_t reference)
+{
+    const poet_model *model = runner->model;
+    if (reference < model->value_count) {
+        return runner->arena.memory + runner->values[reference].offset;
+    }
+    return is_resident(model, reference) ? (const uint8_t *)resident_address(runner, reference)
+                                         : (const uint8_t *)model->constant_words + constant(model, reference)->offset;
 }
 
 /* A value on its way in is complete only when it has arrived; one on its way out can be read meanwhile. */
@@ -235,7 +280,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     operands += node->input_count;
     for (uint32_t i = 0; i < node->output_count; i++) {
         if (operands[i] >= model->value_count) {
-            outputs[i] = address(runner, operands[i]);
+            outputs[i] = resident_address(runner, operands[i]);
             continue;
         }
         poet_value_state *value = &runner->values[operands[i]];

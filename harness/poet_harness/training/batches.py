@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from binascii import crc32
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ Array = NDArray[Any]
 
 GIVEN_ONCE = ("parameter", "state", "constant")
 EVERY_STEP = ("input", "target")
+FROZEN = "..frozen"
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,11 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     ------
     UserError
         With the array's name, what the plan reads and what the file has: if an array is missing, has another type or
-        shape, holds a number that is not finite or a label that there is not, or if there are fewer batches than steps.
+        shape, holds a number that is not finite or a label that there is not, if there are fewer batches than steps, or
+        if the file was made beside other frozen weights than the plan's.
     """
     arrays = read_arrays(path, "poet-plan data")
+    _refuse_other_frozen(path, arrays, plan)
     zeros = {*plan.velocities.values(), *plan.generators}
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
@@ -74,6 +78,12 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
             data = _checked(path, resident, choices, arrays).tobytes()
             (constants if resident.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
+
+
+def _refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> None:
+    for name, check in arrays.get(FROZEN, ()):
+        if name in plan.frozen and f"{crc32(plan.frozen[name].tobytes()):08x}" != check:
+            raise UserError(f"{path}: was made with another frozen {name} than the plan; make both again")
 
 
 def _checked(

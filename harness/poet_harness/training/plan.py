@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
@@ -18,6 +20,9 @@ from poet_profiles.schedule import Action as Do
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WORD_BYTES = 4
 UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
@@ -77,6 +82,8 @@ class Plan:
         0 without.
     generators : tuple of str
         Ids of the states of random generators.
+    frozen : mapping of str to array
+        What the board has in flash, by id, and what the model has frozen besides.
     """
 
     graph_hash: str
@@ -91,6 +98,7 @@ class Plan:
     velocities: Mapping[str, str] = field(default_factory=dict)
     momentum: float = 0.0
     generators: tuple[str, ...] = ()
+    frozen: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -124,6 +132,7 @@ def read_plan(folder: Path) -> Plan:
         firmware=_profiled_firmware(folder / "summary.json"),
         velocities=velocities,
         generators=generators,
+        frozen=read_constants(_there(folder / CONSTANTS_FILE), graph) if graph.constants else {},
         momentum=parse_params(descents[0].params)["momentum_nano"] / 1e9 if descents else 0.0,
     )
 
@@ -179,6 +188,8 @@ def check_headers(folder: Path, plan: Plan) -> None:
     UserError
         If one is missing or another plan's, or older than the hashes in it.
     """
+    if plan.frozen:
+        _there(folder / "poet_constants.h")
     for name, member, wanted in (
         ("poet_model.h", "graph_hash", plan.graph_hash),
         ("poet_schedule.h", "graph_hash", plan.graph_hash),

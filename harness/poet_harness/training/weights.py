@@ -57,13 +57,14 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     Raises
     ------
     UserError
-        If it names an array that is neither in the file nor on the board.
+        If it names an array that is neither in the file, nor in the plan, nor on the board.
     """
     held = {r.id for r in plan.residents if r.kind in ("parameter", "state")}
     held -= {*plan.velocities.values(), *plan.generators}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, (), {})
     rows = arrays[TABLE]
+    arrays = {**arrays, **plan.frozen}
     if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "U":
         raise UserError(f"{path}: {TABLE}: is no table of names; make the file with poet-plan data")
     sources = {str(name): str(source) for name, source, _ in rows}

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 NAME = "run"
 MOST_STEPS_SHOWN = 8
 MOST_DIFFERENCE = 0.03
-PLAN_FILES = ("graph.json", "schedule.json", "summary.json", "poet_model.h", "poet_schedule.h")
+PLAN_FILES = (
+    *("graph.json", "schedule.json", "summary.json", "constants.safetensors"),
+    *("poet_model.h", "poet_schedule.h", "poet_constants.h"),
+)
 
 
 def command(

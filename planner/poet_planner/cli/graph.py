@@ -25,25 +25,34 @@ def graph(
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure."""
+    """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure.
+
+    The data of its constants, if it has any, are written beside it: constants.safetensors.
+    """
     import json
 
+    from poet_profiles.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
 
     if profile is not None:
         from poet_planner.planning.task import ModelOnBoard
 
-        traced = ModelOnBoard(model, batch, profile, board, momentum).task().graph
+        task = ModelOnBoard(model, batch, profile, board, momentum).task()
+        traced, constants = task.graph, task.constants
     elif board is not None:
         from poet_profiles.boards import load_board
 
-        from poet_planner.planning.training_graph import training_graph
+        from poet_planner.planning.training_graph import training_step
 
-        traced = training_graph(model, batch, load_board(board), momentum=momentum)
+        step = training_step(model, batch)
+        traced = step.graph(load_board(board), momentum=momentum)
+        constants = step.constants(traced)
     else:
         raise UserError("for which board? give --board, or a --profile that names it")
-    write_graph(traced, out)
     nodes, hash = len(traced.nodes), graph_hash(traced)
+    if constants:
+        write_constants(constants, out.parent, hash)
+    write_graph(traced, out)
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}
         print(json.dumps(written, indent=1))

@@ -212,7 +212,12 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
         console.print(parts_table(summary.optimiser))
         console.print(improvements_table(summary.optimiser))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
-    headers = f"no C headers: {plan.why_no_headers}" if plan.why_no_headers else "poet_model.h, poet_schedule.h"
+    headers = "poet_model.h, poet_schedule.h"
+    if plan.constants:
+        files += ", constants.safetensors"
+        headers += ", poet_constants.h"
+    if plan.why_no_headers:
+        headers = f"no C headers: {plan.why_no_headers}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)

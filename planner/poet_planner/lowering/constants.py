@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training step computes from nothing but constants: the firmware is given it as data."""
+"""What a training step computes from nothing but constants is computed here: the firmware is given it as data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs
 
 from poet_planner.lowering.rules import aten_name
@@ -49,6 +50,14 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
         kwargs = map_refs(operator.kwargs, seen)
         data[operator.values[0]] = operator.target(*args, **kwargs).contiguous()
     return data
+
+
+def stored(tensor: torch.Tensor) -> NDArray[Any]:
+    """A tensor as the firmware has it: f32, or i32 for whole numbers and flags."""
+    if tensor.is_complex():
+        tensor = tensor.real  # no operator of the firmware's will read it
+    array = tensor.detach().to(torch.float32 if tensor.is_floating_point() else torch.int32).contiguous().numpy()
+    return array.astype("<f4" if tensor.is_floating_point() else "<i4", copy=False)
 
 
 def _blank(argument: Any) -> Any:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from binascii import crc32
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from poet_profiles.graph import Node, Operation, Refusal, Resident, Value
+from numpy.typing import NDArray
+from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
 from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
@@ -56,6 +59,16 @@ def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, .
         kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
         places.append(Resident(resident.id, kind, size, offset, resident.shape))
         offset += aligned(size)
+    return tuple(places)
+
+
+def in_flash(constants: Mapping[str, NDArray[Any]]) -> tuple[Constant, ...]:
+    """Constants behind one another, each at a multiple of 4."""
+    places = []
+    offset = 0
+    for id, data in constants.items():
+        places.append(Constant(id, data.nbytes, offset, data.shape, f"{crc32(data.tobytes()):08x}"))
+        offset += aligned(data.nbytes)
     return tuple(places)
 
 

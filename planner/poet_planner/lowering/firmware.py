@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Value
 from poet_profiles.operators import OPERATORS, params_key
@@ -18,8 +20,10 @@ from poet_planner.lowering.attention import weights_of_attention, with_plain_att
 from poet_planner.lowering.clones import with_copies_in_two
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
-from poet_planner.lowering.draft import Draft, added, arena_value, done, nodes_of, placed, region_bytes
+from poet_planner.lowering.draft import Draft, added, arena_value, done, in_flash, nodes_of, placed, region_bytes
 from poet_planner.lowering.draws import drawn, with_own_generator
+from poet_planner.lowering.folded_norms import with_folded_norms
+from poet_planner.lowering.frozen import with_frozen
 from poet_planner.lowering.joins import with_padded_joins
 from poet_planner.lowering.layouts import with_rows_in_order
 from poet_planner.lowering.linux import torch_draft
@@ -43,7 +47,7 @@ def lower_for_firmware(
     """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
 
     An operator that it lacks stays as ``aten.NAME``, with PyTorch's sizes: such a graph can be planned, but not run on
-    the firmware. Operators that read nothing become constants.
+    the firmware. What no step changes is a constant in flash, and so is what operators make of constants alone.
 
     Parameters
     ----------
@@ -58,7 +62,7 @@ def lower_for_firmware(
     Raises
     ------
     UserError
-        If the firmware has no such momentum, or the loss has parameters of its own.
+        If the firmware has no such momentum, the loss has parameters of its own, or a constant holds no number (NaN).
     """
     if traced.loss_parameters:
         raise UserError(
@@ -73,23 +77,29 @@ def lower_for_firmware(
     states = velocities(traced) if momentum else []
     used = {operand for draft in drafts for operand in draft.operands}
     used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}
-    residents = placed(
-        (resident, _word_bytes(resident))
+    lasting = [
+        resident
         for resident in (*traced.residents, *lowering.constants, *states)
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
-    )
+    ]
+    residents = placed((one, _word_bytes(one)) for one in lasting if one.kind is not Kind.CONSTANT)
+    data = constants.constant_data(traced)
+    in_words = {one.id: constants.stored(data[one.id]) for one in lasting if one.kind is Kind.CONSTANT}
+    _refuse_no_numbers(traced.name, in_words)
     unread = _unread(traced, lowering.statistics, drafts)
     nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, momentum, map(done, unread)))
-    return Graph(traced.name, nodes, region_bytes(residents), dma, residents)
+    return Graph(traced.name, nodes, region_bytes(residents), dma, residents, constants=in_flash(in_words))
 
 
-def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
-    """Data of the constant residents of a graph for the firmware."""
-    return constants.constant_data(_in_parts(traced))
+def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:
+    """Data of the constants of a graph for the firmware, and of what they were made of, as the firmware has it."""
+    data = constants.constant_data(_in_parts(traced))
+    return {id: constants.stored(tensor) for id, tensor in data.items()}
 
 
 def _in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
+    traced = with_folded_norms(with_frozen(traced))
     return with_weights(with_copies_in_two(with_rows_in_order(with_padded_joins(with_plain_attention(traced)))))
 
 
@@ -207,6 +217,14 @@ def _with_gradients_as_values(traced: TracedGraph) -> TracedGraph:
     values = {id: replace(value, resident=None) if id in gradients else value for id, value in traced.values.items()}
     residents = tuple(resident for resident in traced.residents if resident.kind is not Kind.GRADIENT)
     return replace(traced, values=values, residents=residents)
+
+
+def _refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
+    for id, data in constants.items():
+        if (data != data).any():
+            raise UserError(
+                f"{name}: {id} holds what is no number (NaN), and training does not change it; give another"
+            )
 
 
 def _word_bytes(resident: TracedResident) -> int:

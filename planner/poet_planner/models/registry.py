@@ -21,7 +21,7 @@ from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from poet_planner.models import mobilenet, resnet, tiny, transformer, unet, vgg
+from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
 from poet_planner.models.users_code import users_code
 
@@ -119,6 +119,8 @@ _ENTRIES: dict[str, _Entry] = {
     "digits_cnn": _Entry(24, digits_cnn, _DIGITS, batches=digits_batches),
     "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _DIGITS, batches=digits_batches),
     "cnn_40k": _Entry(1, cnn_40k, _DIGITS, batches=digits_batches),
+    "finetune_cnn": _Entry(8, frozen.finetune_cnn, _DIGITS, batches=digits_batches),
+    "finetune_cnn_small": _Entry(4, frozen.finetune_cnn_small, _DIGITS, batches=digits_batches),
     "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000, dropout=True), _IMAGENET),
     "vgg16_cifar": _Entry(1, lambda: vgg.vgg16(32, 10), _CIFAR),
     "vgg16_cifar_w16": _Entry(1, lambda: vgg.vgg16(32, 10, 16, 1024), _CIFAR),
@@ -140,6 +142,7 @@ _ENTRIES: dict[str, _Entry] = {
     "mlperf_resnet8": _Entry(1, resnet.resnet8, _CIFAR),
     "mlperf_ds_cnn": _Entry(1, tiny.ds_cnn, _images(1, *tiny.SPECTROGRAM, tiny.KEYWORDS)),
     "mlperf_mobilenet_v1": _Entry(1, lambda: mobilenet.mobilenet_v1(0.25, 2), _images(3, 96, 96, 2)),
+    "mobilenet_v1_last_block": _Entry(1, lambda: frozen.mobilenet_v1_last_block(0.25, 2), _images(3, 96, 96, 2)),
     "mlperf_autoencoder": _Entry(8, tiny.autoencoder, _repeated(tiny.ANOMALY_FEATURES), mse_loss),
 }
 # Narrow variants: NAME_wN has N channels in its first stage, and the rest in proportion.
@@ -156,11 +159,19 @@ def names() -> list[str]:
     return sorted(_ENTRIES)
 
 
-def parameter_bytes(name: str) -> int:
-    """Bytes of a built-in model's parameters, counted without making them."""
+def trained_bytes(name: str) -> int:
+    """Bytes of a built-in model's trained parameters, counted without making them."""
+    return sum(parameter.nbytes for parameter in _parameters(name) if parameter.requires_grad)
+
+
+def frozen_bytes(name: str) -> int:
+    """Bytes of a built-in model's parameters that are not trained."""
+    return sum(parameter.nbytes for parameter in _parameters(name) if not parameter.requires_grad)
+
+
+def _parameters(name: str) -> list[nn.Parameter]:
     with torch.device("meta"):
-        module = _entry(name).build()
-    return sum(parameter.nbytes for parameter in module.parameters())
+        return list(_entry(name).build().parameters())
 
 
 def load(name: str, batch: int | None = None, seed: int = _SEED) -> Model:

@@ -109,7 +109,7 @@ def _excluded(task: Task, budget_bytes: Callable[[Task], int]) -> Residency:
         f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan shows "
         "what activations cost, and gets no C headers (--parameters resident counts them)"
     )
-    without = replace(task, graph=graph)
+    without = replace(task, graph=graph, constants={})
     return Residency(without, budget_bytes(without), excluded_bytes, note)
 
 
@@ -119,8 +119,8 @@ def without_parameters(graph: Graph) -> Graph:
     It has no residents, so that no firmware takes it for something it could run.
     """
     batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _BATCH_KINDS)
-    nodes = _statistics_at_once(graph)
-    return replace(graph, name=f"{graph.name}, parameters excluded", nodes=nodes, resident_bytes=batch, residents=())
+    name, nodes = f"{graph.name}, parameters excluded", _statistics_at_once(graph)
+    return replace(graph, name=name, nodes=nodes, resident_bytes=batch, residents=(), constants=())
 
 
 def _statistics_at_once(graph: Graph) -> tuple[Node, ...]:

@@ -8,12 +8,12 @@ traces, costs and sets the limits; `Prepared.schedule` optimises; `Prepared.veri
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -21,6 +21,7 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.shipped import profile_names
 
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.memory_policy import Gradients, Parameters, Residency, choose_residents
 from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
 from poet_planner.report.quantities import deadline_s, ram_bytes
@@ -29,6 +30,8 @@ from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from poet_planner.models import Model
     from poet_planner.solve import OptimiseOptions, Statistics
 
@@ -58,6 +61,8 @@ class Plan:
         What is resident in RAM, or is not counted there, and why.
     why_no_headers : str or None
         What keeps the firmware from running the graph; None where it can.
+    constants : mapping of str to array
+        The data of the graph's constants, and frozen tensors of the model beside them, by id.
     """
 
     graph: Graph
@@ -66,11 +71,13 @@ class Plan:
     summary: Summary
     residency: Residency
     why_no_headers: str | None
+    constants: Mapping[str, NDArray[Any]]
 
     def write(self, folder: str | Path) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
 
-        Headers of an earlier plan are removed from the folder. Each file is written whole or not at all.
+        A graph with constants has their data beside it, ``constants.safetensors``. Headers of an earlier plan are
+        removed from the folder. Each file is written whole or not at all.
 
         Raises
         ------
@@ -79,6 +86,7 @@ class Plan:
         """
         import json
 
+        from poet_profiles.constants import write_constants
         from poet_profiles.graph.file import write_graph
         from poet_profiles.schedule.file import write_schedule
         from poet_profiles.whole_file import write_whole
@@ -88,10 +96,11 @@ class Plan:
 
         folder = Path(folder)
         remove_headers(folder)
+        write_constants(self.constants, folder, self.schedule.graph_hash)
         write_graph(self.graph, folder / "graph.json")
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
-            write_headers(self.graph, self.schedule, folder)
+            write_headers(self.graph, self.schedule, folder, self.constants)
         write_pictures(self.graph, self.schedule, self.store_all, folder)
         write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
 
@@ -146,9 +155,11 @@ class Prepared:
                 f"the plan of {self.graph.name} breaks the contract, a fault of poet's: {report.faults[0]}"
             )
         residency, store_all = self.residency, self.store_all
-        costed, excluded_bytes = residency.task.costed, residency.excluded_bytes
-        summary = summarise(self.graph, schedule, store_all, costed, excluded_bytes, statistics)
-        return Plan(self.graph, schedule, store_all, summary, residency, why_no_headers(self.graph))
+        task, excluded_bytes = residency.task, residency.excluded_bytes
+        refuse_beyond_flash(self.graph, schedule, task.board)
+        summary = summarise(self.graph, schedule, store_all, task.costed, excluded_bytes, statistics)
+        why_none = why_no_headers(self.graph, task.constants)
+        return Plan(self.graph, schedule, store_all, summary, residency, why_none, task.constants)
 
 
 def plan(
@@ -260,6 +271,7 @@ def prepare(
         partial(_budget_bytes, ram=ram),
     )
     store_all = store_all_schedule(residency.task.graph)
+    refuse_beyond_flash(residency.task.graph, store_all, residency.task.board)
     limit_s = None if deadline is None else deadline_s(deadline, store_all.time_s)
     return Prepared(residency, store_all, limit_s, default_seconds(time.monotonic() - started_s))
 

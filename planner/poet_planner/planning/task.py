@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board, load_board
+from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
@@ -19,6 +20,7 @@ from poet_planner.costs.cost_model import CostedGraph, CostModel
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
     from poet_planner.models import Model
 
@@ -35,23 +37,29 @@ class Task:
         Whose RAM it is planned for; None: a graph that names no board.
     costed : CostedGraph or None
         What the costs rest on, where they come from a profile.
+    constants : mapping of str to array
+        The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
     """
 
     graph: Graph
     board: Board | None
     costed: CostedGraph | None
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
-    """A graph that has its costs.
+    """A graph that has its costs; the data of its constants lie beside the file, if at all.
 
     Raises
     ------
     UserError
-        If the file is no costed graph, or there is no such board.
+        If the file is no costed graph, there is no such board, or the data beside the file are another graph's.
     """
-    read = read_graph(graph) if isinstance(graph, Path) else graph
-    return Task(read, load_board(board) if board else None, None)
+    described = load_board(board) if board else None
+    if isinstance(graph, Graph):
+        return Task(graph, described, None)
+    read, beside = read_graph(graph), graph.parent / CONSTANTS_FILE
+    return Task(read, described, None, read_constants(beside, read) if read.constants and beside.is_file() else {})
 
 
 def refuse_beside_a_graph(others: Mapping[str, object]) -> None:
@@ -118,7 +126,7 @@ class ModelOnBoard:
         costed = CostModel(self._rows, self._board.storage_block_bytes).apply(graph)
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))
-        return Task(costed.graph, self._board, costed)
+        return Task(costed.graph, self._board, costed, self._step.constants(costed.graph))
 
 
 def profile_path(name: str) -> Path:

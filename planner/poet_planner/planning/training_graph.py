@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import FaultError, UserError
@@ -14,6 +14,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.validation import check_graph
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from poet_runtime.traced_graph import TracedGraph
 
     from poet_planner.models import Model
@@ -75,6 +76,19 @@ class TrainingStep:
         except FaultError as fault:
             raise UserError(f"{self.name}: poet made a wrong graph of it ({fault}); report this as a bug") from None
         return graph
+
+    def constants(self, graph: Graph) -> dict[str, NDArray[Any]]:
+        """Data of a graph's constants, and of frozen parameters and buffers by their own names, as a board has them.
+
+        What has been folded into another layer is not on the board, but among the weights of the trained model.
+        """
+        from poet_planner.lowering.firmware import constant_data
+
+        if not graph.constants:
+            return {}
+        data = constant_data(self.traced)
+        wanted = dict.fromkeys((*(constant.id for constant in graph.constants), *self.traced.frozen))
+        return {id: data[id] for id in wanted}
 
     @cached_property
     def traced(self) -> TracedGraph:

@@ -8,7 +8,7 @@ which array it is, and a counter's array what it holds after every step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def state_table(traced: TracedGraph, module: nn.Module, steps: int) -> dict[str,
     A row is a name of `module.state_dict()`, the name of its array, and `unkept` where a training step changes a
     buffer in a way that only PyTorch follows: from the batch, by operators that no gradient needs.
     """
-    names = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    names = {id(tensor): name for name, tensor in named_tensors(module)}
     unkept = _unkept(traced)
     rows = [
         (name, source := names[id(tensor)], UNKEPT if source in unkept else "")
@@ -40,6 +40,12 @@ def state_table(traced: TracedGraph, module: nn.Module, steps: int) -> dict[str,
     counted = {name for operator in traced.bookkeeping for name in operator.updates if name in names.values()} - unkept
     arrays |= {f"{name}{AFTER_STEPS}": values for name, values in _counters(traced, module, steps, counted).items()}
     return arrays
+
+
+def named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers, each once under the name that a traced graph has for it."""
+    yield from module.named_parameters()
+    yield from module.named_buffers()
 
 
 def _unkept(traced: TracedGraph) -> set[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from binascii import crc32
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,13 @@ from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 
 from poet_planner import models
+from poet_planner.lowering.constants import stored
 from poet_planner.lowering.draws import generator_of
-from poet_planner.lowering.firmware import constant_data
 from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.own_batches import own_batches
-from poet_planner.reference.state_table import state_table
+from poet_planner.reference.state_table import named_tensors, state_table
 from poet_planner.tracing import trace
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Arrays = dict[str, NDArray[Any]]
 
 LOSS = "loss"
+FROZEN = "..frozen"
 MOST_SEEDS = 2**31
 _EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 
@@ -49,8 +51,9 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     Returns
     -------
     dict
-        Parameters, buffers and constants by name, and each tensor of a batch with a leading axis of steps, as the
-        firmware stores them: f32, integers as i32. With them the table by which trained weights become a `state_dict`.
+        Parameters and buffers by name, and each tensor of a batch with a leading axis of steps, as the firmware stores
+        them: f32, integers as i32. With them the table by which trained weights become a `state_dict`. What is frozen
+        lies in a plan: of it there are only the checks.
 
     Raises
     ------
@@ -60,14 +63,14 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
     module, traced = models.load(model, batch).module, training_step(model, batch).traced
     # Buffers that a state_dict leaves out are on the board all the same.
-    state = {
-        **{name: tensor for name, tensor in module.state_dict().items() if hasattr(tensor, "detach")},
-        **dict(module.named_buffers()),
-        **traced.loss_parameters,
-        **constant_data(traced),
+    state = {**module.state_dict(keep_vars=True), **dict(module.named_buffers()), **traced.loss_parameters}
+    frozen = {id(tensor) for name, tensor in named_tensors(module) if name in traced.frozen}
+    arrays = {
+        name: _as_stored(tensor.detach().numpy())
+        for name, tensor in state.items()
+        if hasattr(tensor, "detach") and id(tensor) not in frozen
     }
-    arrays = {name: _as_stored(tensor.detach().numpy()) for name, tensor in state.items()}
-    arrays |= state_table(traced, module, steps)
+    arrays |= state_table(traced, module, steps) | _frozen_table(traced)
     generator = generator_of(traced)
     if generator is not None:
         arrays[generator] = np.array([seed % MOST_SEEDS, 0], np.int32)
@@ -108,8 +111,10 @@ def reference_run(
 
     arrays = read_arrays(data, "poet-plan data")
     loaded, traced = _model_of(model, data, arrays)
+    _refuse_other_frozen(arrays, traced, data, model)
     parameters = {**dict(loaded.module.named_parameters()), **traced.loss_parameters}
-    _start_from(arrays, {**parameters, **dict(loaded.module.named_buffers())}, data, model)
+    state = {**parameters, **dict(loaded.module.named_buffers())}
+    _start_from(arrays, {name: state[name] for name in state.keys() - traced.frozen.keys()}, data, model)
     inputs = [resident.id for resident in traced.residents if resident.kind is Kind.INPUT]
     targets = [resident.id for resident in traced.residents if resident.kind is Kind.TARGET]
     generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
@@ -142,6 +147,19 @@ def reference_run(
 def write_arrays(arrays: Arrays, path: Path) -> None:
     """Write arrays as .npz, whole or not at all."""
     write_whole(path, npz(arrays))
+
+
+def _frozen_table(traced: TracedGraph) -> Arrays:
+    """Which frozen tensors a model had, as text: a row a tensor, its name and the CRC-32 of its numbers on a board."""
+    rows = [(name, f"{crc32(stored(tensor).tobytes()):08x}") for name, tensor in traced.frozen.items()]
+    return {FROZEN: np.array(rows, dtype=np.str_).reshape(len(rows), 2)} if rows else {}
+
+
+def _refuse_other_frozen(arrays: Arrays, traced: TracedGraph, data: Path, model: str) -> None:
+    given, wanted = (dict(table.get(FROZEN, np.empty((0, 2)))) for table in (arrays, _frozen_table(traced)))
+    for name in {**given, **wanted}:
+        if given.get(name) != wanted.get(name):
+            raise UserError(f"{data}: was made with another frozen {name} than {model} has; write it again")
 
 
 def _as_stored(array: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
@@ -41,8 +42,8 @@ class Summary:
     """A plan in figures.
 
     ``overhead`` is energy above the store-all schedule, relative to that schedule's. Fields named ``plain_…`` are the
-    store-all schedule's. ``firmware`` are the builds that the costs were profiled with. ``optimiser`` is None if the
-    plan comes from another method.
+    store-all schedule's. ``constant_bytes`` lie in flash. ``firmware`` are the builds that the costs were profiled
+    with. ``optimiser`` is None if the plan comes from another method.
     """
 
     graph: str
@@ -68,6 +69,7 @@ class Summary:
     peak_bytes: int
     ram_budget_bytes: int
     resident_bytes: int
+    constant_bytes: int
     excluded_bytes: int
     resident_gradients: bool | None
     arena_bytes: int
@@ -133,6 +135,7 @@ def summarise(
         peak_bytes=schedule.peak_bytes,
         ram_budget_bytes=schedule.ram_budget_bytes,
         resident_bytes=graph.resident_bytes,
+        constant_bytes=constant_bytes(graph),
         excluded_bytes=excluded_bytes,
         resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
         arena_bytes=schedule.arena_bytes,
@@ -212,11 +215,13 @@ def _counted(count: int, noun: str) -> str:
 def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
     deadline = "no deadline" if s.deadline_s is None else f"deadline {time_text(s.deadline_s)}"
     store_all = bytes_text(s.plain_peak_bytes)
+    frozen = ("flash", bytes_text(s.constant_bytes), "frozen weights and other constants, read where they lie")
     return [
         ("time", time_text(s.time_s), f"{deadline}; store-all {time_text(s.plain_time_s)}"),
         ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; store-all {store_all}"),
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
         ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
+        *([frozen] if s.constant_bytes else []),
     ]
 
 

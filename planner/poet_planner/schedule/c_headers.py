@@ -3,24 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from binascii import crc32
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from struct import iter_unpack
+from typing import TYPE_CHECKING, Any
 
+from poet_profiles.constants import CONSTANTS_FILE
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node, Refusal, Resident
+from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.graph.sizes import aligned
+from poet_profiles.graph.sizes import aligned, constant_bytes
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Constants = Mapping[str, "NDArray[Any]"]
+
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
+CONSTANTS_HEADER = "poet_constants.h"
 BLOCK_BYTES = 512
 
 MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
+# sizeof of each structure and index on a 32-bit core.
+_STRUCT_BYTES = {"model": 64, "node": 12, "value": 8, "resident": 12, "constant": 8, "param": 4, "operand": 2}
+_STRUCT_BYTES |= {"schedule": 40, "step": 8, "offset": 4}
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
     Action.PAGE_IN: "POET_PAGE_IN",
@@ -29,8 +42,13 @@ _ACTIONS = {
 }
 
 
-def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
-    """Write `poet_model.h` and `poet_schedule.h`.
+def write_headers(graph: Graph, schedule: Schedule, folder: Path, constants: Constants | None = None) -> None:
+    """Write `poet_model.h`, `poet_schedule.h` and, for a graph with constants, `poet_constants.h`.
+
+    Parameters
+    ----------
+    constants : mapping of str to array, optional
+        The data of the graph's constants, by id.
 
     Raises
     ------
@@ -40,18 +58,21 @@ def write_headers(graph: Graph, schedule: Schedule, folder: Path) -> None:
     reason = why_no_headers(graph)
     if reason:
         raise UserError(f"{graph.name} has no C headers: {reason}")
-    write_whole(folder / MODEL_HEADER, model_header(graph, schedule))
+    words = constant_words(graph, constants or {})
+    if words:
+        write_whole(folder / CONSTANTS_HEADER, constants_header(graph, schedule, words))
+    write_whole(folder / MODEL_HEADER, model_header(graph, schedule, words))
     write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule))
 
 
 def remove_headers(folder: Path) -> None:
     """Remove what an earlier plan left: beside a plan without headers the firmware would be built with it."""
-    for name in (MODEL_HEADER, SCHEDULE_HEADER):
+    for name in (MODEL_HEADER, SCHEDULE_HEADER, CONSTANTS_HEADER):
         (folder / name).unlink(missing_ok=True)
 
 
-def why_no_headers(graph: Graph) -> str | None:
-    """What keeps the firmware from running the graph, or None."""
+def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | None:
+    """What keeps the firmware from running the graph, or None; with ``constants``, also if one of them is missing."""
     operations = {node.operation.op for node in graph.nodes if node.operation}
     if not operations:
         return "its nodes name no operators"
@@ -62,6 +83,8 @@ def why_no_headers(graph: Graph) -> str | None:
     missing = sorted(operations - OPERATORS.keys())
     if missing:
         return f"the firmware lacks {', '.join(missing)}"
+    if constants is not None and any(constant.id not in constants for constant in graph.constants):
+        return f"the data of its constants are not there ({CONSTANTS_FILE} beside the graph)"
     return None if graph.residents else "its parameters are excluded from RAM"
 
 
@@ -73,16 +96,74 @@ def _together(refusals: Iterable[Refusal]) -> list[str]:
     return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for (where, cure), lacks in lacking.items()]
 
 
-def model_header(graph: Graph, schedule: Schedule) -> str:
-    """Text of `poet_model.h`. It depends on the schedule through the page blocks alone."""
+def constant_words(graph: Graph, constants: Constants) -> bytes:
+    """The table of constants as it lies in flash, empty for a graph without.
+
+    Raises
+    ------
+    UserError
+        If the data of a constant is missing, or is not that which the graph was made with.
+    """
+    table = bytearray(constant_bytes(graph))
+    for constant in graph.constants:
+        data = constants[constant.id].tobytes() if constant.id in constants else b""
+        if len(data) != constant.bytes or f"{crc32(data):08x}" != constant.crc32:
+            raise UserError(f"{graph.name}: the data of {constant.id} is not that of the graph; plan again")
+        table[constant.offset : constant.offset + constant.bytes] = data
+    return bytes(table)
+
+
+def constants_header(graph: Graph, schedule: Schedule, words: bytes) -> str:
+    """Text of `poet_constants.h`: the words of the table of constants."""
+    numbers = [f"0x{word:08x}u" for (word,) in iter_unpack("<I", words)]
+    lines = [", ".join(numbers[start : start + 8]) for start in range(0, len(numbers), 8)]
+    return "\n".join(
+        (
+            _title(graph, schedule),
+            "#ifndef POET_BUILT_CONSTANTS_H",
+            "#define POET_BUILT_CONSTANTS_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            _array("uint32_t", "poet_built_constant_words", lines, "0"),
+            "#endif",
+            "",
+        )
+    )
+
+
+def table_bytes(graph: Graph, schedule: Schedule) -> int:
+    """What the tables of model and schedule take of a 32-bit chip's flash, constants left out."""
     values = _value_numbers(graph)
-    numbers = values | {r.id: len(values) + index for index, r in enumerate(graph.residents)}
+    params, operands, offsets = _Table(), _Table(), _Table()
+    numbers = _operand_numbers(graph)
+    for node in graph.nodes:
+        _node_row(node, numbers, params, operands)
+    _step_rows(graph, schedule, offsets)
+    counts = {
+        **{"model": 1, "node": len(graph.nodes), "value": len(values), "resident": len(graph.residents)},
+        **{"constant": len(graph.constants), "param": len(params.entries), "operand": len(operands.entries)},
+        **{"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)},
+    }
+    return sum(aligned(max(count, 1) * _STRUCT_BYTES[what]) for what, count in counts.items())
+
+
+def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
+    """Text of `poet_model.h`. It depends on the schedule through the page blocks alone.
+
+    Parameters
+    ----------
+    words : bytes
+        The table of constants.
+    """
+    values = _value_numbers(graph)
+    numbers = _operand_numbers(graph)
     params = _Table()
     operands = _Table()
     nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
     blocks = _page_blocks(graph, schedule)
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    _check_index("values and residents", len(numbers))
+    _check_index("values, residents and constants", len(numbers))
     _check_index("parameters", len(params.entries))
     _check_index("operands", len(operands.entries))
     _check_index("nodes", len(nodes))
@@ -93,6 +174,7 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
             "#define POET_BUILT_MODEL_H",
             "",
             '#include "poet/model.h"',
+            *([f'#include "{CONSTANTS_HEADER}"'] if words else []),
             "",
             _array("poet_node", "poet_built_nodes", nodes, "{0}"),
             _array(
@@ -107,6 +189,7 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
                 [_resident_row(resident) for resident in graph.residents],
                 "{0}",
             ),
+            _array("poet_constant", "poet_built_constants", [_constant_row(one) for one in graph.constants], "{0}"),
             _array("int32_t", "poet_built_params", params.rows(), "0"),
             _array("uint16_t", "poet_built_operands", operands.rows("u"), "0"),
             "static const poet_model poet_built_model = {",
@@ -122,6 +205,11 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
             "    .residents = poet_built_residents,",
             "    .params = poet_built_params,",
             "    .operands = poet_built_operands,",
+            f"    .constant_count = {len(graph.constants)}u,",
+            f"    .constant_bytes = {len(words)}u,",
+            f"    .constant_crc = 0x{crc32(words):08x}u,",
+            "    .constants = poet_built_constants,",
+            f"    .constant_words = {'poet_built_constant_words' if words else '0'},",
             "};",
             "",
             "#endif",
@@ -132,11 +220,8 @@ def model_header(graph: Graph, schedule: Schedule) -> str:
 
 def schedule_header(graph: Graph, schedule: Schedule) -> str:
     """Text of `poet_schedule.h`."""
-    values = _value_numbers(graph)
-    nodes = {node.id: index for index, node in enumerate(graph.nodes)}
     offsets = _Table()
-    rows = [_step_row(step, graph.nodes[nodes[step.target]], nodes[step.target], offsets)
-            if step.do is Action.COMPUTE else _transfer_row(step, values) for step in schedule.steps]  # fmt: skip
+    rows = _step_rows(graph, schedule, offsets)
     return "\n".join(
         (
             _title(graph, schedule),
@@ -191,6 +276,13 @@ def _value_numbers(graph: Graph) -> dict[str, int]:
     return {id: index for index, id in enumerate(ids)}
 
 
+def _operand_numbers(graph: Graph) -> dict[str, int]:
+    """Reference number of each tensor: values, residents, constants."""
+    values = _value_numbers(graph)
+    lasting = [*(resident.id for resident in graph.residents), *(constant.id for constant in graph.constants)]
+    return values | {id: len(values) + index for index, id in enumerate(lasting)}
+
+
 def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Table) -> str:
     if node.operation is None:
         return "{0}" + _remark(node.id)
@@ -210,6 +302,10 @@ def _resident_row(resident: Resident) -> str:
     return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + _remark(resident.id)
 
 
+def _constant_row(constant: Constant) -> str:
+    return f"{{{constant.offset}u, {constant.bytes}u}}" + _remark(constant.id)
+
+
 def _page_blocks(graph: Graph, schedule: Schedule) -> dict[str, int]:
     """First block of each value that the schedule pages, handed out consecutively in the graph's order."""
     paged = {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
@@ -225,6 +321,13 @@ def _page_blocks(graph: Graph, schedule: Schedule) -> dict[str, int]:
 
 def _block(blocks: dict[str, int], id: str) -> str:
     return f"{blocks[id]}u" if id in blocks else "POET_NO_PAGE"
+
+
+def _step_rows(graph: Graph, schedule: Schedule, offsets: _Table) -> list[str]:
+    values = _value_numbers(graph)
+    nodes = {node.id: index for index, node in enumerate(graph.nodes)}
+    return [_step_row(step, graph.nodes[nodes[step.target]], nodes[step.target], offsets)
+            if step.do is Action.COMPUTE else _transfer_row(step, values) for step in schedule.steps]  # fmt: skip
 
 
 def _step_row(step: Step, node: Node, index: int, offsets: _Table) -> str:

@@ -68,7 +68,15 @@ def trace(
         captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss)
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
-    return replace(named(prune(split(folded))), fixed=fixed_in((inputs, targets)), layers=layers)
+    graph = named(prune(split(folded)))
+    return replace(graph, fixed=fixed_in((inputs, targets)), layers=layers, frozen=_frozen(graph, module))
+
+
+def _frozen(graph: TracedGraph, module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers that operators read and no step changes."""
+    read = {ref.source for operator in graph.operators for ref in operator.refs}
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return {name: tensor.detach() for name, tensor in tensors if name in read and name not in graph.changed}
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
-from poet_profiles.graph import Graph, Kept, Node, Operation, PageCost, Refusal, Resident, Uses, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Refusal, Resident, Uses, Value
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.json_file import of_format, read_document
 from poet_profiles.whole_file import write_whole
@@ -20,6 +21,7 @@ FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
+_CRC32 = re.compile("[0-9a-f]{8}")
 _REFUSAL_KEYS = ("where", "lacks", "cure")
 _PAGE_KEYS = ("page_out_time_s", "page_out_energy_j", "page_in_time_s", "page_in_energy_j")
 
@@ -66,6 +68,8 @@ def graph_hash(graph: Graph) -> str:
         "residents": [[r.id, r.kind, r.bytes, r.offset] for r in graph.residents],
         "resident_bytes": graph.resident_bytes,
     }
+    if graph.constants:
+        structure["constants"] = [[c.id, c.bytes, c.offset, c.crc32] for c in graph.constants]
     if graph.kept:
         structure["kept"] = [[kept.id, kept.kind, kept.bytes] for kept in graph.kept]
     if uses := [[node.id, node.uses] for node in graph.nodes if node.uses is not Uses.CPU]:
@@ -84,6 +88,7 @@ def graph_from_document(document: Any) -> Graph:
         resident_bytes=_count(top, "resident_bytes", "the file", 0),
         dma=_flag(top, "dma", "the file", False),
         residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
+        constants=tuple(_constant(entry) for entry in _list(top, "constants", "the file", [])),
         kept=tuple(_kept(entry) for entry in _list(top, "kept", "the file", [])),
     )
     for node in inputs.keys() - {node.id for node in nodes}:
@@ -106,6 +111,11 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
         document["residents"] = [
             {"id": r.id, "kind": r.kind, "bytes": r.bytes, "offset": r.offset, "shape": list(r.shape)}
             for r in graph.residents
+        ]
+    if graph.constants:
+        document["constants"] = [
+            {"id": c.id, "bytes": c.bytes, "offset": c.offset, "shape": list(c.shape), "crc32": c.crc32}
+            for c in graph.constants
         ]
     if graph.kept:
         document["kept"] = [{"id": k.id, "kind": k.kind, "bytes": k.bytes, "shape": list(k.shape)} for k in graph.kept]
@@ -265,6 +275,16 @@ def _kind(entry: dict[str, Any], kinds: tuple[str, ...], where: str) -> str:
     if kind not in kinds:
         raise FaultError(f'{where}: "kind" is {kind!r}; it must be one of {", ".join(kinds)}')
     return str(kind)
+
+
+def _constant(entry: Any) -> Constant:
+    entry = _mapping(entry, "an entry of constants")
+    id = _id(entry, "an entry of constants")
+    where = f"constant {id}"
+    crc32 = entry.get("crc32")
+    if not isinstance(crc32, str) or not _CRC32.fullmatch(crc32):
+        raise FaultError(f'{where}: "crc32" is {crc32!r}; it must be 8 hex digits in lower case')
+    return Constant(id, _count(entry, "bytes", where), _count(entry, "offset", where), _shape(entry, where), crc32)
 
 
 def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ class Value:
 class Operation:
     """What a node computes, for a device that can run the graph.
 
-    ``operands`` and ``results`` are value or resident ids in the operator's own order.
+    ``operands`` and ``results`` are ids of values, residents or (operands) constants in the operator's own order.
     """
 
     op: str
@@ -124,6 +124,25 @@ class Resident:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A tensor in the chip's flash, which no step changes: it is read where it lies and takes no RAM.
+
+    Attributes
+    ----------
+    offset : int
+        From the start of the table of all constants: bytes, a multiple of 4.
+    crc32 : str
+        Of its bytes as they lie there (IEEE): 8 hex digits.
+    """
+
+    id: str
+    bytes: int
+    offset: int
+    shape: tuple[int, ...]
+    crc32: str
+
+
+@dataclass(frozen=True)
 class Kept:
     """A tensor that lies on the card from step to step: parameter, state, constant, or the batches of input or target.
 
@@ -152,6 +171,8 @@ class Graph:
         Whether page transfers run beside compute.
     residents : tuple of Resident
         Where each of those tensors lies; may be empty where only the bytes are known.
+    constants : tuple of Constant
+        What lies in flash.
     kept : tuple of Kept
         What lies on the card, in its order there.
     """
@@ -161,4 +182,5 @@ class Graph:
     resident_bytes: int = 0
     dma: bool = False
     residents: tuple[Resident, ...] = ()
+    constants: tuple[Constant, ...] = ()
     kept: tuple[Kept, ...] = ()

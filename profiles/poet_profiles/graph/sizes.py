@@ -11,6 +11,11 @@ def aligned(size: int) -> int:
     return -(-size // 4) * 4
 
 
+def constant_bytes(graph: Graph) -> int:
+    """Size of the table of constants in flash."""
+    return max((aligned(constant.offset + constant.bytes) for constant in graph.constants), default=0)
+
+
 def smallest_ram_bytes(graph: Graph) -> int:
     """RAM without which no schedule exists: residents, and the largest node's operands, results and workspace."""
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}

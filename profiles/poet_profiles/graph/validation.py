@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.graph import Graph, Node, Operation
+from poet_profiles.graph import Constant, Graph, Node, Operation, Resident
 from poet_profiles.graph.kept import check_kept, commits
 from poet_profiles.operators import OPERATORS, parse_params
 
@@ -28,7 +29,7 @@ def refuse_unsound(graph: Graph) -> None:
 
 
 def check_graph(graph: Graph) -> None:
-    """Whether ids are unique, nodes in order, residents and operands in their places, and changes behind all else.
+    """Whether ids are unique, nodes in order, tensors and operands in their places, and changes behind all else.
 
     Raises
     ------
@@ -40,7 +41,10 @@ def check_graph(graph: Graph) -> None:
     _check_numbers(graph)
     _check_ids(graph)
     _check_order(graph)
-    _check_residents(graph)
+    end = _end("resident", graph.residents)
+    if end > graph.resident_bytes:
+        raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
+    _end("constant", graph.constants)
     _check_operands(graph)
     check_kept(graph)
     _check_changes(graph)
@@ -48,7 +52,9 @@ def check_graph(graph: Graph) -> None:
 
 def _check_numbers(graph: Graph) -> None:
     """Costs that can be added up, and sizes that 64 bits hold with room for their sums."""
-    sizes = [("the graph", graph.resident_bytes), *((f"resident {r.id}", r.bytes) for r in graph.residents)]
+    sizes = [("the graph", graph.resident_bytes)]
+    sizes += [(f"resident {resident.id}", resident.bytes) for resident in graph.residents]
+    sizes += [(f"constant {constant.id}", constant.bytes) for constant in graph.constants]
     sizes += [(f"kept tensor {kept.id}", kept.bytes) for kept in graph.kept]
     for node in graph.nodes:
         where = f"node {node.id}"
@@ -68,6 +74,7 @@ def _check_ids(graph: Graph) -> None:
         ("node", [node.id for node in graph.nodes]),
         ("value", [value.id for node in graph.nodes for value in node.values]),
         ("resident", [resident.id for resident in graph.residents]),
+        ("constant", [constant.id for constant in graph.constants]),
         ("kept tensor", [kept.id for kept in graph.kept]),
     ):
         seen: set[str] = set()
@@ -75,14 +82,15 @@ def _check_ids(graph: Graph) -> None:
             if id in seen:
                 raise FaultError(f"{what} id {id} is there twice; ids must be unique")
             seen.add(id)
-    made = {value.id for node in graph.nodes for value in node.values}
-    for resident in graph.residents:
-        if resident.id in made:
-            raise FaultError(f"id {resident.id} is a value's and a resident's; rename one of them")
-    made |= {resident.id for resident in graph.residents}
-    for kept in graph.kept:
-        if kept.id in made:
-            raise FaultError(f"id {kept.id} is a kept tensor's and another's; rename one of them")
+    tensors = [(value.id, "value") for node in graph.nodes for value in node.values]
+    tensors += [(resident.id, "resident") for resident in graph.residents]
+    tensors += [(constant.id, "constant") for constant in graph.constants]
+    tensors += [(kept.id, "kept tensor") for kept in graph.kept]
+    known: dict[str, str] = {}
+    for id, what in tensors:
+        if id in known:
+            raise FaultError(f"id {id} is a {known[id]}'s and a {what}'s; rename one of them")
+        known[id] = what
 
 
 def _check_order(graph: Graph) -> None:
@@ -118,28 +126,31 @@ def _cycle(graph: Graph, producer: dict[str, str]) -> list[str]:
     return walk[walk.index(walk[-1]) :][::-1]
 
 
-def _check_residents(graph: Graph) -> None:
+def _end(what: str, tensors: Iterable[Resident | Constant]) -> int:
+    """Where the last of them ends, provided that none lies in another's place."""
     end = 0
-    for resident in sorted(graph.residents, key=lambda r: r.offset):
-        if resident.offset % 4:
-            raise FaultError(f"resident {resident.id}: offset {resident.offset} is not a multiple of 4")
-        if resident.offset < end:
-            raise FaultError(f"resident {resident.id}: offset {resident.offset} overlaps the one before it")
-        end = resident.offset + resident.bytes
-    if end > graph.resident_bytes:
-        raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
+    for tensor in sorted(tensors, key=lambda tensor: tensor.offset):
+        if tensor.offset % 4:
+            raise FaultError(f"{what} {tensor.id}: offset {tensor.offset} is not a multiple of 4")
+        if tensor.offset < end:
+            raise FaultError(f"{what} {tensor.id}: offset {tensor.offset} overlaps the one before it")
+        end = tensor.offset + tensor.bytes
+    return end
 
 
 def _check_operands(graph: Graph) -> None:
     lasting = {*(resident.id for resident in graph.residents), *(kept.id for kept in graph.kept)}
+    given = lasting.union(constant.id for constant in graph.constants)
     empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
     for node in graph.nodes:
         if node.operation is None or not lasting:
             continue
         own = {value.id for value in node.values}
         for operand in node.operation.operands:
-            if operand not in lasting and operand not in node.inputs:
-                raise FaultError(f"node {node.id}: operand {operand} is no resident and has no edge to the node")
+            if operand not in given and operand not in node.inputs:
+                raise FaultError(
+                    f"node {node.id}: operand {operand} is no resident and no constant, and has no edge to the node"
+                )
         for result in node.operation.results:
             if result not in lasting and result not in own:
                 raise FaultError(f"node {node.id}: result {result} is no resident and no value of the node")

@@ -69,7 +69,7 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
     traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
     graph = lower_for_firmware(traced, resident_gradients=resident_gradients)
     assert verify(graph, store_all_schedule(graph)).sound
-    constants = {id: tensor.numpy() for id, tensor in constant_data(traced).items()}
+    constants = constant_data(traced)
     batch = {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
     tensors = run_step(graph, {**before, **constants, **batch}, operators)
 

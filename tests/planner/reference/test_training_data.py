@@ -58,6 +58,20 @@ def test_to_follow_a_run_is_to_start_each_step_from_its_weights(data: Path, tmp_
     assert all(np.array_equal(following[name], run[name]) for name in run)
 
 
+def test_what_is_frozen_is_checked_and_not_among_the_data(tmp_path: Path) -> None:
+    arrays = training_data("finetune_cnn_small", 2, 0, None)
+    state = models.load("finetune_cnn_small").module.state_dict()
+    assert {name for name in state if name in arrays and "num_batches" not in name} == {"head.weight", "head.bias"}
+    path = tmp_path / "data.npz"
+    write_arrays(arrays, path)
+    assert set(reference_run("finetune_cnn_small", path, RATE)) == {"loss", "head.weight.grad", "head.bias.grad"}
+    (row,) = np.argwhere(arrays["..frozen"][:, 0] == "backbone.bn2.running_var")[0]
+    arrays["..frozen"][row, 1] = "00000000"
+    write_arrays(arrays, path)
+    with pytest.raises(UserError, match=r"was made with another frozen backbone\.bn2\.running_var than"):
+        reference_run("finetune_cnn_small", path, RATE)
+
+
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04torn"])
 def test_data_that_is_not_an_npz_is_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "data.npz"

@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
+from binascii import crc32
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node, Operation, Resident, Value
+from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash
 
 from tests.support import ROOT
@@ -67,6 +73,9 @@ def small_graph() -> Graph:
     )
 
 
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", f"-I{ROOT / 'firmware' / 'include'}"]
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
     graph = small_graph()
@@ -95,16 +104,7 @@ def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
         """
     )
     program = tmp_path / "main"
-    flags = [
-        "-std=c99",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wconversion",
-        f"-I{ROOT / 'firmware' / 'include'}",
-        f"-I{tmp_path}",
-    ]
-    subprocess.run(["gcc", *flags, str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    subprocess.run(["gcc", *FLAGS, f"-I{tmp_path}", str(tmp_path / "main.c"), "-o", str(program)], check=True)
     lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0] == graph_hash(graph)
     assert lines[1:4] == ["value 16", "value 4", "value 16"]
@@ -123,6 +123,55 @@ def test_headers_compile_and_hold_the_graph(tmp_path: Path) -> None:
         "step 1 3",
         "step 1 4",
     ]
+
+
+def frozen_graph(data: dict[str, NDArray[Any]]) -> Graph:
+    """The small graph with constants; the ReLU reads the first of them instead of the pool."""
+    small, places = small_graph(), {"w": 8, "table": 4}
+    constants = tuple(
+        Constant(id, array.nbytes, places[id], array.shape, f"{crc32(array.tobytes()):08x}")
+        for id, array in data.items()
+    )
+    relu = replace(small.nodes[1], operation=Operation("relu", "size=4", ("w",), ("relu",)))
+    return replace(small, nodes=(small.nodes[0], relu, *small.nodes[2:]), constants=constants)
+
+
+DATA: dict[str, NDArray[Any]] = {"w": np.array([1, -2, 3, 4], "<f4"), "table": np.array([-7], "<i4")}
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_constants_lie_where_the_graph_says(tmp_path: Path) -> None:
+    graph = frozen_graph(DATA)
+    write_headers(graph, store_all_schedule(graph), tmp_path, DATA)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "poet_model.h"
+        int main(void) {
+            const poet_model *m = &poet_built_model;
+            for (unsigned i = 0; i < m->constant_count; i++)
+                printf("%u %u %u ", i, (unsigned)m->constants[i].offset, (unsigned)m->constants[i].bytes);
+            printf("%08x %u", (unsigned)m->constant_crc, m->operands[m->nodes[1].operands]);
+            for (unsigned i = 0; i < m->constant_bytes / 4; i++) printf(" %08x", (unsigned)m->constant_words[i]);
+            return 0;
+        }
+        """
+    )
+    program = tmp_path / "main"
+    subprocess.run(["gcc", *FLAGS, f"-I{tmp_path}", str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    text = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    table = bytes(4) + DATA["table"].tobytes() + DATA["w"].tobytes()
+    words = [f"{word:08x}" for (word,) in struct.iter_unpack("<I", table)]
+    # 3 values and 2 residents come before the first constant.
+    assert text.split() == ["0", "8", "16", "1", "4", "4", f"{crc32(table):08x}", "5", *words]
+
+
+@pytest.mark.parametrize("data", [{}, {"w": DATA["w"]}, DATA | {"w": -DATA["w"]}, DATA | {"w": DATA["w"][1:]}])
+def test_other_data_than_the_graphs_gets_no_headers(tmp_path: Path, data: dict[str, NDArray[Any]]) -> None:
+    graph = frozen_graph(DATA)
+    with pytest.raises(UserError, match="is not that of the graph; plan again"):
+        write_headers(graph, store_all_schedule(graph), tmp_path, data)
+    assert not list(tmp_path.iterdir())
 
 
 def test_plain_schedule_counts_peak_and_places_tensors_apart() -> None:

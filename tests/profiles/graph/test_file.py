@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph import Constant, Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
 
 costs = st.floats(0, 1e6)
@@ -28,13 +28,18 @@ def graphs(draw: st.DrawFn) -> Graph:
         size = draw(st.integers(0, 100))
         residents.append(Resident(f"r {id}", "parameter", size, offset, (size,)))
         offset += (size + 3) // 4 * 4
+    constants, place = [], 0
+    for id in draw(st.lists(names, max_size=2, unique=True)):
+        size = draw(st.integers(0, 100))
+        constants.append(Constant(f"c {id}", size, place, (size,), f"{draw(st.integers(0, 2**32 - 1)):08x}"))
+        place += (size + 3) // 4 * 4
     nodes: list[Node] = []
     for id in ids:
         earlier = [value.id for node in nodes for value in node.values]
         inputs = tuple(draw(st.lists(st.sampled_from(earlier), unique=True))) if earlier else ()
         count = draw(st.integers(0, 3))
         values = tuple(Value(id if k == 0 else f"{id}.{k}", draw(sizes), draw(pages)) for k in range(count))
-        operands = (*inputs, *(resident.id for resident in residents))
+        operands = (*inputs, *(tensor.id for tensor in (*residents, *constants)))
         operation = (
             Operation("aten.relu", "size=1", operands, tuple(v.id for v in values)) if draw(st.booleans()) else None
         )
@@ -44,7 +49,9 @@ def graphs(draw: st.DrawFn) -> Graph:
                 operation,
             )
         )  # fmt: skip
-    return Graph(draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents))
+    return Graph(
+        draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), constants=tuple(constants)
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -81,3 +88,7 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
         '["b",8,[["b",0]],"relu","size=1",["a"],["w"]]],"resident_bytes":4,"residents":[["w","gradient",4,0]]}'
     )
     assert graph_hash(read_graph(path)) == hashlib.sha256(text.encode()).digest()[:8].hex()
+    constants = (Constant("f", 8, 4, (2,), "0123abcd"),)
+    text = text.replace('{"edges"', '{"constants":[["f",8,4,"0123abcd"]],"edges"')
+    hash = hashlib.sha256(text.encode()).digest()[:8].hex()
+    assert graph_hash(replace(read_graph(path), constants=constants)) == hash

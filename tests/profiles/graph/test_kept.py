@@ -66,8 +66,8 @@ def second_writer(graph: Graph) -> Graph:
     ("damage", "fault"),
     [
         (lambda g: replace(g, kept=(g.kept[0], g.kept[0])), "kept tensor id w is there twice"),
-        (lambda g: replace(g, kept=(*g.kept, Kept("y", "constant", 4))), "id y is a kept tensor's and another's"),
-        (lambda g: replace(g, kept=(*g.kept, Kept("b", "constant", 4))), "id b is a kept tensor's and another's"),
+        (lambda g: replace(g, kept=(*g.kept, Kept("y", "constant", 4))), "id y is a value's and a kept tensor's"),
+        (lambda g: replace(g, kept=(*g.kept, Kept("b", "constant", 4))), "id b is a resident's and a kept tensor's"),
         (lambda g: replace(g, kept=(*g.kept, Kept("z", "constant", 0))), "kept tensor z has no bytes"),
         (lambda g: replace(g, kept=(*g.kept, Kept("z", "constant", 2**41))), "kept tensor z: 2199023255552 bytes"),
         (lambda g: on_nodes(g, fetch_w=dict(uses=Uses.CPU)), "\"uses\" is 'cpu', but fetch here needs 'bus'"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import binascii
 import ctypes as c
 import subprocess
 from collections.abc import Sequence
@@ -69,10 +70,12 @@ Node = structure(
 )
 Value = structure("Value", bytes=u32, page_block=u32)
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
+Constant = structure("Constant", offset=u32, bytes=u32)
 Model = structure(
     "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
     param_count=u16, operand_count=u16, nodes=P(Node), values=P(Value), residents=P(Resident), params=P(i32),
-    operands=P(u16),
+    operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
+    constant_words=P(u32),
 )  # fmt: skip
 Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
 Schedule = structure(
@@ -202,6 +205,8 @@ class Net:
         steps: Sequence[tuple[int, int, object]],
         arena_bytes: int,
         graph_hash: int = 0x0123456789ABCDEF,
+        constants: Sequence[tuple[int, int]] = (),
+        constant_words: bytes = b"",
     ) -> None:
         """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets."""
         params: list[int] = []
@@ -227,6 +232,8 @@ class Net:
             (i32 * max(1, len(params)))(*params),
             (u16 * max(1, len(operands)))(*operands),
         )
+        self.constants = (Constant * max(1, len(constants)))(*constants)
+        self.constant_words = (u32 * max(1, len(constant_words) // 4)).from_buffer_copy(constant_words or bytes(4))
         self.model = Model(
             graph_hash,
             self.resident_bytes,
@@ -236,6 +243,11 @@ class Net:
             len(params),
             len(operands),
             *self._keep,
+            len(constants),
+            len(constant_words),
+            binascii.crc32(constant_words),
+            self.constants,
+            self.constant_words,
         )
         self.steps = (Step * max(1, len(step_rows)))(*step_rows)
         self.offsets = (u32 * max(1, len(offsets)))(*offsets)

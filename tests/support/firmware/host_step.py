@@ -19,10 +19,10 @@ LEARNING_RATE = 0.01
 def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
     """Every node once, in order; tensors by id as f32, in their resident's shape."""
     held: Tensors = {}
-    for resident in graph.residents:
-        array = given.get(resident.id, np.full(resident.shape, np.nan, np.float32))
-        held[resident.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
-        assert held[resident.id].nbytes == resident.bytes
+    for tensor in (*graph.residents, *graph.constants):
+        array = given.get(tensor.id, np.full(tensor.shape, np.nan, np.float32))
+        held[tensor.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
+        assert held[tensor.id].nbytes == tensor.bytes
     for node in graph.nodes:
         if node.operation is None:
             continue

@@ -197,6 +197,17 @@ def causal(batch: int | None = None) -> Model:
     return _own("causal", Causal(), (2, 9), batch)
 
 
+def with_statistics(module: nn.Module) -> None:
+    """Batch norms as after training: weights and statistics that are neither 0 nor 1."""
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            nn.init.normal_(layer.running_mean)
+            nn.init.uniform_(layer.running_var, 0.5, 2)
+            if layer.affine:
+                nn.init.uniform_(layer.weight, 0.5, 2)
+                nn.init.normal_(layer.bias)
+
+
 class OnBackbone(nn.Module):
     """A head on a backbone in evaluation mode, with running statistics as after training."""
 
@@ -214,11 +225,7 @@ class OnBackbone(nn.Module):
             nn.Flatten(),
         )
         self.head = nn.Linear(32, CLASSES)
-        for layer in self._batch_norms():
-            nn.init.uniform_(layer.weight, 0.5, 2)
-            nn.init.normal_(layer.bias)
-            nn.init.normal_(layer.running_mean)
-            nn.init.uniform_(layer.running_var, 0.5, 2)
+        with_statistics(self.backbone)
         self.backbone.eval()
 
     def _batch_norms(self) -> list[nn.BatchNorm2d]:
@@ -265,6 +272,28 @@ def trained_through_fixed_statistics(batch: int | None = None) -> Model:
 
 def trained_through_frozen_norms(batch: int | None = None) -> Model:
     return _own("trained_through_frozen_norms", OnBackbone().with_frozen_norms(), (1, 8, 8), batch)
+
+
+def trained_through_folded_norms(batch: int | None = None) -> Model:
+    """Trained, frozen and trained again; the frozen part has norms behind convolutions and behind linear layers."""
+    frozen = nn.Sequential(
+        nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Conv2d(6, 6, 3, groups=3),
+        nn.BatchNorm2d(6, affine=False),
+        nn.Flatten(),
+        nn.Linear(24, 10, bias=False),
+        nn.BatchNorm1d(10),
+        nn.Tanh(),
+        nn.Linear(10, 8),
+        nn.BatchNorm1d(8, eps=1e-3),
+    )
+    with_statistics(frozen)
+    frozen.requires_grad_(False).eval()
+    module = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), frozen, nn.Linear(8, CLASSES))
+    return _own("trained_through_folded_norms", module, (1, 8, 8), batch)
 
 
 def biases_alone(batch: int | None = None) -> Model:
@@ -465,6 +494,7 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     backbone_without_gradients,
     trained_through_fixed_statistics,
     trained_through_frozen_norms,
+    trained_through_folded_norms,
     biases_alone,
     moving_statistics,
     group_norms,

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning on both emulated boards: frozen weights in flash, a trained head.
+
+    .venv/bin/python -m benchmarks.firmware.finetuning [--seconds 7] [--out DIR]
+
+Each network is planned from the shipped profile and trained in place for a profile of its own. Planned again with that,
+it trains ten steps on the emulated board. What the board did is compared:
+
+- loss, gradients and trained weights with the same kernels on this computer: every bit;
+- loss and gradients of each step with PyTorch's from the same weights: within 1e-5 of the largest element;
+- energy and time of each step but the traced one with the prediction: within 2 %; peak RAM: to the byte.
+
+RAM and flash in all are what the linker placed, and of RAM the resident tensors and the arena up to its highest
+address. Exits 1 if anything is off, or larger than the board.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from elftools.elf.elffile import ELFFile
+from numpy.typing import NDArray
+from poet_profiles.boards import load_board
+from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.schedule.file import read_schedule
+from rich.console import Console
+from rich.table import Table
+from safetensors.numpy import load_file
+
+from benchmarks.firmware.training import RAM_BEGIN, end_of_firmware
+
+CASES = (("nrf52840", "finetune_cnn"), ("mkr1000", "finetune_cnn_small"))
+STEPS = "10"
+RATE = "0.1"
+PYTORCH_TOLERANCE = 1e-5
+PREDICTION_TOLERANCE = 0.02
+
+
+def call(folder: Path, program: str, *arguments: str) -> None:
+    """One command line in a folder; ends the benchmark if it fails."""
+    command = [str(Path(sys.executable).parent / program), *arguments]
+    environment = {**os.environ, "PLATFORMIO_BUILD_DIR": str(folder / "build")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"finetuning: {' '.join(command)}\n{done.stderr}")
+
+
+def train(folder: Path, board: str, model: str, seconds: int) -> None:
+    """Both plans, and the same training on the emulated board, on this computer and by PyTorch."""
+    emulated = ["--board", board, "--emulate", "--data", "data.npz", "--lr", RATE, "--steps", STEPS]
+    host = ["--board", "host", "--plan", "plan", "--data", "data.npz", "--lr", RATE, "--steps", STEPS]
+    planning = ["--model", model, "--time-limit", str(seconds)]
+    call(folder, "poet-plan", "data", "--model", model, "--steps", STEPS, "--out", "data.npz")
+    call(folder, "poet-plan", *planning, "--profile", board, "--out", "first")
+    call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "first")
+    call(folder, "poet-harness", "profile", *emulated, "--plan", "first", "--out", "own.csv")
+    call(folder, "poet-plan", *planning, "--profile", "own.csv", "--out", "plan")
+    call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "plan")
+    results = ["--save", "board.npz", "--weights", "board.safetensors", "--out", "board.csv"]
+    call(folder, "poet-harness", "run", *emulated, "--plan", "plan", *results)
+    call(folder, "poet-harness", "flash", "--board", "host", "--plan", "plan")
+    call(folder, "poet-harness", "run", *host, "--save", "host.npz", "--weights", "host.safetensors")
+    follow = ["--lr", RATE, "--follow", "board.npz", "--out", "pytorch.npz"]
+    call(folder, "poet-plan", "reference", "--model", model, "--data", "data.npz", *follow)
+
+
+def differing(folder: Path) -> list[str]:
+    """Tensors of which a bit is not the host's."""
+    board, host = (results(folder, who) for who in ("board", "host"))
+    return sorted(name for name in {**board, **host} if board[name].tobytes() != host[name].tobytes())
+
+
+def results(folder: Path, who: str) -> dict[str, NDArray[Any]]:
+    """Loss and gradients of every step, and the weights in the end."""
+    weights = load_file(folder / f"{who}.safetensors")
+    return {**dict(np.load(folder / f"{who}.npz")), **{f"trained {name}": one for name, one in weights.items()}}
+
+
+def off_pytorch(folder: Path) -> float:
+    """How far loss and gradients are off at most, relative to the largest element of the tensor in that step."""
+    board, exact = (np.load(folder / f"{who}.npz") for who in ("board", "pytorch"))
+    return max(
+        float(np.abs(found - wanted).max() / np.abs(wanted).max())
+        for name in exact.files
+        for found, wanted in zip(board[name], exact[name], strict=True)
+    )
+
+
+def off_prediction(folder: Path) -> tuple[float, bool]:
+    """How far energy and time of a step are off at most, and whether every peak is as predicted."""
+    with (folder / "board.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    steps = [row for row in rows if row["do"] == "step" and row["training_step"] != "0"]
+    ratios = [
+        float(row[f"observed_{what}"]) / float(row[f"predicted_{what}"])
+        for row in steps
+        for what in ("time_s", "energy_j")
+    ]
+    peaks = all(row["observed_peak_bytes"] == row["predicted_peak_bytes"] for row in rows)
+    return max(abs(ratio - 1) for ratio in ratios), peaks
+
+
+def flash_bytes(image: Path) -> int:
+    """What the image takes of the flash, the constants included."""
+    with image.open("rb") as file:
+        segments = [one for one in ELFFile(file).iter_segments() if one["p_type"] == "PT_LOAD"]
+        return sum(one["p_filesz"] for one in segments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=7, help="to plan for, each")
+    parser.add_argument("--out", type=Path, help="where to keep plans, profiles and results")
+    options = parser.parse_args()
+    table = Table(
+        *("board, model", "frozen, in flash", "flash in all", "resident", "RAM in all", "energy", "time"),
+        *("off prediction", "peak RAM", "bits of the host", "off PyTorch"),
+        title="fine-tuning (emulated)",
+    )
+    good = True
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, model in CASES:
+            board, folder = load_board(name), (options.out or Path(scratch)) / f"{name}-{model}"
+            folder.mkdir(parents=True)
+            train(folder, name, model, options.seconds)
+            graph, schedule = read_graph(folder / "plan/graph.json"), read_schedule(folder / "plan/schedule.json")
+            image = folder / "plan" / f"{name}.elf"
+            ram = end_of_firmware(image) - RAM_BEGIN + graph.resident_bytes + schedule.arena_bytes
+            flash, bits, pytorch = flash_bytes(image), differing(folder), off_pytorch(folder)
+            prediction, peaks = off_prediction(folder)
+            good = good and not bits and peaks and ram <= board.ram_bytes and flash <= board.flash_bytes
+            good = good and pytorch <= PYTORCH_TOLERANCE and prediction <= PREDICTION_TOLERANCE
+            sizes = (f"{size:,}" for size in (constant_bytes(graph), flash, graph.resident_bytes, ram))
+            costs = (f"{schedule.energy_j * 1e3:.3f} mJ", f"{schedule.time_s:.3f} s", f"{prediction:.2%}")
+            agreement = ("to the byte" if peaks else "DIFFERS", bits[0] if bits else "all", f"{pytorch:.1e}")
+            table.add_row(f"{name}, {model}", *sizes, *costs, *agreement)
+    Console(width=200).print(table)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data of a graph's constants, in a file beside the graph (docs/SPEC.md, section 3)."""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import UserError
+from .graph import Graph
+from .whole_file import write_whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONSTANTS_FILE = "constants.safetensors"
+
+
+def write_constants(constants: Mapping[str, NDArray[Any]], folder: Path, graph_hash: str) -> None:
+    """Write a graph's constants; without any, remove what an earlier graph left in the folder."""
+    from safetensors.numpy import save
+
+    path = folder / CONSTANTS_FILE
+    if constants:
+        write_whole(path, save(dict(constants), {"format": "pt", "graph": graph_hash}))
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read_constants(path: Path, graph: Graph) -> dict[str, NDArray[Any]]:
+    """Every array of the file by name: the graph's constants, and frozen tensors of the model beside them.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or does not hold the graph's constants bit for bit.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; make the plan with poet-plan --out {path.parent}") from None
+    except SafetensorError as error:
+        raise UserError(f"{path}: no safetensors file ({error}); make the plan again") from None
+    for constant in graph.constants:
+        data = arrays[constant.id].tobytes() if constant.id in arrays else b""
+        if len(data) != constant.bytes or f"{crc32(data):08x}" != constant.crc32:
+            raise UserError(f"{path}: {constant.id} is not that of the graph beside it; make the plan again")
+    return arrays

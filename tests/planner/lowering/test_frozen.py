@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step leaves alone: constants in flash, batch norms folded into the layer before, no way back without need.
+
+That folded networks compute what PyTorch's do is `test_own_networks`' matter.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.models import Model
+from poet_planner.tracing import trace
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import graph_hash
+from poet_runtime.traced_graph import TracedGraph
+from torch import nn
+
+from tests.support.networks.own import (
+    backbone_without_gradients,
+    biases_alone,
+    frozen_backbone,
+    moving_statistics,
+    trained_through_folded_norms,
+    trained_through_frozen_norms,
+)
+
+
+def traced(model: Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+
+def lowered(model: Model) -> Graph:
+    return lower_for_firmware(traced(model))
+
+
+def ids(graph: Graph, *kinds: str) -> set[str]:
+    return {resident.id for resident in graph.residents if resident.kind in kinds}
+
+
+def operators(graph: Graph, prefix: str = "") -> list[str]:
+    return [node.operation.op for node in graph.nodes if node.operation and node.id.startswith(prefix)]
+
+
+@pytest.mark.parametrize("make", [frozen_backbone, backbone_without_gradients])
+def test_a_backbone_that_is_cut_off_runs_forward_alone(make: Callable[[], Model]) -> None:
+    graph = lowered(make())
+    assert operators(graph, "backbone") == ["conv2d", "relu", "max_pool2d", "conv2d", "relu", "avg_pool2d"]
+    assert not [node.id for node in graph.nodes if node.backward and node.id.startswith("backbone")]
+    trained = {"head.weight", "head.bias"}
+    assert ids(graph, "parameter", "state", "constant") == trained
+    assert ids(graph, "gradient") == {f"{name}.grad" for name in trained}
+    # The second norm's eps differs: both are folded all the same.
+    folded = {f"backbone.{index}..{name}" for index in (1, 5) for name in ("weight", "bias")}
+    assert {constant.id for constant in graph.constants} == folded
+
+
+def test_values_of_a_frozen_part_live_until_the_next_operator() -> None:
+    """Nothing of it is saved for a way back."""
+    graph = lowered(frozen_backbone())
+    readers = {
+        value.id: [node.id for node in graph.nodes if value.id in node.inputs]
+        for node in graph.nodes
+        if node.id.startswith("backbone")
+        for value in node.values
+        if value.bytes
+    }
+    ends = readers.pop("backbone.7")
+    assert all(len(nodes) <= 1 for nodes in readers.values())
+    assert len(ends) == 2  # the head, and its weight's gradient
+
+
+def test_norms_are_folded_on_the_way_back_too() -> None:
+    graph = lowered(trained_through_folded_norms())
+    frozen = [node for node in graph.nodes if node.id.startswith("2.")]
+    forward = ["conv2d", "relu", "conv2d", "linear", "tanh", "linear"]
+    backward = ["matmul", "tanh_backward", "matmul", "conv2d_backward_input", "relu_backward", "conv2d_backward_input"]
+    assert [node.operation.op for node in frozen if node.operation and not node.backward] == forward
+    assert [node.operation.op for node in frozen if node.operation and node.backward] == backward
+    weights = [f"2.{norm}..weight" for norm in (1, 5, 8, 11)]
+    for node in frozen:
+        if node.operation and node.operation.op in ("conv2d", "linear", "matmul", "conv2d_backward_input"):
+            assert [id for id in node.operation.operands if id in weights]
+    biases = [id.replace("weight", "bias") for id in weights]
+    assert {constant.id for constant in graph.constants} == {*weights, *biases}
+
+
+def test_a_folded_layer_is_the_layer_and_the_norm() -> None:
+    torch.manual_seed(0)
+    model = frozen_backbone()
+    data = constant_data(traced(model))
+    convolution, norm = model.module.backbone[0], model.module.backbone[1]
+    with torch.no_grad():
+        exact = norm.double()(convolution.double()(model.inputs[0].double()))
+        weight, bias = (torch.from_numpy(data[f"backbone.1..{name}"]).double() for name in ("weight", "bias"))
+        found = nn.functional.conv2d(model.inputs[0].double(), weight, bias, padding=1)
+    assert (found - exact).abs().max() <= 1e-6 * exact.abs().max()
+
+
+def test_what_is_trained_or_counts_on_is_no_constant() -> None:
+    graph = lowered(trained_through_frozen_norms())
+    constants = {constant.id for constant in graph.constants}
+    of_a_norm = ("weight", "bias", "running_mean", "running_var")
+    norms = {f"backbone.{index}.{name}" for index in (1, 5) for name in of_a_norm}
+    assert constants == norms, "a norm behind a trained convolution stays"
+    assert ids(graph, "parameter") == {"backbone.0.weight", "backbone.4.weight", "backbone.4.bias"} | {
+        "head.weight", "head.bias"
+    }  # fmt: skip
+    graph = lowered(moving_statistics())
+    assert {"0.0.1.running_mean", "0.0.1.running_var"} == ids(graph, "state")
+    assert {"0.0.0.weight", "0.0.1.weight"} < {constant.id for constant in graph.constants}
+    graph = lowered(biases_alone())
+    assert {id.rpartition(".")[2] for id in ids(graph, "parameter")} == {"bias"}
+
+
+def test_constants_are_the_data_and_the_hash_sees_them() -> None:
+    torch.manual_seed(0)
+    model = frozen_backbone()
+    step = traced(model)
+    graph, data = lower_for_firmware(step), constant_data(step)
+    end = 0
+    for constant in graph.constants:
+        array = data[constant.id]
+        assert (array.dtype, array.shape, array.nbytes) == (np.float32, constant.shape, constant.bytes)
+        assert constant.crc32 == f"{crc32(array.tobytes()):08x}"
+        assert constant.offset == end
+        end += constant.bytes
+    assert graph_hash(lowered(model)) == graph_hash(graph)
+    with torch.no_grad():
+        model.module.backbone[1].running_var[3] += 1
+    assert graph_hash(lowered(model)) != graph_hash(graph)
+    with torch.no_grad():
+        model.module.head.weight += 1
+    assert graph_hash(lowered(model)) == graph_hash(lowered(model))
+
+
+class Positions(nn.Module):
+    """Looks up a frozen table at places that it knows itself, and one more that nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 4).requires_grad_(False)
+        self.register_buffer("places", torch.tensor([7, 2, 8]))
+        self.unread = nn.Parameter(torch.randn(3))
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head((x + self.table(self.places).flatten()).relu())
+        return out
+
+
+def test_what_follows_from_constants_alone_is_computed_beforehand() -> None:
+    module = Positions()
+    model = Model("positions", module, (torch.randn(2, 12),), (torch.tensor([0, 2]),), nn.functional.cross_entropy)
+    graph = lowered(model)
+    (constant,) = graph.constants
+    data = constant_data(traced(model))[constant.id]
+    assert np.array_equal(data, module.table.weight[[7, 2, 8]].numpy())
+    assert "embedding" not in operators(graph)
+    assert "unread" not in ids(graph, "parameter")
+
+
+def test_a_constant_that_is_no_number_is_refused_in_one_line() -> None:
+    model = frozen_backbone()
+    with torch.no_grad():
+        model.module.backbone[1].running_var[0] = -1
+    with pytest.raises(UserError, match=r"backbone\.1\.\.weight holds what is no number"):
+        lowered(model)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan puts into flash is counted, written with it, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import json
+from binascii import crc32
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.flash import refuse_beyond_flash
+from poet_planner.planning.pipeline import plan
+from poet_planner.schedule.c_headers import table_bytes
+from poet_planner.solve import OptimiseOptions
+from poet_profiles.boards import Board, load_board
+from poet_profiles.constants import write_constants
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
+from poet_profiles.graph.file import read_graph, write_graph
+from safetensors.numpy import load_file
+
+WORDS = 50_000
+DATA = {"w": np.arange(WORDS, dtype="<f4")}
+
+
+def frozen(data: np.ndarray) -> Graph:
+    """One operator that reads a constant."""
+    operation = Operation("relu", f"size={WORDS}", ("w",), ("y",))
+    return Graph(
+        "frozen",
+        (Node("y", 1.0, 1.0, (Value("y", 4 * WORDS),), operation=operation),),
+        resident_bytes=4,
+        residents=(Resident("loss", "loss", 4, 0, ()),),
+        constants=(Constant("w", data.nbytes, 0, data.shape, f"{crc32(data.tobytes()):08x}"),),
+    )
+
+
+def with_flash(room: int) -> Board:
+    board = load_board("nrf52840")
+    return board.model_copy(update={"flash_bytes": board.flash_reserved_bytes + room})
+
+
+def test_a_byte_too_many_is_refused_and_named() -> None:
+    graph = frozen(DATA["w"])
+    schedule = store_all_schedule(graph)
+    needed = 4 * WORDS + table_bytes(graph, schedule)
+    refuse_beyond_flash(graph, schedule, with_flash(needed))
+    with pytest.raises(UserError, match=rf"^frozen: {4 * WORDS} B of constants .* are 4 B more than nrf52840's flash"):
+        refuse_beyond_flash(graph, schedule, with_flash(needed - 4))
+
+
+def test_where_the_flash_is_not_known_nothing_is_refused() -> None:
+    graph = frozen(DATA["w"])
+    for board in (None, load_board("host"), with_flash(0).model_copy(update={"flash_bytes": 0})):
+        refuse_beyond_flash(graph, store_all_schedule(graph), board)
+
+
+def test_a_plan_that_the_flash_does_not_hold_is_refused_before_it_is_sought(tmp_path: Path) -> None:
+    graph = frozen(DATA["w"])
+    wider = replace(graph.constants[0], bytes=2**20)
+    write_graph(replace(graph, constants=(wider,)), tmp_path / "graph.json")
+    with pytest.raises(UserError, match="take a board with more flash or a smaller frozen part"):
+        plan(tmp_path / "graph.json", board="nrf52840")
+
+
+def test_data_beside_a_graph_go_into_its_plan(tmp_path: Path) -> None:
+    graph = frozen(DATA["w"])
+    write_graph(graph, tmp_path / "graph.json")
+    options = OptimiseOptions(time_limit_s=1.0)
+    without = plan(tmp_path / "graph.json", board="nrf52840", options=options)
+    assert without.why_no_headers == "the data of its constants are not there (constants.safetensors beside the graph)"
+    write_constants(DATA, tmp_path, "0" * 16)
+    made = plan(tmp_path / "graph.json", board="nrf52840", options=options)
+    made.write(tmp_path / "plan")
+    assert np.array_equal(load_file(tmp_path / "plan/constants.safetensors")["w"], DATA["w"])
+    assert read_graph(tmp_path / "plan/graph.json").constants == graph.constants
+    assert json.loads((tmp_path / "plan/summary.json").read_text())["constant_bytes"] == 4 * WORDS
+    assert {path.name for path in (tmp_path / "plan").glob("*.h")} == {
+        "poet_constants.h", "poet_model.h", "poet_schedule.h"
+    }  # fmt: skip
+    write_constants({"w": DATA["w"] + 1}, tmp_path, "0" * 16)
+    with pytest.raises(UserError, match="w is not that of the graph beside it"):
+        plan(tmp_path / "graph.json", board="nrf52840")
+
+
+def test_files_of_an_earlier_plan_with_constants_are_removed(tmp_path: Path) -> None:
+    options = OptimiseOptions(time_limit_s=1.0)
+    graph = frozen(DATA["w"])
+    write_graph(graph, tmp_path / "graph.json")
+    write_constants(DATA, tmp_path, "0" * 16)
+    plan(tmp_path / "graph.json", board="nrf52840", options=options).write(tmp_path / "plan")
+    plain = replace(graph, constants=(), residents=(*graph.residents, Resident("w", "input", 4 * WORDS, 4, (WORDS,))))
+    plain = replace(plain, resident_bytes=4 + 4 * WORDS)
+    plan(plain, ram=10**6, options=options).write(tmp_path / "plan")
+    assert not (tmp_path / "plan/constants.safetensors").exists()
+    assert not (tmp_path / "plan/poet_constants.h").exists()
