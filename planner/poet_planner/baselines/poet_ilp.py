@@ -29,7 +29,7 @@ from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import alive_bytes, place
 from poet_planner.solve.search.decode import decode
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
 
@@ -159,7 +159,7 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
         result = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)
-        found = measured(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
+        found = evaluated(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
         if found is None:
             break
         needed = found.peak
@@ -209,7 +209,7 @@ def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
             n + v
             for i in range(t + 1)
             if on("M_in", t, i)
-            for v in range(problem.own[i], problem.own[i + 1])
+            for v in range(problem.output_start[i], problem.output_start[i + 1])
             if problem.pageable[v]
         ]
     return np.array(events, dtype=np.int64)
@@ -225,7 +225,7 @@ def _node_pages(problem: Problem) -> list[tuple[float, float] | None]:
     """Energy of paging all of a node's values in, and out; None where one of them cannot be paged."""
     pages: list[tuple[float, float] | None] = []
     for i in range(len(problem.node_time)):
-        own = slice(problem.own[i], problem.own[i + 1])
+        own = slice(problem.output_start[i], problem.output_start[i + 1])
         held = problem.size[own] > 0
         if held.any() and problem.pageable[own][held].all():
             pages.append((float(problem.in_energy[own].sum()), float(problem.out_energy[own].sum())))

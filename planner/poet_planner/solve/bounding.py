@@ -15,14 +15,10 @@ from poet_planner.solve.instance import Ints, Problem, graph_size
 from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
-from poet_planner.solve.statespace.astar import search_between_bottlenecks, search_memory_states
+from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Part
 from poet_planner.solve.time_budget import TimeBudget
-
-# States of the search between bottleneck nodes, for any graph: at first, and again if that is worth it.
-FEW_STATES_BETWEEN = 20_000
-MOST_STATES_BETWEEN = 1_000_000
 
 
 class Known(NamedTuple):
@@ -95,14 +91,11 @@ class RetainedSets:
     ----------
     aggregate : bool
         Whether the first call aggregates values.
-    exhausted : bool
-        Whether a call without aggregation has ended.
     """
 
     problem: Problem
     params: RetainedSetParams
     aggregate: bool
-    exhausted: bool = False
     part: Part = Part.RETAINED_SETS
     share: float = 1.0
     _open: bool = True
@@ -118,7 +111,6 @@ class RetainedSets:
         self._open = not separate and found is not None and found.events is not None
         if found is None:
             return Gain()
-        self.exhausted = separate
         return Gain(found.bound_j, near=found.events)
 
 
@@ -197,51 +189,8 @@ class LargeStateSpace:
         return self._best.explored(known, self.params.many_states, budget)
 
 
-@dataclass
-class Bottlenecks:
-    """A shortest path over memory states, guided by the bottleneck nodes: with few states, then perhaps with many.
-
-    Its cheapest path over aggregated values is close to a schedule.
-
-    Attributes
-    ----------
-    representative : (m,) as in `StateSpace`, at the bottleneck nodes
-    aggregate : bool
-        Whether values are tightly aggregated between the bottleneck nodes.
-    """
-
-    problem: Problem
-    params: StateSpaceParams
-    representative: Ints
-    aggregate: bool
-    retained: RetainedSets
-    part: Part = Part.BOTTLENECK_HEURISTIC
-    most_states: int = FEW_STATES_BETWEEN
-    _worth_it: bool = True
-
-    @property
-    def share(self) -> float:
-        return self.params.few_share if self.most_states == FEW_STATES_BETWEEN else self.params.many_share
-
-    def applies(self, known: Known) -> bool:
-        return self._worth_it and not self.problem.pageable.any() and not self.retained.exhausted
-
-    def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        tightly = aggregated(self.problem, known, self.params, self.aggregate, tightly=True)
-        energy_j = known.incumbent.energy
-        found = search_between_bottlenecks(
-            self.problem, self.representative, tightly, energy_j, self.most_states, budget
-        )
-        closes = found.events is None and found.bound_j - known.store_all_j > self.params.close * known.overhead_j
-        self._worth_it = closes and self.most_states == FEW_STATES_BETWEEN
-        self.most_states = MOST_STATES_BETWEEN
-        return Gain(found.bound_j, near=found.events)
-
-
-def aggregated(
-    problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool, tightly: bool = False
-) -> Ints:
+def aggregated(problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool) -> Ints:
     """The first value of the group of each value (see `representatives`); without ``aggregate`` itself. (m,)"""
     if not aggregate:
         return np.arange(len(problem.size))
-    return representatives(problem, params.cheap * known.overhead_j, tightly)
+    return representatives(problem, params.cheap * known.overhead_j)

@@ -34,7 +34,7 @@ class Problem(NamedTuple):
     node_time, node_energy : (n,) seconds, joules
     workspace : (n,) bytes held while the node is computed
     recomputable : (n,)
-    own : (n + 1,) the values of node j are ``own[j]:own[j + 1]``
+    output_start : (n + 1,) the values of node j are ``output_start[j]:output_start[j + 1]``
     producer : (m,) the node that makes a value
     size : (m,) bytes
     pageable : (m,)
@@ -51,7 +51,7 @@ class Problem(NamedTuple):
     node_energy: Floats
     workspace: Ints
     recomputable: Flags
-    own: Ints
+    output_start: Ints
     producer: Ints
     size: Ints
     pageable: Flags
@@ -103,7 +103,7 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         node_energy=np.array([node.energy_j for node in graph.nodes]),
         workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
         recomputable=np.array([node.recomputable for node in graph.nodes]),
-        own=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
+        output_start=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
         producer=np.array([j for j, node in enumerate(graph.nodes) for _ in node.values], dtype=np.int64),
         size=np.array([aligned(value.bytes) for value in values], dtype=np.int64),
         pageable=np.array([page is not None for page in pages], dtype=np.bool_),
@@ -132,18 +132,18 @@ def inputs_of(problem: Problem, node: int) -> Ints:
     return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]
 
 
-def others(problem: Problem, node: int) -> Flags:
+def outside_working_set(problem: Problem, node: int) -> Flags:
     """The values that ``node`` neither needs nor makes. (m,)"""
     flags: Flags = np.ones(len(problem.size), dtype=np.bool_)
     flags[inputs_of(problem, node)] = False
-    flags[problem.own[node] : problem.own[node + 1]] = False
+    flags[problem.output_start[node] : problem.output_start[node + 1]] = False
     return flags
 
 
-def node_need(problem: Problem) -> Ints:
+def working_set_bytes(problem: Problem) -> Ints:
     """Bytes of the working set of each node: its inputs, its outputs and its workspace. (n,)"""
-    own = _sums(problem.size, problem.own)
-    return problem.workspace + own + _sums(problem.size[problem.input_value], problem.input_start)
+    outputs = _sums(problem.size, problem.output_start)
+    return problem.workspace + outputs + _sums(problem.size[problem.input_value], problem.input_start)
 
 
 def _sums(entries: Ints, start: Ints) -> Ints:

@@ -167,7 +167,6 @@ class _Run:
             self._infeasible_bytes = self._problem.budget
             return
         self._search.run(self._moves(search_s), early)
-        self._proof.exhaust(self._budget)
         if self._search.incumbent is None and not self._find_any():
             return
         self._try_to_place()

@@ -15,7 +15,6 @@ from itertools import count
 import numpy as np
 
 from poet_planner.solve.bounding import (
-    Bottlenecks,
     BoundingMethod,
     Known,
     LargeStateSpace,
@@ -28,9 +27,8 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked
 from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
-from poet_planner.solve.statespace.exhaustive import cheapest_events
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
@@ -101,20 +99,6 @@ class Proof:
         """The fraction of the best schedule's overhead that the bound has closed."""
         return 1.0 if self._search.incumbent is None else self._now().closed_share
 
-    def exhaust(self, budget: TimeBudget) -> None:
-        """Find the best schedule of a tiny graph (`statespace.exhaustive`).
-
-        With DMA the path is sought without the deadline, and taken if it meets the deadline.
-        """
-        if not self._context.has(Part.EXHAUSTIVE):
-            return
-        problem = self._problem
-        with self._context.timed(Part.EXHAUSTIVE):
-            events = cheapest_events(problem._replace(deadline=np.inf, dma=False) if problem.dma else problem, budget)
-        best = self._adopted(events, Part.EXHAUSTIVE)
-        if best is not None:
-            self._raise(best.energy, Part.EXHAUSTIVE)
-
     def run(self, budget: TimeBudget) -> None:
         """Work until the gap is reached, nothing raises the bound any more, or the time is up.
 
@@ -142,16 +126,15 @@ class Proof:
             spaces.append(StateSpace(self._problem, params, representative, Part.AGGREGATION))
         if not self._context.has(Part.STATE_SPACE):
             spaces = []
-        bottlenecks = Bottlenecks(self._problem, params, representative, aggregate, retained)
-        quick: list[BoundingMethod] = [*spaces, bottlenecks]
         with self._background_search(self._params.first_background_s, budget):
-            for method in quick:
-                self._run_method(method, budget)
-        thorough: list[BoundingMethod] = [LargeStateSpace(params, spaces), bottlenecks] if spaces else [bottlenecks]
-        for method in thorough:
-            while self._is_open(method, budget):
-                with self._background_search(self._params.background_s, budget):
-                    self._run_method(method, budget)
+            for space in spaces:
+                self._run_method(space, budget)
+        if not spaces:
+            return
+        large = LargeStateSpace(params, spaces)
+        while self._is_open(large, budget):
+            with self._background_search(self._params.background_s, budget):
+                self._run_method(large, budget)
 
     def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
         """Whether a method is switched on, applies, and has time left."""
@@ -219,7 +202,7 @@ class Proof:
 
     def _adopted(self, events: Ints | None, source: Part) -> Incumbent | None:
         """Let the search go on from ``events``, if they are a schedule in time and not too long; the schedule."""
-        best = None if events is None else measured(self._problem, events)
+        best = None if events is None else evaluated(self._problem, events)
         if best is None or best.time > self._problem.deadline:
             return None
         if not self._search.adopt(best.events, self._context.credited(source)):

@@ -26,11 +26,9 @@ class Part(StrEnum):
     LAGRANGIAN = "lagrangian"
     ENERGY_CAP = "energy_cap"
     BACKGROUND_SEARCH = "background_search"
-    EXHAUSTIVE = "exhaustive"
     RETAINED_SETS = "retained_sets"
     STATE_SPACE = "state_space"
     AGGREGATION = "aggregation"
-    BOTTLENECK_HEURISTIC = "bottleneck_heuristic"
     RELAXATION = "relaxation"
     EVENT_POINTS = "event_points"
     COVER_CUTS = "cover_cuts"
@@ -58,16 +56,12 @@ class Parts:
         Annealing passes with an energy cap just below the best schedule (strategic oscillation).
     background_search : bool
         Annealing beside the proof, in a thread of its own.
-    exhaustive : bool
-        The optimum of graphs of at most eight nodes.
     retained_sets : bool
         Shortest paths over the sets of values that stay in RAM at the bottleneck nodes.
     state_space : bool
         Shortest paths over memory states; without it no ``aggregation`` of them either.
     aggregation : bool
         Values that are cheap to get from one another, as one.
-    bottleneck_heuristic : bool
-        Shortest paths over memory states, led by the bottleneck nodes.
     relaxation : bool
         The order-free relaxation: its LP and all that follows here down to ``milp``.
     event_points : bool
@@ -89,11 +83,9 @@ class Parts:
     lagrangian: bool = True
     energy_cap: bool = True
     background_search: bool = True
-    exhaustive: bool = True
     retained_sets: bool = True
     state_space: bool = True
     aggregation: bool = True
-    bottleneck_heuristic: bool = True
     relaxation: bool = True
     event_points: bool = True
     cover_cuts: bool = True

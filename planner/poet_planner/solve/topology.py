@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Ints, Problem, inputs_of, node_need
+from poet_planner.solve.instance import Flags, Ints, Problem, inputs_of, working_set_bytes
 
 
 def longest_path(problem: Problem) -> Ints:
     """Nodes of a longest path of the graph. Of several, one whose working sets add up to the most bytes."""
     n = len(problem.node_time)
-    tie_break = node_need(problem).astype(float)
+    tie_break = working_set_bytes(problem).astype(float)
     tie_break /= max(tie_break.sum(), 1.0)
     length = np.zeros(n)
     before = np.full(n, -1, dtype=np.int64)

@@ -46,14 +46,14 @@ def test_tables_show_what_a_part_gained_and_fit_a_terminal() -> None:
             pass
     statistics.raised(Part.ROUNDING_CUTS, 2.0)
     for k in range(12):
-        statistics.found(float(k), 30.0 - k, Part.BOTTLENECK_HEURISTIC)
-    statistics.source = Part.BOTTLENECK_HEURISTIC
+        statistics.found(float(k), 30.0 - k, Part.BACKGROUND_SEARCH)
+    statistics.source = Part.BACKGROUND_SEARCH
     report = optimiser_report(statistics, overhead_j=8.0)
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(parts_table(report))
     console.print(improvements_table(report))
     text = console.export_text()
-    assert "plan by bottleneck heuristic" in text
+    assert "plan by background search" in text
     row = next(line for line in text.splitlines() if "rounding" in line)
     assert [cell.strip() for cell in row.split("│")[1:-1]] == ["rounding cuts", "0.00", "1", "25 %", ""]
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text

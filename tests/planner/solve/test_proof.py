@@ -90,12 +90,7 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
 @pytest.mark.parametrize("hundred", range(3))
 @pytest.mark.parametrize(("state_space", "minimal"), [(True, False), (False, False), (False, True)])
 def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, state_space: bool, minimal: bool) -> None:
-    parts = Parts(
-        background_search=False,
-        retained_sets=state_space,
-        state_space=state_space,
-        bottleneck_heuristic=state_space,
-    )
+    parts = Parts(background_search=False, retained_sets=state_space, state_space=state_space)
     proven = 0
     for seed in range(100 * hundred, 100 * hundred + 100):
         problem, least = solved_problem(seed)

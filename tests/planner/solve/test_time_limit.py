@@ -103,7 +103,7 @@ class Instance:
 
 WIDE = layered_graph(60, 10, 0)
 # Without what proves such a chain before the relaxation does.
-BY_RELAXATION = Parts(state_space=False, bottleneck_heuristic=False, retained_sets=False, background_search=False)
+BY_RELAXATION = Parts(state_space=False, retained_sets=False, background_search=False)
 INSTANCES = {
     "wide": Instance(WIDE, 0.6),
     "wide, no storage": Instance(WIDE, 0.6, paging=False),

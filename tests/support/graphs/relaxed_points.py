@@ -35,7 +35,7 @@ def as_point(problem: Problem, relaxed: Relaxation, events: np.ndarray) -> Float
         numbers = columns.compute[stage, event] if event < n else columns.page_in[stage, event - n]
         x[numbers] = 1.0
         if event < n:
-            for v in range(problem.own[event], problem.own[event + 1]):
+            for v in range(problem.output_start[event], problem.output_start[event + 1]):
                 places[v].append(k)
             for v in inputs_of(problem, event):
                 uses[int(v)].append(k)

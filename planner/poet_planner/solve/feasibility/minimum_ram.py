@@ -14,11 +14,11 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 
 from poet_planner.solve.feasibility.deadline import deadline_feasibility, quick_feasibility, with_time_as_energy
-from poet_planner.solve.instance import WORD, Problem, node_need
+from poet_planner.solve.instance import WORD, Problem, working_set_bytes
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -78,7 +78,7 @@ def bracket_minimum_ram(
     """
     context = context or Context()
     share = context.params.feasibility.question_share
-    infeasible_bytes = max(infeasible_bytes, int(node_need(problem).max(initial=0)) - WORD)
+    infeasible_bytes = max(infeasible_bytes, int(working_set_bytes(problem).max(initial=0)) - WORD)
     bracket = Bracket(infeasible_bytes, store_all(problem))
     not_found: set[int] = set()
     undecided: set[int] = set()
@@ -118,14 +118,14 @@ def _close(infeasible_bytes: int, feasible_bytes: int) -> bool:
 def store_all(problem: Problem) -> Incumbent:
     """The store-all schedule, whatever RAM it takes."""
     everywhere = problem._replace(budget=int(problem.size.sum() + problem.workspace.max(initial=0)))
-    found = measured(everywhere, np.arange(len(problem.node_time), dtype=np.int64))
+    found = evaluated(everywhere, np.arange(len(problem.node_time), dtype=np.int64))
     assert found is not None
     return found
 
 
 def passes_necessary_conditions(problem: Problem) -> bool:
     """Whether every working set fits in the RAM, and the store-all schedule meets the deadline."""
-    fits = node_need(problem).max(initial=0) <= problem.budget
+    fits = working_set_bytes(problem).max(initial=0) <= problem.budget
     return bool(fits and problem.node_time.sum() <= problem.deadline)
 
 
@@ -162,7 +162,7 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, bud
 
 def _shortest_time(problem: Problem, seed: int, budget: TimeBudget) -> float:
     """The shortest time within the RAM that a short search finds; infinite if it finds no schedule."""
-    if node_need(problem).max(initial=0) > problem.budget:
+    if working_set_bytes(problem).max(initial=0) > problem.budget:
         return np.inf
     search = Annealer(with_time_as_energy(problem), seed)
     search.run(int(SHORTEST_S * moves_per_second(problem)), budget)

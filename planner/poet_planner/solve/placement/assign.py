@@ -18,12 +18,12 @@ from joblib import Parallel, delayed
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action
 
-from poet_planner.solve.instance import WORD, Ints, Problem, node_need
+from poet_planner.solve.instance import WORD, Ints, Problem, working_set_bytes
 from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.eviction import by_eviction
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, measured, ranked, same
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
@@ -236,7 +236,7 @@ class Placer:
             if not np.array_equal(reserve, before):
                 search.adopt_all(newest.incumbent.events, newest.incumbent.source)
             search.run(self._moves, self._within(search))
-            again = ranked(measured(problem, one.events, one.source) for one in search.found)
+            again = ranked(evaluated(problem, one.events, one.source) for one in search.found)
             if not again:
                 reserve = _half(reserve)
                 continue
@@ -266,7 +266,7 @@ class Placer:
             if steps[k].do is Action.COMPUTE:
                 j = numbers[steps[k].target]
                 more[j] = max(more[j], max(reserve[j], left_free[k]) + further[k])
-        return np.minimum(more, problem.budget - node_need(problem))
+        return np.minimum(more, problem.budget - working_set_bytes(problem))
 
     def _place_newest(self, incumbent: Incumbent, planned: Problem, attempt: int) -> PlacedSchedule:
         """Place a schedule of the problem ``planned`` and make it the newest."""

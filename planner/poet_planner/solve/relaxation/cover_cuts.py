@@ -63,8 +63,8 @@ class Row(NamedTuple):
     touched: Ints
 
 
-def separate(problem: Problem, columns: Columns, x: Floats, covers: bool) -> Cuts:
-    """The cuts that ``x`` violates: restoration cuts and, if ``covers``, cover cuts."""
+def separate(problem: Problem, columns: Columns, x: Floats) -> Cuts:
+    """The cuts that ``x`` violates: restoration cuts and cover cuts."""
     padded = np.append(x, 0.0)
 
     def running(numbers: Ints) -> Floats:
@@ -73,7 +73,7 @@ def separate(problem: Problem, columns: Columns, x: Floats, covers: bool) -> Cut
         return sums
 
     point = Point(running(columns.compute), running(columns.page_in), padded[columns.keep], padded[columns.page_out])
-    starts, numbers, coefficients = _separate(problem, columns, point, covers)
+    starts, numbers, coefficients = _separate(problem, columns, point)
     return Cuts(starts, numbers, coefficients)
 
 
@@ -143,7 +143,7 @@ def _add_chain(
 
 
 @allocating
-def _separate(p: Problem, columns: Columns, point: Point, covers: bool) -> tuple[Ints, Ints, Floats]:
+def _separate(p: Problem, columns: Columns, point: Point) -> tuple[Ints, Ints, Floats]:
     """All violated cover cuts, then for each value and interval end the most violated restoration cut."""
     event_points = columns.event_points.size
     m = p.size.size
@@ -176,8 +176,7 @@ def _separate(p: Problem, columns: Columns, point: Point, covers: bool) -> tuple
                     if violation > VIOLATION and violation > worst[tau, v] + 1e-6:
                         worst[tau, v] = violation
                         worst_at[tau, v] = t
-        if covers:
-            _cover(p, columns, point, t, chains, restored, row, starts, numbers, coefficients)
+        _cover(p, columns, point, t, chains, restored, row, starts, numbers, coefficients)
     for tau in range(event_points + 1):
         for v in range(m):
             t = worst_at[tau, v]
@@ -226,7 +225,7 @@ def _cover(
     amount = np.empty(m)
     divisors = np.empty(m, dtype=np.int64)
     count = 0
-    for v in range(p.own[node], p.own[node + 1]):
+    for v in range(p.output_start[node], p.output_start[node + 1]):
         excess += p.size[v]
     for k in range(p.input_start[node], p.input_start[node + 1]):
         excess += p.size[p.input_value[k]]

@@ -75,8 +75,8 @@ class LpRelaxation:
             gap = cutoff() - self.bound
             if gap <= 0 or (len(history) > patience and self.bound - history[-patience - 1] < self._params.stall * gap):
                 return
-            cover = self._cover_cuts(self.point)
-            rounding = self._rounding_cuts(self.point)
+            cover = self._cover_cuts()
+            rounding = self._rounding_cuts()
             found = {Part.COVER_CUTS: len(cover.starts) - 1, Part.ROUNDING_CUTS: len(rounding.lower)}
             self.most_cuts_of = max(found, key=lambda part: found[part])
             if not found[self.most_cuts_of]:
@@ -86,19 +86,19 @@ class LpRelaxation:
             self._add(ones, np.inf * ones, cover.starts, cover.columns, cover.coefficients)
             self._add_rows(rounding)
 
-    def _cover_cuts(self, point: Floats) -> Cuts:
-        """Restoration and cover cuts that ``point`` violates (see `cover_cuts`)."""
+    def _cover_cuts(self) -> Cuts:
+        """Restoration and cover cuts that the LP solution violates (see `cover_cuts`)."""
         if not self._context.has(Part.COVER_CUTS):
             return NO_CUTS
         with self._context.timed(Part.COVER_CUTS):
-            return separate(self._problem, self.relaxation.columns, point, covers=True)
+            return separate(self._problem, self.relaxation.columns, self.point)
 
-    def _rounding_cuts(self, point: Floats) -> Rows:
-        """Rounded capacity rows that ``point`` violates (see `rounding_cuts`)."""
+    def _rounding_cuts(self) -> Rows:
+        """Rounded capacity rows that the LP solution violates (see `rounding_cuts`)."""
         if not self._context.has(Part.ROUNDING_CUTS):
             return Rows()
         with self._context.timed(Part.ROUNDING_CUTS):
-            return self._rounding.separate(point)
+            return self._rounding.separate(self.point)
 
     def solve(self, cutoff: Callable[[], float], budget: TimeBudget) -> bool:
         """Solve the LP once; False if the time is up. The bound is the cutoff if it has no solution."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, node_need, others
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, outside_working_set, working_set_bytes
 from poet_planner.solve.params import DEFAULTS, RelaxationParams
 from poet_planner.solve.relaxation.columns import Columns
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
@@ -20,7 +20,7 @@ from poet_planner.solve.topology import ancestors
 
 def bottleneck_event_points(problem: Problem, path: Ints, params: RelaxationParams = DEFAULTS.relaxation) -> Flags:
     """The bottleneck nodes of ``path``: those with large working sets. (n,)"""
-    need = node_need(problem)
+    need = working_set_bytes(problem)
     chosen: Flags = np.zeros(len(need), dtype=np.bool_)
     chosen[path] = need[path] >= params.first_need * need[path].max(initial=0)
     return chosen
@@ -30,7 +30,7 @@ def minimal_event_points(problem: Problem, path: Ints, params: RelaxationParams 
     """One node of each run of neighbouring bottleneck nodes on ``path``: the one with the largest working set. (n,)"""
     chosen: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
     bottlenecks = bottleneck_event_points(problem, path, params)
-    chosen[_peaks(path, np.where(bottlenecks, node_need(problem), 0.0))] = True
+    chosen[_peaks(path, np.where(bottlenecks, working_set_bytes(problem), 0.0))] = True
     return chosen
 
 
@@ -61,7 +61,7 @@ def most_overflowing(problem: Problem, path: Ints, columns: Columns, point: Floa
     upto = ancestors(problem) | np.eye(n, dtype=np.bool_)
     user = np.repeat(np.arange(n), np.diff(problem.input_start))
     stage = np.searchsorted(np.nonzero(np.isin(path, columns.event_points))[0], np.arange(len(path)))
-    excess = node_need(problem) - float(problem.budget)
+    excess = working_set_bytes(problem) - float(problem.budget)
     for node, t in zip(path, stage, strict=True):
         made = upto[problem.producer, node]
         first_here = made if t == 0 else made & ~upto[problem.producer, columns.event_points[t - 1]]
@@ -69,7 +69,9 @@ def most_overflowing(problem: Problem, path: Ints, columns: Columns, point: Floa
         next_users = upto[node] & upto[:, columns.event_points[t]] if t < last else upto[node]
         kept[problem.input_value[next_users[user]]] = 1.0
         again = padded[columns.page_in[t]] + padded[columns.compute[t, problem.producer]] - first_here
-        excess[node] += np.maximum(kept - again, 0.0) @ np.where(others(problem, int(node)), problem.size, 0)
+        excess[node] += np.maximum(kept - again, 0.0) @ np.where(
+            outside_working_set(problem, int(node)), problem.size, 0
+        )
     between = np.setdiff1d(path, columns.event_points)
     worst = max(between.tolist(), key=lambda node: excess[node], default=None)
     return worst if worst is not None and excess[worst] > 0 else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, node_need, others
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, outside_working_set, working_set_bytes
 from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
 from poet_planner.solve.relaxation.columns import Columns
 from poet_planner.solve.topology import ancestors
@@ -66,12 +66,12 @@ def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float) -> R
     pageable = problem.pageable & (problem.in_energy + problem.out_energy <= spare_j)
     takes_ram = problem.size > 0
     can_compute = (stage >= earliest) & (repeatable | (stage <= latest))
-    useful = np.array([takes_ram[problem.own[j] : problem.own[j + 1]].any() for j in range(n)])
+    useful = np.array([takes_ram[problem.output_start[j] : problem.output_start[j + 1]].any() for j in range(n)])
     can_compute &= useful | (stage <= latest)
     exists = stage >= earliest[problem.producer]
     can_page = exists & pageable
-    spare_bytes = problem.budget - node_need(problem)[event_points]
-    beside = np.array([others(problem, int(node)) for node in event_points]).reshape(last, m)
+    spare_bytes = problem.budget - working_set_bytes(problem)[event_points]
+    beside = np.array([outside_working_set(problem, int(node)) for node in event_points]).reshape(last, m)
     # An LP does not see that a value larger than the bytes left cannot be in RAM.
     can_keep = (exists & takes_ram)[:last] & (~beside | (problem.size <= spare_bytes[:, None]))
 

@@ -17,7 +17,7 @@ from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
 from poet_planner.solve.relaxation.event_points import most_overflowing
 from poet_planner.solve.relaxation.model import about_entries, build_relaxation, events_of, seconds_to_state_lp
 from poet_planner.solve.search.annealer import moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
@@ -176,7 +176,7 @@ class RefinementStep:
     def _adopt(self, events: Ints) -> None:
         """Let the search go on from a solution of the MILP, if its events can be evaluated."""
         self._search.adopt(events)
-        if measured(self._problem, events) is not None:
+        if evaluated(self._problem, events) is not None:
             self._solution = events
 
     def _best(self) -> Incumbent:

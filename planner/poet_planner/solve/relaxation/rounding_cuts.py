@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.instance import Floats, Ints, Problem, node_need, others
+from poet_planner.solve.instance import Floats, Ints, Problem, outside_working_set, working_set_bytes
 from poet_planner.solve.milp.linear_model import Rows
 from poet_planner.solve.relaxation.columns import Columns
 
@@ -20,12 +20,12 @@ class RoundingCuts:
     """Finds cuts ``sum(floor(size / d) * K) <= floor(spare / d)`` that a point violates, for sizes d."""
 
     def __init__(self, problem: Problem, columns: Columns) -> None:
-        need = node_need(problem)
+        need = working_set_bytes(problem)
         # For each event point: columns; coefficients for each divisor; right-hand side for each divisor.
         self._rows: list[tuple[Ints, Ints, Ints]] = []
         for t, node in enumerate(columns.event_points):
             spare = problem.budget - int(need[node])
-            values = np.nonzero(others(problem, int(node)) & (columns.keep[t] >= 0))[0]
+            values = np.nonzero(outside_working_set(problem, int(node)) & (columns.keep[t] >= 0))[0]
             divisors = np.unique(problem.size[values])[::-1][:MOST_DIVISORS]
             coefficients = problem.size[values][None, :] // divisors[:, None]
             self._rows.append((columns.keep[t, values], coefficients, spare // divisors))

@@ -33,7 +33,7 @@ from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
-from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, measured, ranked, same
+from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
 from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
@@ -187,7 +187,7 @@ class Annealer:
             annealing.reorder(self._problem, self._work, self._other, self._delta, self._state, chunk)
             moves -= chunk
         now = self._state.current[: self._state.lengths[CURRENT_LENGTH]]
-        return measured(self._problem, now, self._start_source)
+        return evaluated(self._problem, now, self._start_source)
 
     def _passes(self, moves: int, first: bool) -> Iterator[AnnealingPass]:
         """The passes of a run, in order. Each starts from the state that is set just before it is yielded."""
@@ -292,7 +292,7 @@ class Annealer:
             search.adopt(start.events)
         search.run(moves, budget)
         source = self._context.credited(Part.LAGRANGIAN)
-        return search.incumbent and measured(self._problem, search.incumbent.events, source)
+        return search.incumbent and evaluated(self._problem, search.incumbent.events, source)
 
     def _begin(self, events: Ints, source: Part | None) -> bool:
         """Set the state that the next pass starts from. False, and nothing changes, if ``events`` are no schedule."""
@@ -398,7 +398,7 @@ class Annealer:
         best_j = float(self._state.figures[BEST])
         if np.isfinite(best_j) and (self._best is None or best_j != self._noted_j):
             source = self._start_source if best_j >= self._start_j else self._context.credited(self._part)
-            self._best = measured(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]], source)
+            self._best = evaluated(self._problem, self._state.best[: self._state.lengths[BEST_LENGTH]], source)
             self._noted_j = best_j
 
     def _is_least(self, energy: float) -> bool:

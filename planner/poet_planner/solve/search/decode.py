@@ -58,7 +58,9 @@ class _Decoder:
         over = _last_uses(problem, self._events)
         computed: set[int] = set()
         for place, event in enumerate(self._events):
-            made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
+            made = (
+                [event - n] if event >= n else list(range(problem.output_start[event], problem.output_start[event + 1]))
+            )
             self._make_room(made, 0 if event >= n else int(problem.workspace[event]))
             self._held += sum(int(problem.size[v]) for v in made)
             if event >= n:
@@ -124,7 +126,7 @@ def _last_uses(problem: Problem, events: list[int]) -> list[list[int]]:
     over: list[list[int]] = [[] for _ in events]
     for place in range(len(events) - 1, -1, -1):
         event = events[place]
-        made = [event - n] if event >= n else list(range(problem.own[event], problem.own[event + 1]))
+        made = [event - n] if event >= n else list(range(problem.output_start[event], problem.output_start[event + 1]))
         used = [] if event >= n else inputs_of(problem, event).tolist()
         over[place] += [v for v in made if v not in needed]
         needed -= set(made)

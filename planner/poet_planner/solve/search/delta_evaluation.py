@@ -83,7 +83,9 @@ EDITS, CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES = range(7)
 def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:
     """Without edits, for sequences of up to `capacity` events."""
     n, m = len(problem.node_time), len(problem.size)
-    changes = MOST_CHANGES + int(np.diff(problem.own).max(initial=0) + np.diff(problem.input_start).max(initial=0))
+    changes = MOST_CHANGES + int(
+        np.diff(problem.output_start).max(initial=0) + np.diff(problem.input_start).max(initial=0)
+    )
 
     def ints(count: int) -> Ints:
         return np.zeros(count, dtype=np.int64)
@@ -269,7 +271,7 @@ def room_for(problem: Problem, work: Workspace, delta: DeltaEvaluation, place: i
     for k in range(problem.input_start[event], problem.input_start[event + 1]):
         if _live(work, problem.input_value[k], place + 1) == 0:
             freed += problem.size[problem.input_value[k]]
-    for v in range(problem.own[event], problem.own[event + 1]):
+    for v in range(problem.output_start[event], problem.output_start[event + 1]):
         if _live(work, v, place + 1) > 0 and not _room(problem, work, delta, v, place, freed):
             return False
     return True
@@ -418,7 +420,7 @@ def _visit_old(
     counted = delta.memory[place] > UNCOUNTED // 2
     memory = work.live[place + 1] + delta.counters[BYTES] + problem.workspace[event]
     needed = False
-    for v in range(problem.own[event], problem.own[event + 1]):
+    for v in range(problem.output_start[event], problem.output_start[event + 1]):
         if _live(work, v, place + 1) + delta.sign[v] > 0:
             needed = True
         else:
@@ -432,7 +434,7 @@ def _visit_old(
         if after == 0:
             memory += problem.size[u]
         _set_change(problem, work, delta, u, 0 if stays else after - 1, key)
-    for v in range(problem.own[event], problem.own[event + 1]):
+    for v in range(problem.output_start[event], problem.output_start[event + 1]):
         _set_change(problem, work, delta, v, 0 if stays else _live(work, v, place + 1) + delta.sign[v], key)
     if not stays:
         _count_compute(problem, work, delta, event, -1, key)
@@ -456,7 +458,7 @@ def _visit_new(problem: Problem, work: Workspace, delta: DeltaEvaluation, event:
         return UNCOUNTED if problem.is_event_point.size > 0 else memory
     memory += problem.workspace[event]
     needed = False
-    for v in range(problem.own[event], problem.own[event + 1]):
+    for v in range(problem.output_start[event], problem.output_start[event + 1]):
         if _live(work, v, place) + delta.sign[v] > 0:
             needed = True
         else:
@@ -470,7 +472,7 @@ def _visit_new(problem: Problem, work: Workspace, delta: DeltaEvaluation, event:
         if was + delta.sign[u] == 0:
             memory += problem.size[u]
         _set_change(problem, work, delta, u, 1 - was, key)
-    for v in range(problem.own[event], problem.own[event + 1]):
+    for v in range(problem.output_start[event], problem.output_start[event + 1]):
         _set_change(problem, work, delta, v, -_live(work, v, place), key)
     _count_compute(problem, work, delta, event, 1, key)
     if problem.is_event_point.size > 0 and not (
@@ -571,13 +573,13 @@ def _is_required(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: i
     """Whether a compute of j at ``key`` is kept though nothing reads it: the only one, or the source of page-ins."""
     if _computes_before(problem, work, delta, j, key, e) > 0:
         return False
-    if problem.own[j] == problem.own[j + 1]:
+    if problem.output_start[j] == problem.output_start[j + 1]:
         return True
-    if delta.computes[j] + _occurrences(work, problem.own[j], j, key, NO_KEY) == 0:
+    if delta.computes[j] + _occurrences(work, problem.output_start[j], j, key, NO_KEY) == 0:
         return True
     n = problem.node_time.size
     pages = 0
-    for v in range(problem.own[j], problem.own[j + 1]):
+    for v in range(problem.output_start[j], problem.output_start[j + 1]):
         pages += delta.pages[v] + _occurrences(work, v, n + v, key, NO_KEY)
     return pages > 0
 
@@ -585,8 +587,10 @@ def _is_required(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: i
 @compiled
 def _computes_before(problem: Problem, work: Workspace, delta: DeltaEvaluation, j: int, key: int, e: int) -> int:
     """Number of computes of j before ``key`` in the edited sequence; ``e`` is the last edit before it."""
-    made = problem.own[j + 1] > problem.own[j]
-    count = _occurrences(work, problem.own[j], j, -1, key) if made else int(work.first[j] * PER_PLACE + LAST < key)
+    made = problem.output_start[j + 1] > problem.output_start[j]
+    count = (
+        _occurrences(work, problem.output_start[j], j, -1, key) if made else int(work.first[j] * PER_PLACE + LAST < key)
+    )
     for k in range(e + 1):
         if delta.edit_event[k] == j:
             count += 1

@@ -104,7 +104,7 @@ def new_workspace(
     """
     n, m = len(problem.node_time), len(problem.size)
     events = max(events, capacity(problem))
-    width = int(np.diff(problem.own).max(initial=1))
+    width = int(np.diff(problem.output_start).max(initial=1))
     touches = -(-(m + len(problem.input_value)) // max(n, 1)) + 1
 
     def ints(count: int) -> Ints:
@@ -175,7 +175,7 @@ def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Ev
         if event < n:
             earlier = work.total[event] - 1 - work.seen[event]
             needed = False
-            for v in range(problem.own[event], problem.own[event + 1]):
+            for v in range(problem.output_start[event], problem.output_start[event + 1]):
                 if work.last_use[v] >= 0:
                     needed = True
             if not needed and (earlier > 0 or (work.seen[event] > 0 and work.source[event] == 0)):
@@ -185,7 +185,7 @@ def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Ev
             here -= 1
             work.kept[here] = event
             memory = live + problem.workspace[event]
-            for v in range(problem.own[event], problem.own[event + 1]):
+            for v in range(problem.output_start[event], problem.output_start[event + 1]):
                 if work.last_use[v] >= 0:
                     lives = _record_life(work, lives, v, here)
                     waiting -= 1
@@ -275,7 +275,7 @@ def index_touches(problem: Problem, work: Workspace, length: int) -> bool:
             continue
         if work.first[event] < 0:
             work.first[event] = k
-        for v in range(problem.own[event], problem.own[event + 1]):
+        for v in range(problem.output_start[event], problem.output_start[event + 1]):
             start[v + 2] += 1
         for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
             start[problem.input_value[k_in] + 2] += 1
@@ -291,7 +291,7 @@ def index_touches(problem: Problem, work: Workspace, length: int) -> bool:
             continue
         for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
             _record_touch(work, start, problem.input_value[k_in], k, True)
-        for v in range(problem.own[event], problem.own[event + 1]):
+        for v in range(problem.output_start[event], problem.output_start[event + 1]):
             _record_touch(work, start, v, k, False)
     return True
 
@@ -390,7 +390,7 @@ def _makespan(problem: Problem, work: Workspace, length: int) -> float:
             while newest >= 0 and work.life_start[newest] == k:
                 work.stamp[work.life_value[newest]] = work.counters[STAMP]
                 newest -= 1
-            for v in range(problem.own[event], problem.own[event + 1]):
+            for v in range(problem.output_start[event], problem.output_start[event + 1]):
                 if work.paged[v] > 0 and work.first[event] < 0:
                     cpu = max(cpu, bus)
                     bus = cpu + problem.out_time[v]

@@ -17,7 +17,7 @@ from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
 
 NEVER = 2**62  # later than any place in a schedule
@@ -34,7 +34,7 @@ def by_eviction(
     """The schedule of each pass, late or not; None if the pass failed or the budget expired."""
     for _ in range(passes):
         events = evict_once(problem, order, random, budget, params)
-        yield None if events is None else measured(problem, events)
+        yield None if events is None else evaluated(problem, events)
 
 
 def evict_once(
@@ -115,7 +115,7 @@ def _pass(
                 event = n + v
             else:
                 wanted = problem.workspace[j]
-                for v in range(problem.own[j], problem.own[j + 1]):
+                for v in range(problem.output_start[j], problem.output_start[j + 1]):
                     pinned[v] += 1
                     if not in_ram[v]:
                         wanted += problem.size[v]
@@ -138,7 +138,7 @@ def _pass(
                 used += problem.size[v]
                 continue
             computed[j] = True
-            for v in range(problem.own[j], problem.own[j + 1]):
+            for v in range(problem.output_start[j], problem.output_start[j + 1]):
                 pinned[v] -= 1
                 if not in_ram[v]:
                     in_ram[v] = True
@@ -166,7 +166,7 @@ def _find_prospects(
             if not computed[user]:
                 needed[v] = min(needed[v], position[user])
                 continue
-            for u in range(problem.own[user], problem.own[user + 1]):
+            for u in range(problem.output_start[user], problem.output_start[user + 1]):
                 if not in_ram[u]:
                     needed[v] = min(needed[v], needed[u])
     for j in range(problem.node_time.size):
@@ -174,7 +174,7 @@ def _find_prospects(
         for k in range(problem.input_start[j], problem.input_start[j + 1]):
             if not in_ram[problem.input_value[k]]:
                 energy += cost[problem.input_value[k]]
-        for v in range(problem.own[j], problem.own[j + 1]):
+        for v in range(problem.output_start[j], problem.output_start[j + 1]):
             cost[v] = min(energy, _page_energy(problem, paged, v)) if problem.pageable[v] else energy
 
 

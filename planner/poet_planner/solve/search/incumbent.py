@@ -32,7 +32,7 @@ class Incumbent:
     source: Part | None = None
 
 
-def measured(problem: Problem, events: Ints, source: Part | None = None) -> Incumbent | None:
+def evaluated(problem: Problem, events: Ints, source: Part | None = None) -> Incumbent | None:
     """The schedule of ``events``, which may break the limits; None if they are no schedule."""
     work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(problem, events, len(events), work)

@@ -110,7 +110,7 @@ def _restore(
         looked_at += 1
         if event >= n:
             continue
-        for own in range(problem.own[event], problem.own[event + 1]):
+        for own in range(problem.output_start[event], problem.output_start[event + 1]):
             work.stamp[own] = stamp
         for k in range(problem.input_start[event], problem.input_start[event + 1]):
             u = problem.input_value[k]
@@ -195,7 +195,7 @@ def _idle(
     if event < n:
         for k in range(problem.input_start[event], problem.input_start[event + 1]):
             work.stamp[problem.input_value[k]] = busy
-        for v in range(problem.own[event], problem.own[event + 1]):
+        for v in range(problem.output_start[event], problem.output_start[event + 1]):
             work.stamp[v] = busy
     else:
         work.stamp[event - n] = busy
@@ -281,7 +281,7 @@ def _flip(problem: Problem, work: Workspace, per_second: float, delta: DeltaEval
     key = place * PER_PLACE + LAST
     if event < n:
         count = 0
-        for v in range(problem.own[event], problem.own[event + 1]):
+        for v in range(problem.output_start[event], problem.output_start[event + 1]):
             if problem.pageable[v]:
                 count += put_in(delta, key, n + v)
         return count > 0 and leave_out(delta, place)
@@ -360,7 +360,7 @@ def shift(problem: Problem, work: Workspace, delta: DeltaEvaluation, length: int
         for k in range(begin, end):
             event = work.kept[k]
             if event < n and work.first[event] == k:
-                for v in range(problem.own[event], problem.own[event + 1]):
+                for v in range(problem.output_start[event], problem.output_start[event + 1]):
                     for at in range(work.touch_start[v], work.touch_start[v + 1]):
                         if work.touch_place[at] >= end:
                             target = min(target, work.touch_place[at])

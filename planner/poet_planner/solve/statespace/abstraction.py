@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Ints, Problem, node_need
+from poet_planner.solve.instance import Flags, Ints, Problem, working_set_bytes
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.aggregation import aggregated_problem
 
@@ -83,7 +83,9 @@ def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, r
     relevant[values] = True
     pageable = problem.pageable & relevant
     abstract = problem._replace(size=np.where(relevant, problem.size, 0), pageable=pageable)
-    abstract = abstract._replace(workspace=abstract.workspace + node_need(problem) - node_need(abstract))
+    abstract = abstract._replace(
+        workspace=abstract.workspace + working_set_bytes(problem) - working_set_bytes(abstract)
+    )
     return Abstraction(
         abstract,
         users,

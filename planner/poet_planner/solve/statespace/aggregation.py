@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, node_need, ragged
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, ragged, working_set_bytes
 
 
 def representatives(problem: Problem, cheap_j: float, tightly: bool = False) -> Ints:
@@ -31,7 +31,7 @@ def representatives(problem: Problem, cheap_j: float, tightly: bool = False) -> 
             maker = int(problem.producer[u])
             if needed(j) - {u} <= (needed(maker) if cheap[maker] and not tightly else set()):
                 joined.append(u)
-        for v in range(problem.own[j], problem.own[j + 1]):
+        for v in range(problem.output_start[j], problem.output_start[j + 1]):
             representative[v] = next((u for u in joined if problem.size[u] <= problem.size[v]), v)
     return representative
 
@@ -51,7 +51,7 @@ def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
         input_start=input_start,
         input_value=input_value,
     )
-    return smaller._replace(workspace=smaller.workspace + node_need(problem) - node_need(smaller))
+    return smaller._replace(workspace=smaller.workspace + working_set_bytes(problem) - working_set_bytes(smaller))
 
 
 def disaggregated(problem: Problem, representative: Ints, events: Ints) -> Ints:
@@ -71,7 +71,7 @@ def disaggregated(problem: Problem, representative: Ints, events: Ints) -> Ints:
         separate.append(event)
         again = event >= n or event in computed
         computed.add(event)
-        made = [event - n] if event >= n else range(problem.own[event], problem.own[event + 1])
+        made = [event - n] if event >= n else range(problem.output_start[event], problem.output_start[event + 1])
         if again:
             separate += [j for v in made for j in sorted(joined.get(v, ())) if j in computed]
     return np.array(separate, dtype=np.int64)

@@ -19,16 +19,8 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
 from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
-from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy, whole_abstraction
-from poet_planner.solve.statespace.aggregation import disaggregated
+from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
 from poet_planner.solve.statespace.bitset import copy, empty_slots, has, put, slot_of, slots_of, words_of
-from poet_planner.solve.statespace.bottleneck_heuristic import (
-    Checkpoints,
-    checkpoints,
-    least_to_pay,
-    no_checkpoints,
-    table_full,
-)
 from poet_planner.solve.statespace.memory_state import (
     bytes_held,
     can_leave,
@@ -43,9 +35,6 @@ from poet_planner.solve.statespace.memory_state import (
 from poet_planner.solve.time_budget import TimeBudget, interruptible
 
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
-LEAST_ROWS = 500_000  # rows of the bottleneck heuristic's table at least
-ROWS_PER_STATE = 2  # the same for each state allowed
-MOST_BYTES = 2**28  # of states, which take kilobytes each in a graph of thousands of nodes; roughly, of that table too
 FIRST, AGAIN, PAGE = 0, 1, 2  # moves: first compute, recomputation, page-in
 
 
@@ -162,13 +151,12 @@ def search_memory_states(
     worth = problem.in_energy + problem.out_energy < limit
     problem = problem._replace(pageable=problem.pageable & worth)
     hierarchy = build_hierarchy(problem, representative, params)
-    no_bottlenecks = no_checkpoints(problem)
-    coarsest = _explore(hierarchy[0], _empty_database(problem), no_bottlenecks, limit, most_states, True, budget)
+    coarsest = _explore(hierarchy[0], _empty_database(problem), limit, most_states, True, budget)
     bound = max(bound_j - store_all_j, coarsest.lower_bound)
     step = params.limit_step
     while bound < limit:
         raised_limit = min(limit, bound + max(step * (limit - bound), params.least_limit_step * limit))
-        found = _search_hierarchy(problem, hierarchy, no_bottlenecks, raised_limit, most_states, budget)
+        found = _search_hierarchy(problem, hierarchy, raised_limit, most_states, budget)
         bound = max(bound, found.bound)
         if found.events is not None:
             return StateSpaceResult(store_all_j + bound, found.events)
@@ -177,32 +165,6 @@ def search_memory_states(
         easy = bound >= raised_limit and found.states <= params.easy * most_states
         step = 1.0 if easy else params.limit_step
     return StateSpaceResult(store_all_j + bound, None)
-
-
-def search_between_bottlenecks(
-    problem: Problem, representative: Ints, tightly: Ints, cutoff_j: float, most_states: int, budget: TimeBudget
-) -> StateSpaceResult:
-    """The same in one abstraction, guided by a bound that counts the RAM at the bottleneck nodes alone.
-
-    The other values of a group are made again right after the first of it. So the events may need more RAM than there
-    is, and they may be late.
-
-    Parameters
-    ----------
-    representative, tightly : (m,) the groups at the bottleneck nodes, and in the abstraction; these are parts of those
-    cutoff_j, most_states, budget : as of `search_memory_states`
-    """
-    store_all_j = float(problem.node_energy.sum())
-    abstraction = whole_abstraction(problem, tightly)
-    words = words_of(len(problem.node_time)) + 2 * words_of(len(problem.size))
-    most_states = min(most_states, MOST_BYTES // (8 * words))
-    most_rows = min(LEAST_ROWS + ROWS_PER_STATE * most_states, MOST_BYTES // (4 * words))
-    bottlenecks = checkpoints(problem, representative, most_rows)
-    found = _explore(
-        abstraction, _empty_database(problem), bottlenecks, cutoff_j - store_all_j, most_states, True, budget
-    )
-    events = disaggregated(problem, tightly, _events_of(problem, abstraction, found)) if found.goal >= 0 else None
-    return StateSpaceResult(store_all_j + found.lower_bound, events)
 
 
 class _HierarchyResult(NamedTuple):
@@ -225,7 +187,6 @@ class _HierarchyResult(NamedTuple):
 def _search_hierarchy(
     problem: Problem,
     hierarchy: list[Abstraction],
-    no_bottlenecks: Checkpoints,
     limit: float,
     most_states: int,
     budget: TimeBudget,
@@ -234,7 +195,7 @@ def _search_hierarchy(
     database = _empty_database(problem)
     for abstraction in hierarchy:
         finest = abstraction is hierarchy[-1]
-        found = _explore(abstraction, database, no_bottlenecks, limit, most_states, finest, budget)
+        found = _explore(abstraction, database, limit, most_states, finest, budget)
         states = max(states, len(found.opened))
         if not found.complete or finest:
             events = _events_of(problem, abstraction, found) if found.goal >= 0 else None
@@ -250,14 +211,13 @@ def _search_hierarchy(
 def _explore(
     abstraction: Abstraction,
     database: tuple[Abstraction, PatternDatabase],
-    bottlenecks: Checkpoints,
     limit: float,
     most_states: int,
     first_goal: bool,
     budget: TimeBudget,
 ) -> PathResult:
     """Explore all states of paths that may cost less than ``limit``, or those up to the first goal."""
-    work = partial(_astar, abstraction, *database, bottlenecks, limit, most_states, first_goal)
+    work = partial(_astar, abstraction, *database, limit, most_states, first_goal)
     return PathResult(*interruptible(work, budget))
 
 
@@ -379,7 +339,6 @@ def _astar(
     abstraction: Abstraction,
     coarser: Abstraction,
     database: PatternDatabase,
-    bottlenecks: Checkpoints,
     limit: float,
     most_states: int,
     first_goal: bool,
@@ -417,13 +376,11 @@ def _astar(
     force_moves(p, abstraction.users, abstraction.deferrable, rows[0], values_at)
     table[slot_of(table, rows, rows[0])] = 0
     energy[0] = 0.0
-    to_go[0] = max(
-        _lower_bound(coarser, database, rows[0], key, nodes, 0.0, limit), least_to_pay(bottlenecks, rows[0], limit)
-    )
+    to_go[0] = _lower_bound(coarser, database, rows[0], key, nodes, 0.0, limit)
     count = 1
     open_states = [(to_go[0], 0.0, np.int64(0))]
     while len(open_states) > 0 and complete and goal < 0:
-        if stop[0] or table_full(bottlenecks):
+        if stop[0]:
             complete = False
             break
         least, _, at = heappop(open_states)
@@ -447,7 +404,7 @@ def _astar(
             elif kind == FIRST:
                 may = has(row, what) and can_leave(abstraction.users, row, what)
             else:
-                may = has(row, what) and p.recomputable[what] and is_output_held(p.own, row[values_at:], what)
+                may = has(row, what) and p.recomputable[what] and is_output_held(p.output_start, row[values_at:], what)
             if may and kind != PAGE:
                 added, freed = swapped_bytes(p, row, values_at, what)
                 may = fits(p, held + added - freed, what)
@@ -466,8 +423,6 @@ def _astar(
             if to < 0:
                 enough = limit - energy[at] - cost
                 least = _lower_bound(coarser, database, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
-                if least < enough:
-                    least = max(least, least_to_pay(bottlenecks, rows[count], enough))
                 if first_goal and energy[at] + cost + least >= limit:
                     continue
                 to = np.int64(count)

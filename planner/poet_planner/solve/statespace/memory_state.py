@@ -56,7 +56,7 @@ def swapped_bytes(p: Problem, row: Ints, values_at: int, j: int) -> tuple[int, i
     for k in range(p.input_start[j], p.input_start[j + 1]):
         if not has(row[values_at:], p.input_value[k]):
             added += p.size[p.input_value[k]]
-    for v in range(p.own[j], p.own[j + 1]):
+    for v in range(p.output_start[j], p.output_start[j + 1]):
         if has(row[values_at:], v):
             freed += p.size[v]
     return added, freed
@@ -66,7 +66,7 @@ def swapped_bytes(p: Problem, row: Ints, values_at: int, j: int) -> tuple[int, i
 def pageable_bytes(p: Problem, row: Ints, values_at: int, j: int) -> int:
     """Bytes of the pageable values of node j in W. They may have been on the card, where they take no RAM."""
     size = 0
-    for v in range(p.own[j], p.own[j + 1]):
+    for v in range(p.output_start[j], p.output_start[j + 1]):
         if has(row[values_at:], v) and p.pageable[v]:
             size += p.size[v]
     return size
@@ -76,7 +76,7 @@ def pageable_bytes(p: Problem, row: Ints, values_at: int, j: int) -> int:
 def fits(p: Problem, held: int, j: int) -> bool:
     """Whether node j can be computed while RAM holds ``held`` bytes, its inputs included."""
     made = 0
-    for v in range(p.own[j], p.own[j + 1]):
+    for v in range(p.output_start[j], p.output_start[j + 1]):
         made += p.size[v]
     enough: bool = held + made + p.workspace[j] <= p.budget
     return enough
@@ -85,7 +85,7 @@ def fits(p: Problem, held: int, j: int) -> bool:
 @inlined
 def uncompute(p: Problem, row: Ints, values_at: int, j: int) -> None:
     """Turn W into what RAM must hold before node j is computed."""
-    for v in range(p.own[j], p.own[j + 1]):
+    for v in range(p.output_start[j], p.output_start[j + 1]):
         put(row[values_at:], v, False)
     for k in range(p.input_start[j], p.input_start[j + 1]):
         if p.size[p.input_value[k]] > 0:

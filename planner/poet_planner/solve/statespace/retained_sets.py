@@ -17,17 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, node_need, others
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, outside_working_set, working_set_bytes
 from poet_planner.solve.params import DEFAULTS, RetainedSetParams
 from poet_planner.solve.statespace.abstraction import Abstraction, whole_abstraction
 from poet_planner.solve.statespace.aggregation import disaggregated, representatives
 from poet_planner.solve.statespace.astar import StateSpaceResult
 from poet_planner.solve.statespace.bitset import bits_of, put, words_of
-from poet_planner.solve.statespace.bottleneck_heuristic import bottleneck_nodes, made_and_needed
 from poet_planner.solve.statespace.segment import NOWHERE, Segment, cheapest_path, keep_until_middle, lower_bounds
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
-from poet_planner.solve.topology import ancestors, producers
+from poet_planner.solve.topology import ancestors, longest_path, producers
 
+# Working set of a bottleneck node, as a fraction of the largest on the path.
+BOTTLENECK_SHARE = 0.9
 EXACT = -1  # as a number of attempts: the length of the edge is exact
 
 
@@ -135,8 +136,8 @@ def segment_edges(
 def _retained_sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]:
     """Bits of each set of values that may be in RAM beside the working set of ``node`` at its first compute."""
     older = ~before[node, problem.producer] & (problem.producer != node)
-    candidates = np.nonzero(older & others(problem, node) & (problem.size > 0))[0].tolist()
-    room = problem.budget - int(node_need(problem)[node])
+    candidates = np.nonzero(older & outside_working_set(problem, node) & (problem.size > 0))[0].tolist()
+    room = problem.budget - int(working_set_bytes(problem)[node])
     waiting = [(np.zeros(words_of(len(problem.size)), dtype=np.int64), 0, room)]
     while waiting:
         chosen, next_one, left = waiting.pop()
@@ -165,17 +166,35 @@ def _edges(
     return SegmentEdges(segment, ends, at_start, until_middle, length, np.zeros(length.shape, dtype=np.int64))
 
 
+def bottleneck_nodes(problem: Problem) -> Ints:
+    """The nodes of a longest path with the largest working sets, in its order."""
+    path, need = longest_path(problem), working_set_bytes(problem)
+    nodes: Ints = path[need[path] >= BOTTLENECK_SHARE * need[path].max(initial=0)]
+    return nodes
+
+
+def _made_and_needed(problem: Problem) -> tuple[Flags, Flags]:
+    """The values that each node makes, and those that it needs, of those that take RAM. (n, m)"""
+    n, m = len(problem.node_time), len(problem.size)
+    counted = problem.size > 0
+    reads = np.repeat(np.arange(n), np.diff(problem.input_start))
+    made, needed = np.zeros((n, m), dtype=np.bool_), np.zeros((n, m), dtype=np.bool_)
+    made[problem.producer, np.arange(m)] = counted
+    needed[reads, problem.input_value] = counted[problem.input_value]
+    return made, needed
+
+
 def _whole(abstraction: Abstraction) -> Segment:
     """The whole schedule as one segment, without a bottleneck node."""
     problem = abstraction.problem
     n, m = len(problem.node_time), len(problem.size)
-    made, needed = made_and_needed(problem)
+    made, needed = _made_and_needed(problem)
     return Segment(
         problem=problem,
         users=abstraction.users,
         made=bits_of(made),
         needed=bits_of(needed),
-        need=node_need(problem),
+        need=working_set_bytes(problem),
         start=NOWHERE,
         inside=np.ones(n, dtype=np.bool_),
         deferrable=abstraction.deferrable,

@@ -177,7 +177,7 @@ def _surely_computed(s: Segment, j: int, need: Ints, at_start: Ints) -> bool:
 def _is_missing(s: Segment, j: int, need: Ints, in_ram: Ints) -> bool:
     """Whether node j makes a value that is needed and not in RAM."""
     missing = False
-    for v in range(s.problem.own[j], s.problem.own[j + 1]):
+    for v in range(s.problem.output_start[j], s.problem.output_start[j + 1]):
         missing = missing or (has(need, v) and not has(in_ram, v))
     return missing
 
@@ -187,7 +187,7 @@ def _exceeds_ram(s: Segment, j: int, v: int) -> bool:
     """Whether node j does not fit beside value v and those outputs of the start that the middle node needs."""
     p = s.problem
     held = s.need[j] if has(s.needed[j], v) else s.need[j] + p.size[v]
-    for u in range(p.own[s.start], p.own[s.start + 1]):
+    for u in range(p.output_start[s.start], p.output_start[s.start + 1]):
         if has(s.needed[s.middle], u) and not has(s.needed[j], u):
             held += p.size[u]
     exceeds: bool = held > p.budget
@@ -288,7 +288,7 @@ def _astar(
             j, again = move % n, move >= n
             row = rows[at]
             if again:
-                may = (has(row, j) or not s.inside[j]) and is_output_held(p.own, row[values_at:], j)
+                may = (has(row, j) or not s.inside[j]) and is_output_held(p.output_start, row[values_at:], j)
             else:
                 may = has(row, j) and can_leave(s.users, row, j)
             if may:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.solve.instance import Ints, Problem, build_problem, node_need
+from poet_planner.solve.instance import Ints, Problem, build_problem, working_set_bytes
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, most_overflowing
 from poet_planner.solve.relaxation.model import Relaxation, build_relaxation
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
@@ -61,7 +61,7 @@ def test_of_neighbours_that_need_much_the_minimal_event_points_are_those_that_ne
     path = longest_path(problem)
     problem = problem._replace(size=np.array([4, 4, 40, 4, 4, 4, 4, 4]))
     few, first = minimal_event_points(problem, path), bottleneck_event_points(problem, path)
-    need = node_need(problem)
+    need = working_set_bytes(problem)
     assert first.sum() > few.sum() > 0 and not (few & ~first).any()
     assert need[few].max() == need.max()
     chosen = np.nonzero(np.isin(path, np.nonzero(few)[0]))[0]

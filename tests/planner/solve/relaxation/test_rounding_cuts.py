@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.solve.instance import build_problem, inputs_of, node_need
+from poet_planner.solve.instance import build_problem, inputs_of, working_set_bytes
 from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.topology import longest_path
@@ -26,7 +26,7 @@ def test_every_set_that_fits_keeps_the_cuts() -> None:
             entries = slice(rows.starts[r], rows.starts[r + 1])
             t = int(np.nonzero(np.isin(keep, rows.columns[entries][0]).any(axis=1))[0][0])
             node = int(relaxed.columns.event_points[t])
-            spare = problem.budget - int(node_need(problem)[node])
+            spare = problem.budget - int(working_set_bytes(problem)[node])
             taken = [int(np.nonzero(keep[t] == column)[0][0]) for column in rows.columns[entries]]
             assert not set(taken) & set(inputs_of(problem, node).tolist())
             cuts += 1

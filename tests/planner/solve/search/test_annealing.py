@@ -23,7 +23,7 @@ from poet_planner.solve.search.annealing import (
 )
 from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import new_workspace
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.moves import MOST_RESTORED
 
 from tests.support.graphs.paper_graphs import paper_graph
@@ -73,7 +73,7 @@ def test_no_move_ends_above_the_energy_cap(problem: Problem) -> None:
     )
     # Under the cap every move is accepted: the energy goes up and down, far above that of a search.
     assert min(energies_j) < max(energies_j[-1000:]) < energy_cap
-    best = measured(problem, state.best[: state.lengths[BEST_LENGTH]])
+    best = evaluated(problem, state.best[: state.lengths[BEST_LENGTH]])
     assert best is not None
     assert best.energy == pytest.approx(float(state.figures[BEST]), rel=1e-12)
     assert best.peak <= problem.budget

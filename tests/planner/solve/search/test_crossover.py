@@ -11,7 +11,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import new_workspace
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 
 from tests.support.graphs.random_graphs import random_graph
 
@@ -24,7 +24,7 @@ def parent(problem: Problem, rng: random.Random) -> Ints:
     for node in range(len(problem.node_time)):
         repeated = [k for k in range(node) if problem.recomputable[k] and rng.random() < 0.4]
         events += [*repeated, node]
-    found = measured(problem, np.array(events, dtype=np.int64))
+    found = evaluated(problem, np.array(events, dtype=np.int64))
     assert found is not None
     return found.events
 
@@ -32,7 +32,7 @@ def parent(problem: Problem, rng: random.Random) -> Ints:
 def all_offspring(problem: Problem, one: Ints, other: Ints) -> list[Incumbent]:
     """One for each node, where that is a schedule."""
     cuts = [(list(one).index(node) + 1, list(other).index(node) + 1) for node in range(len(problem.node_time))]
-    found = [measured(problem, np.concatenate([one[:stop], other[start:]])) for stop, start in cuts]
+    found = [evaluated(problem, np.concatenate([one[:stop], other[start:]])) for stop, start in cuts]
     return [offspring for offspring in found if offspring is not None]
 
 
@@ -53,7 +53,7 @@ def test_the_cheapest_offspring_that_is_not_a_parent(seed: int, per_byte: float)
     if offspring is None:
         assert new == []
         return
-    found = measured(problem, offspring)
+    found = evaluated(problem, offspring)
     assert found is not None
     assert any(np.array_equal(found.events, each.events) for each in new)
     if per_byte == 0:

@@ -55,7 +55,7 @@ def evaluated(problem: Problem, rng: random.Random) -> tuple[Workspace, Evaluati
     events: list[int] = []
     for node in range(n):
         events += [j for j in range(node) if problem.recomputable[j] and rng.random() < 0.3]
-        events += [n + v for v in range(problem.own[node]) if problem.pageable[v] and rng.random() < 0.15]
+        events += [n + v for v in range(problem.output_start[node]) if problem.pageable[v] and rng.random() < 0.15]
         events.append(node)
     w = new_workspace(problem, np.ones(1, dtype=np.uint64))
     result = evaluate(problem, np.array(events, dtype=np.int64), len(events), w)

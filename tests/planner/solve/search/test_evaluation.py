@@ -10,9 +10,7 @@ from poet_planner.solve.relaxation.event_points import overflowing
 from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import capacity, new_workspace
-from poet_planner.solve.search.incumbent import measured
-from poet_planner.solve.statespace.exhaustive import cheapest_events
-from poet_planner.solve.time_budget import UNLIMITED
+from poet_planner.solve.search.incumbent import evaluated
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
 from tests.support.graphs.chains import chain
@@ -33,7 +31,7 @@ def test_a_sequence_of_more_events_than_a_search_keeps_is_measured_all_the_same(
     # The way back begins with the end of the chain, which is there still.
     needed = len(events) - depth
     assert needed > capacity(problem)
-    found = measured(problem, events)
+    found = evaluated(problem, events)
     assert found is not None
     assert (len(found.events), found.energy, found.peak) == (needed, needed, 12)
     assert len(overflowing(problem, np.arange(2 * depth), events)) == 0
@@ -58,8 +56,8 @@ def test_what_computes_a_node_twice_that_can_be_computed_once_is_no_schedule() -
     problem = build_problem(once(), 16, None)
     x, y, c, d, page_in = 0, 1, 2, 3, 4
     one, other = (np.array([*first, c, page_in, d], dtype=np.int64) for first in ([x, y], [y, x]))
-    assert measured(problem, one) is not None
-    assert measured(problem, np.array([x, y, x, c, page_in, d], dtype=np.int64)) is None
+    assert evaluated(problem, one) is not None
+    assert evaluated(problem, np.array([x, y, x, c, page_in, d], dtype=np.int64)) is None
     # Cut behind y, the first and then the second have x twice, both of them needed.
     work = new_workspace(problem, np.ones(1, dtype=np.uint64))
     child = cross(problem, one, other, 0.0, 0.0, work)
@@ -74,8 +72,6 @@ def test_the_deadline_of_a_plan_is_met_by_that_plan(times: tuple[float, ...]) ->
     )
     for deadline_s in (sum(times), sum(reversed(times))):
         problem = build_problem(Graph("in time", nodes), 100, deadline_s)
-        events = cheapest_events(problem, UNLIMITED)
-        assert events is not None
-        found = measured(problem, events)
+        found = evaluated(problem, np.arange(len(times)))
         assert found is not None
         assert found.time <= problem.deadline

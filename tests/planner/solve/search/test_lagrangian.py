@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.search.annealer import Annealer
-from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.incumbent import evaluated
 from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -26,9 +26,9 @@ from tests.support.graphs.random_graphs import either_graph
 def test_a_schedule_costs_its_energy_and_its_time(seed: int) -> None:
     graph = either_graph(seed)
     problem = build_problem(graph, store_all_schedule(graph).peak_bytes, 100.0)
-    found = measured(problem, np.arange(len(graph.nodes)))
+    found = evaluated(problem, np.arange(len(graph.nodes)))
     dear = with_multiplier(problem, 0.3)
-    again = measured(dear, np.arange(len(graph.nodes)))
+    again = evaluated(dear, np.arange(len(graph.nodes)))
     assert found is not None and again is not None
     unit = problem.node_energy.sum() / problem.node_time.sum()
     assert again.energy == pytest.approx(found.energy + 0.3 * unit * found.time)

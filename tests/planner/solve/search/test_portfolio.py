@@ -11,7 +11,7 @@ import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealer import Annealer
-from poet_planner.solve.search.incumbent import Incumbent, measured
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -43,7 +43,7 @@ def test_a_background_worker_gives_the_same_schedule_each_time(problem: Problem,
     first, second = (in_background(problem, start, 20_000, may_go_on=True) for _ in range(2))
     assert first is not None and second is not None
     assert np.array_equal(first.events, second.events)
-    again = measured(problem, first.events)
+    again = evaluated(problem, first.events)
     assert again is not None
     assert again.energy == first.energy <= start.energy
     assert again.peak <= problem.budget

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.solve.instance import Problem, build_problem, node_need
+from poet_planner.solve.instance import Problem, build_problem, working_set_bytes
 from poet_planner.solve.params import DEFAULTS
 from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
 from poet_planner.solve.statespace.aggregation import representatives
@@ -37,7 +37,7 @@ def test_every_abstraction_keeps_the_working_sets() -> None:
     for seed in range(20):
         problem = problem_of(seed)
         for abstraction in [blind_abstraction(problem), *hierarchy(problem)]:
-            assert (node_need(abstraction.problem) == node_need(problem)).all(), seed
+            assert (working_set_bytes(abstraction.problem) == working_set_bytes(problem)).all(), seed
 
 
 def test_finer_abstractions_add_smaller_values() -> None:

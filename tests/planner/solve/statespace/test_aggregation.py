@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.solve.instance import Problem, build_problem, inputs_of, node_need
+from poet_planner.solve.instance import Problem, build_problem, inputs_of, working_set_bytes
 from poet_planner.solve.statespace.aggregation import aggregated_problem, representatives
 from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.time_budget import UNLIMITED
@@ -25,7 +25,7 @@ def any_groups(problem: Problem, seed: int) -> np.ndarray:
     representative = np.arange(len(problem.size))
     draw = random.Random(seed)
     for j in range(len(problem.node_time)):
-        for v in range(problem.own[j], problem.own[j + 1]):
+        for v in range(problem.output_start[j], problem.output_start[j + 1]):
             smaller = [u for u in representative[inputs_of(problem, j)] if 0 < problem.size[u] <= problem.size[v]]
             if smaller and draw.random() < 0.5:
                 representative[v] = draw.choice(smaller)
@@ -52,7 +52,7 @@ def test_working_sets_stay_as_large() -> None:
     for seed in range(40):
         problem, _ = solved_problem(seed)
         smaller = aggregated_problem(problem, any_groups(problem, seed))
-        assert (node_need(smaller) == node_need(problem)).all(), seed
+        assert (working_set_bytes(smaller) == working_set_bytes(problem)).all(), seed
         assert (smaller.workspace >= problem.workspace).all(), seed
 
 

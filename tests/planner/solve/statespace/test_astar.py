@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.incumbent import evaluated
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import StateSpaceResult, search_memory_states
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -42,7 +42,7 @@ def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
             assert found.bound_j == pytest.approx(dear) and found.events is None, seed
             continue
         assert found.events is not None, seed
-        best = measured(problem, found.events)
+        best = evaluated(problem, found.events)
         assert best is not None and best.peak <= problem.budget, seed
         assert best.energy == pytest.approx(least, rel=1e-9), seed
         assert found.bound_j == pytest.approx(least, rel=1e-9), seed
@@ -102,7 +102,7 @@ def test_a_node_of_many_paged_inputs_is_nothing_special() -> None:
     found = found_below(problem, 0, store_all_j(problem) + 0.1)
     assert found.events is not None
     assert found.bound_j == pytest.approx(store_all_j(problem))
-    best = measured(problem, found.events)
+    best = evaluated(problem, found.events)
     assert best is not None and best.peak <= problem.budget
 
 

@@ -12,9 +12,9 @@ import pytest
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import RetainedSetParams
-from poet_planner.solve.search.incumbent import measured
+from poet_planner.solve.search.incumbent import evaluated
 from poet_planner.solve.search.portfolio import Portfolio
-from poet_planner.solve.statespace import bottleneck_heuristic, retained_sets
+from poet_planner.solve.statespace import retained_sets
 from poet_planner.solve.statespace.abstraction import whole_abstraction
 from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
@@ -32,7 +32,7 @@ from tests.support.graphs.solved_problems import solved_problem, store_all_j
 @pytest.fixture(params=[0.9, 0.5, 0.0])
 def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One bottleneck node or two, some, and the whole path."""
-    monkeypatch.setattr(bottleneck_heuristic, "BOTTLENECK_SHARE", request.param)
+    monkeypatch.setattr(retained_sets, "BOTTLENECK_SHARE", request.param)
 
 
 def without_storage(graph: Graph) -> Graph:
@@ -42,7 +42,7 @@ def without_storage(graph: Graph) -> Graph:
 
 def peak_anywhere(problem: Problem, events: np.ndarray) -> int:
     """In how much RAM there is room for ``events``."""
-    best = measured(problem._replace(budget=10**9), events)
+    best = evaluated(problem._replace(budget=10**9), events)
     assert best is not None, "not a schedule"
     return best.peak
 
@@ -129,7 +129,7 @@ def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
     assert alone.events is not None
     assert found is not None and found.events is not None
     assert found.bound_j == pytest.approx(alone.bound_j, rel=1e-9)
-    best = measured(problem, found.events)
+    best = evaluated(problem, found.events)
     assert best is not None and best.peak <= problem.budget
     assert best.energy == pytest.approx(found.bound_j, rel=1e-9)
 
