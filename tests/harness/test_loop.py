@@ -75,7 +75,14 @@ def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
 
 def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1", "--weights", "reference.safetensors")
-    train(folder, "first", "--steps", "2", "--lr", "0.1", "--card", "card.img", "--commit-every", "1")
+    first = ["--card", "card.img", "--commit-every", "1", "--weights", "first.safetensors"]
+    train(folder, "first", "--steps", "2", "--lr", "0.1", *first)
+    kept = ["--plan", "plan", "--data", "data.npz", "--weights", "card.safetensors"]
+    told = call(folder, HARNESS, "card", "card.img", "--read", *kept)
+    assert "the weights of step 2 are whole" in told
+    on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
+    assert on_card.keys() == on_board.keys()
+    assert all(np.array_equal(on_card[name], on_board[name]) for name in on_board)
     options = ["--card", "card.img", "--resume", "--weights", "rest.safetensors"]
     table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", *options)
     weights = load_file(folder / "reference.safetensors")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Resident
+from poet_profiles.graph import Kept, Resident
 
 from .plan import Plan
 from .weights import StateTable, state_table
@@ -61,7 +61,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
         if the file was made beside other frozen weights than the plan's.
     """
     arrays = read_arrays(path, "poet-plan data")
-    _refuse_other_frozen(path, arrays, plan)
+    refuse_other_frozen(path, arrays, plan)
     zeros = {*plan.velocities.values(), *plan.generators}
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
@@ -71,23 +71,30 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
         if resident.id in zeros - arrays.keys():
             weights[index] = bytes(resident.bytes)
         elif resident.kind in EVERY_STEP:
-            array = _checked(path, resident, choices, arrays, steps)
+            array = checked_array(path, resident, choices, arrays, steps)
             for step in range(steps):
                 batches[step][index] = array[step].tobytes()
         elif resident.kind in GIVEN_ONCE:
-            data = _checked(path, resident, choices, arrays).tobytes()
+            data = checked_array(path, resident, choices, arrays).tobytes()
             (constants if resident.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
 
 
-def _refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> None:
+def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> None:
+    """Make sure that a data file was made beside the plan's frozen weights.
+
+    Raises
+    ------
+    UserError
+        If it was not.
+    """
     for name, check in arrays.get(FROZEN, ()):
         if name in plan.frozen and f"{crc32(plan.frozen[name].tobytes()):08x}" != check:
             raise UserError(f"{path}: was made with another frozen {name} than the plan; make both again")
 
 
-def _checked(
-    path: Path, resident: Resident, choices: int, arrays: Mapping[str, Array], steps: int | None = None
+def checked_array(
+    path: Path, resident: Resident | Kept, choices: int, arrays: Mapping[str, Array], steps: int | None = None
 ) -> Array:
     """An array as the board stores it; with ``steps``, the first so many along a leading axis.
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from poet_profiles.card.layout import CardLayout, blocks_of, card_layout
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Operation, PageCost, Resident
+from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
@@ -36,7 +37,7 @@ CHOICES: dict[str, tuple[int, str | None]] = {
     "bernoulli": (0, None),
 }
 WORDS = 2**31
-COPY = "strided_copy"
+COPIES = ("strided_copy", "fetch")
 MOMENTUM = "sgd_momentum"
 ADVANCE = "advance"
 
@@ -84,6 +85,12 @@ class Plan:
         Ids of the states of random generators.
     frozen : mapping of str to array
         What the board has in flash, by id, and what the model has frozen besides.
+    kept : tuple of Kept
+        Tensors that lie on the card.
+    card : CardLayout or None
+        Where they lie; None without any.
+    page_blocks : int
+        Blocks of the card that the schedule pages to.
     """
 
     graph_hash: str
@@ -99,6 +106,19 @@ class Plan:
     momentum: float = 0.0
     generators: tuple[str, ...] = ()
     frozen: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    kept: tuple[Kept, ...] = ()
+    card: CardLayout | None = None
+    page_blocks: int = 0
+
+    @property
+    def tensors(self) -> tuple[Resident | Kept, ...]:
+        """All that has a place, in RAM or on the card."""
+        return (*self.residents, *self.kept)
+
+    @property
+    def resident_unit(self) -> tuple[Resident, ...]:
+        """The residents that a commit keeps."""
+        return tuple(resident for resident in self.residents if resident.kind in ("parameter", "state"))
 
 
 def read_plan(folder: Path) -> Plan:
@@ -133,8 +153,17 @@ def read_plan(folder: Path) -> Plan:
         velocities=velocities,
         generators=generators,
         frozen=read_constants(_there(folder / CONSTANTS_FILE), graph) if graph.constants else {},
+        kept=graph.kept,
+        card=card_layout(graph),
+        page_blocks=_page_blocks(graph, schedule),
         momentum=parse_params(descents[0].params)["momentum_nano"] / 1e9 if descents else 0.0,
     )
+
+
+def _page_blocks(graph: Graph, schedule: Schedule) -> int:
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    paged = {step.target for step in schedule.steps if step.do is Do.PAGE_OUT}
+    return sum(blocks_of(sizes[value]) for value in paged)
 
 
 def _there(path: Path) -> Path:
@@ -164,7 +193,7 @@ def _choices(graph: Graph) -> dict[str, int]:
             place, parameter = CHOICES[op]
             number = parse_params(operation.params)[parameter] if parameter else WORDS
             choices[operands[place]] = min(number, choices.get(operands[place], number))
-        elif op == COPY and operation.results[0] in choices:
+        elif op in COPIES and operation.results[0] in choices:
             choices[operands[0]] = choices[operation.results[0]]
     return choices
 
@@ -172,11 +201,12 @@ def _choices(graph: Graph) -> dict[str, int]:
 def _refuse_residents(graph: Graph, path: Path) -> None:
     if not graph.residents:
         raise UserError(f"{path}: residents: is missing: no board can run it; plan with --parameters resident")
-    for resident in graph.residents:
-        if resident.bytes != WORD_BYTES * math.prod(resident.shape):
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    for tensor in tensors:
+        if tensor.bytes != WORD_BYTES * math.prod(tensor.shape):
             raise UserError(
-                f"{path}: resident {resident.id}: {resident.bytes} bytes are not those of shape "
-                f"{list(resident.shape)}, {WORD_BYTES} a number; plan again"
+                f"{path}: {tensor.id}: {tensor.bytes} bytes are not those of shape {list(tensor.shape)}, {WORD_BYTES} "
+                "a number; plan again"
             )
 
 

@@ -59,7 +59,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     UserError
         If it names an array that is neither in the file, nor in the plan, nor on the board.
     """
-    held = {r.id for r in plan.residents if r.kind in ("parameter", "state")}
+    held = {tensor.id for tensor in plan.tensors if tensor.kind in ("parameter", "state")}
     held -= {*plan.velocities.values(), *plan.generators}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, (), {})

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a card: blocks past the computer's cache, what it holds, and the weights on it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK, LABEL, LABEL_BLOCK, RECORD_BLOCKS, blocks_of
+from poet_profiles.card.record import Record, SlotHeader, decode_record, decode_slot
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from ..training.batches import Array
+from ..training.plan import Plan
+
+CHUNK_BYTES = 1024 * 1024
+O_DIRECT = getattr(os, "O_DIRECT", None)
+RECORD_AREA_BLOCKS = RECORD_BLOCKS[1] - RECORD_BLOCKS[0]
+assert RECORD_BLOCKS[1] + RECORD_AREA_BLOCKS == FIRST_BLOCK
+
+
+def padded_bytes(size: int) -> int:
+    """Bytes of the blocks that so many bytes take."""
+    return blocks_of(size) * BLOCK_BYTES
+
+
+class CardReader:
+    """Reads whole blocks of a device or an image file.
+
+    Attributes
+    ----------
+    past_cache : bool
+        Whether what was read so far came from the medium (O_DIRECT), and not perhaps from the computer's memory.
+
+    Raises
+    ------
+    UserError
+        If it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._buffer = mmap.mmap(-1, CHUNK_BYTES)  # begins at a page, as O_DIRECT asks for
+        self.past_cache = O_DIRECT is not None
+        try:
+            self._handle = os.open(path, os.O_RDONLY | (O_DIRECT or 0) | os.O_CLOEXEC)
+        except OSError:  # a file system that knows no O_DIRECT
+            self._read_through_cache()
+
+    def _read_through_cache(self) -> None:
+        self.past_cache = False
+        try:
+            self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UserError(f"{self._path}: cannot be read ({error.strerror})", NO_DEVICE) from None
+
+    def read(self, block: int, count: int) -> bytes:
+        """So many bytes, whole blocks, from a block on.
+
+        Raises
+        ------
+        UserError
+            If the card ends before, or fails.
+        """
+        parts = []
+        place, end = block * BLOCK_BYTES, block * BLOCK_BYTES + count
+        while place < end:
+            part = self._read_some(place, min(CHUNK_BYTES, end - place))
+            if not part:
+                raise UserError(f"{self._path}: ends before block {-(-end // BLOCK_BYTES)}; it is no card of this plan")
+            parts.append(part)
+            place += len(part)
+        return b"".join(parts)
+
+    def _read_some(self, place: int, count: int) -> bytes:
+        view = memoryview(self._buffer)[:count]
+        try:
+            return bytes(view[: os.preadv(self._handle, [view], place)])
+        except OSError as error:
+            if self.past_cache:  # blocks smaller than those of the medium
+                os.close(self._handle)
+                self._read_through_cache()
+                return self._read_some(place, count)
+            raise UserError(f"{self._path}: the card cannot be read ({error.strerror})", NO_DEVICE) from None
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a card holds, as far as it says itself.
+
+    Attributes
+    ----------
+    labelled : bool
+    records : tuple of Record or None
+        One for each place.
+    slots : tuple of SlotHeader or None
+        The same for commits of graphs that keep nothing on the card.
+    """
+
+    labelled: bool
+    records: tuple[Record | None, ...]
+    slots: tuple[SlotHeader | None, ...]
+
+
+def look_at(reader: CardReader) -> Held:
+    """Label, records and slots of a card."""
+    labelled = reader.read(LABEL_BLOCK, BLOCK_BYTES) == LABEL.ljust(BLOCK_BYTES, b"\0")
+    records, slots = [], []
+    for block in RECORD_BLOCKS:
+        content = reader.read(block, BLOCK_BYTES)
+        slots.append(decode_slot(content))
+        records.append(_record(reader, block, content))
+    return Held(labelled, tuple(records), tuple(slots))
+
+
+def _record(reader: CardReader, block: int, first: bytes) -> Record | None:
+    """A record may be longer than a block."""
+    size = padded_bytes(int.from_bytes(first[20:24], "little"))
+    if not BLOCK_BYTES <= size <= RECORD_AREA_BLOCKS * BLOCK_BYTES:
+        return None
+    return decode_record(first if size == BLOCK_BYTES else reader.read(block, size))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Parameters and states by id, after so many training steps.
+
+    ``fell_back`` says that those of the last step are damaged, and these are of the one before.
+    """
+
+    step: int
+    tensors: Mapping[str, Array]
+    fell_back: bool
+
+
+def weights_on(reader: CardReader, path: Path, plan: Plan) -> Weights:
+    """Read and check the weights of a plan's graph.
+
+    Raises
+    ------
+    UserError
+        If the card holds none of this graph, or damaged ones alone.
+    """
+    held = look_at(reader)
+    if not held.labelled:
+        raise UserError(f"{path}: has no label of poet's: no card, or one whose preparation was interrupted")
+    commits = [commit for commit in (*held.records, *held.slots) if commit is not None]
+    mine = [commit for commit in commits if _is_of(commit, plan)]
+    if not mine:
+        others = ", ".join(sorted({commit.graph_hash for commit in commits})) or "none"
+        raise UserError(f"{path}: holds no weights of the graph {plan.graph_hash}; it holds: {others}")
+    faults: list[str] = []
+    for commit in sorted(mine, key=lambda commit: -commit.sequence):
+        try:
+            return Weights(commit.step, _tensors(reader, commit, held, plan), bool(faults))
+        except _DamagedError as error:
+            faults.append(f"those of step {commit.step}: {error}")
+    raise UserError(f"{path}: the weights are damaged: {'; '.join(faults)}", NO_DEVICE)
+
+
+class _DamagedError(Exception):
+    """A tensor's check fails."""
+
+
+def _is_of(commit: Record | SlotHeader, plan: Plan) -> bool:
+    if isinstance(commit, Record):
+        return plan.card is not None and commit.belongs_to(plan.graph_hash, plan.card)
+    sizes = sum(resident.bytes for resident in plan.resident_unit)
+    return plan.card is None and commit.graph_hash == plan.graph_hash and commit.bytes == sizes
+
+
+def _tensors(reader: CardReader, commit: Record | SlotHeader, held: Held, plan: Plan) -> dict[str, Array]:
+    contents = (
+        _kept_contents(reader, commit, plan)
+        if isinstance(commit, Record)
+        else _slot_contents(reader, commit, RECORD_BLOCKS[held.slots.index(commit)], plan)
+    )
+    shapes = {tensor.id: tensor.shape for tensor in plan.tensors}
+    return {
+        id: np.frombuffer(content, "<i4" if id in plan.choices else "<f4").reshape(shapes[id])
+        for id, content in contents.items()
+    }
+
+
+def _kept_contents(reader: CardReader, record: Record, plan: Plan) -> dict[str, bytes]:
+    layout = plan.card
+    assert layout is not None
+    homes = [layout.unit_block(unit, second) for unit, second in enumerate(record.second)]
+    places = (*layout.units, *layout.constants)
+    blocks = (*homes, *(place.block for place in layout.constants))
+    contents: dict[str, bytes] = {}
+    for place, block, check in zip(places, blocks, record.checks, strict=True):
+        content = reader.read(block, padded_bytes(place.bytes))[: place.bytes]
+        if zlib.crc32(content) != check:
+            raise _DamagedError(f"{place.id or 'the resident weights'}, at block {block}")
+        contents[place.id] = content
+    unit = contents.pop("", b"")
+    return {**contents, **_cut(unit, plan)}
+
+
+def _cut(unit: bytes, plan: Plan) -> dict[str, bytes]:
+    """The residents' unit, tensor by tensor."""
+    contents: dict[str, bytes] = {}
+    begin = 0
+    for resident in plan.resident_unit:
+        contents[resident.id] = unit[begin : begin + resident.bytes]
+        begin += resident.bytes
+    return contents
+
+
+def _slot_contents(reader: CardReader, header: SlotHeader, block: int, plan: Plan) -> dict[str, bytes]:
+    contents: dict[str, bytes] = {}
+    crc, block = 0, block + 1
+    for resident in plan.resident_unit:
+        content = reader.read(block, padded_bytes(resident.bytes))[: resident.bytes]
+        crc = zlib.crc32(content, crc)
+        contents[resident.id] = content
+        block += blocks_of(resident.bytes)
+    if crc != header.crc:
+        raise _DamagedError("their common check")
+    return contents

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``poet-harness card``: prepare a card for a plan that keeps tensors on it, or say what one holds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Json
+
+if TYPE_CHECKING:
+    from ..card.places import CardPlace
+    from ..card.reading import Held
+    from ..training.plan import Plan
+
+NAME = "card"
+
+
+def command(
+    card: Annotated[Path, typer.Argument(help="Image file, or the block device of the whole card (/dev/sdb).")],
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help=".npz with parameters and batches (poet-plan data).")] = None,
+    batches: Annotated[
+        int | None, typer.Option(min=1, help="Batches to put there; all of --data if not given.")
+    ] = None,
+    size_mib: Annotated[
+        int | None, typer.Option(min=1, help="Size of the image file in MiB, if not as needed.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Overwrite what the card holds without asking.")] = False,
+    read: Annotated[bool, typer.Option("--read", help="Write nothing: say what the card holds, and check it.")] = False,
+    weights: Annotated[
+        Path | None, typer.Option(help="With --read, .safetensors: the state_dict as the card holds it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prepare a card: label, initial weights, batches, and the record by which a board begins with them.
+
+    What was written is read back and compared. An image file is written whole or not at all; a device has its label
+    only when everything else is there. With --read, nothing is written: label, step and graph are told, the weights of
+    --plan checked, and with --weights written as the model's state_dict.
+    """
+    from poet_profiles.errors import UserError
+
+    from ..card.places import card_place
+    from ..training.plan import read_plan
+
+    schedule = read_plan(plan) if plan is not None else None
+    place = card_place(card)
+    if read:
+        for option, given in (("--batches", batches), ("--size-mib", size_mib), ("--yes", yes)):
+            if given:
+                raise UserError(f"{option}: belongs to writing; leave it out, or leave out --read")
+        _read(place, schedule, data, weights, as_json)
+        return
+    if weights is not None:
+        raise UserError("--weights: reads the card; add --read")
+    if schedule is None or data is None:
+        raise UserError(f"{card}: to prepare it, poet needs --plan and --data; to see what it holds, add --read")
+    _write(place, schedule, data, batches, size_mib, yes, as_json)
+
+
+def _write(
+    place: CardPlace, plan: Plan, data: Path, batches: int | None, size_mib: int | None, yes: bool, as_json: bool
+) -> None:
+    from poet_profiles.errors import UserError
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from ..card.contents import card_contents
+    from ..card.places import refuse_in_use
+    from ..card.writing import write_card
+    from .console import print_json
+
+    if size_mib is not None and place.is_device:
+        raise UserError("--size-mib: is for image files; a device has its own size")
+    refuse_in_use(place)
+    contents = card_contents(data, plan, batches)
+    if place.exists and not yes:
+        _confirm(place)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("writing", total=contents.bytes)
+
+        def done(what: str, count: int, total: int) -> None:
+            progress.update(task, description=what, completed=count, total=total)
+
+        written = write_card(place, contents, size_mib * 2**20 if size_mib is not None else None, done)
+    record = contents.record
+    if as_json:
+        print_json(
+            {
+                "card": str(place.path),
+                "graph_hash": record.graph_hash,
+                "bytes": written.bytes,
+                "batches": record.batches,
+                "card_bytes_needed": contents.blocks * 512,
+                "verified": "past the cache" if written.past_cache else "through the cache",
+            }
+        )
+        return
+    how = "read back from it" if written.past_cache else "read back, perhaps from this computer's memory"
+    print(
+        f"{place.path}: graph {record.graph_hash}, {len(record.checks)} tensors and {record.batches} batches, "
+        f"{written.bytes:,} bytes, verified ({how})"
+    )
+
+
+def _confirm(place: CardPlace) -> None:
+    from poet_profiles.errors import UserError
+
+    print(f"{place.words}: all that it holds will be lost. Type yes to go on: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != "yes":
+        raise UserError(f"{place.path}: not confirmed, nothing was written; type yes, or give --yes")
+
+
+def _read(place: CardPlace, plan: Plan | None, data: Path | None, out: Path | None, as_json: bool) -> None:
+    from poet_profiles.errors import UserError
+
+    from ..card.reading import CardReader, look_at, weights_on
+    from .console import print_json
+
+    if plan is None and (data is not None or out is not None):
+        raise UserError("--data and --weights: mean a plan's weights; name it with --plan")
+    if not place.exists:
+        raise UserError(f"{place.path}: no such file")
+    with CardReader(place.path) as reader:
+        held = look_at(reader)
+        found = weights_on(reader, place.path, plan) if plan is not None else None
+    if found is not None and found.fell_back:
+        print(
+            f"poet-harness: {place.path}: the newest weights are damaged; these are those of step {found.step}",
+            file=sys.stderr,
+        )
+    if plan is not None and found is not None and out is not None:
+        from ..card.state_dict import write_state_dict
+
+        write_state_dict(out, plan, data, found)
+    if as_json:
+        checked = None if found is None else {"graph_hash": plan.graph_hash if plan else None, "step": found.step}
+        print_json({"card": str(place.path), **_document(held), "checked": checked})
+        return
+    for line in _told(held):
+        print(f"{place.path}: {line}")
+    if found is not None:
+        print(f"{place.path}: the weights of step {found.step} are whole: {len(found.tensors)} tensors")
+
+
+def _document(held: Held) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "labelled": held.labelled,
+        "records": [
+            None
+            if record is None
+            else {**asdict(record), "second": sum(record.second), "checks": [f"{check:08x}" for check in record.checks]}
+            for record in held.records
+        ],
+        "slots": [None if slot is None else asdict(slot) for slot in held.slots],
+    }
+
+
+def _told(held: Held) -> list[str]:
+    records = [
+        f"record {record.sequence}: step {record.step}, graph {record.graph_hash}, {len(record.second)} units, "
+        f"{record.batches} batches"
+        for record in held.records
+        if record is not None
+    ]
+    commits = [
+        f"commit {slot.sequence}: step {slot.step}, graph {slot.graph_hash}, {slot.bytes:,} bytes"
+        for slot in held.slots
+        if slot is not None
+    ]
+    return ["has poet's label" if held.labelled else "has no label of poet's", *records, *commits]

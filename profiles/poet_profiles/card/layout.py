@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks of the card belong to which tensor of a graph that has kept tensors (docs/SPEC.md, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from poet_profiles.graph import Graph
+
+BLOCK_BYTES = 512
+LABEL = b"POET CARD 1\n"
+LABEL_BLOCK = 0
+RECORD_BLOCKS = (16, 1032)
+FIRST_BLOCK = 2048
+BATCH_KINDS = ("input", "target")
+# A card's size is a multiple of that, as the register that tells it has it.
+CARD_UNIT_BYTES = 1024 * BLOCK_BYTES
+
+
+class Tensor(Protocol):
+    """What the layout asks of a kept tensor; bytes of one batch."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies.
+
+    Attributes
+    ----------
+    id : str
+        The kept tensor's; empty for the unit of the resident tensors.
+    bytes : int
+        Without the padding.
+    block : int
+        Its first, in the first home of a unit and in batch 0.
+    """
+
+    id: str
+    bytes: int
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        return blocks_of(self.bytes)
+
+
+@dataclass(frozen=True)
+class CardLayout:
+    """All that lies on the card besides label and records.
+
+    Attributes
+    ----------
+    units, constants, batch : tuple of Place
+        In the order of SPEC's section 7, which numbers the units and the checks of a record.
+    home_blocks : int
+        Of all first homes together: how far behind its first home a unit's second one lies.
+    batch_blocks : int
+        Of one batch: how far behind a batch the next one lies.
+    batches_block : int
+        Where batch 0 begins.
+    """
+
+    units: tuple[Place, ...]
+    constants: tuple[Place, ...]
+    batch: tuple[Place, ...]
+    home_blocks: int
+    batch_blocks: int
+    batches_block: int
+
+    @property
+    def checks(self) -> int:
+        """How many CRCs a record holds."""
+        return len(self.units) + len(self.constants)
+
+    def page_block(self, batches: int) -> int:
+        """The first block of the page area on a card with so many batches."""
+        return self.batches_block + batches * self.batch_blocks
+
+    def unit_block(self, unit: int, second: bool) -> int:
+        """The first block of one of a unit's homes."""
+        return self.units[unit].block + (self.home_blocks if second else 0)
+
+    def batch_block(self, place: Place, number: int) -> int:
+        """The first block of a batch of one tensor."""
+        return place.block + number * self.batch_blocks
+
+
+def blocks_of(size: int) -> int:
+    """Blocks that so many bytes take."""
+    return -(-size // BLOCK_BYTES)
+
+
+def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int) -> CardLayout:
+    """Give every tensor its blocks.
+
+    Parameters
+    ----------
+    kept : sequence
+        The graph's kept tensors, in its order.
+    written : iterable of str
+        Ids of those that a step changes, in the order of the nodes that write them.
+    resident_bytes : int
+        Of the parameters and states among the residents, which are one unit; 0 if there are none.
+    """
+    sizes = {tensor.id: tensor.bytes for tensor in kept}
+    units = [(id, sizes[id]) for id in dict.fromkeys(written)]
+    changing = {id for id, _ in units}
+    still = [tensor for tensor in kept if tensor.id not in changing]
+    if resident_bytes:
+        units.append(("", resident_bytes))
+    first = tuple(_placed(units, FIRST_BLOCK))
+    home_blocks = sum(place.blocks for place in first)
+    constants_block = FIRST_BLOCK + 2 * home_blocks
+    constants = tuple(_placed([(t.id, t.bytes) for t in still if t.kind not in BATCH_KINDS], constants_block))
+    batches_block = constants_block + sum(place.blocks for place in constants)
+    batch = tuple(_placed([(t.id, t.bytes) for t in still if t.kind in BATCH_KINDS], batches_block))
+    return CardLayout(first, constants, batch, home_blocks, sum(place.blocks for place in batch), batches_block)
+
+
+def card_layout(graph: Graph) -> CardLayout | None:
+    """The layout for a graph, or None for one that keeps nothing on the card."""
+    if not graph.kept:
+        return None
+    kept = {tensor.id for tensor in graph.kept}
+    operations = (node.operation for node in graph.nodes if node.operation)
+    written = (result for operation in operations for result in operation.results if result in kept)
+    resident_bytes = sum(r.bytes for r in graph.residents if r.kind in ("parameter", "state"))
+    return lay_out(graph.kept, written, resident_bytes)
+
+
+def _placed(tensors: Iterable[tuple[str, int]], block: int) -> Iterator[Place]:
+    for id, size in tensors:
+        yield Place(id, size, block)
+        block += blocks_of(size)

@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``poet-harness card``: what it writes, what it reads, and what it refuses to touch."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from poet_harness.card import places, writing
+from poet_harness.card.contents import card_contents
+from poet_harness.card.places import CardPlace, card_place, refuse_in_use
+from poet_harness.card.reading import CardReader, look_at, weights_on
+from poet_harness.card.writing import write_card
+from poet_harness.cli import main
+from poet_harness.training.plan import Plan, read_plan
+from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
+from poet_profiles.card.record import Record, decode_record, encode_record
+from poet_profiles.errors import UserError
+from poet_profiles.graph.file import graph_hash, write_graph
+from poet_profiles.stopping import Stopped
+
+from tests.support.graphs.kept_graphs import kept_step
+
+W, B = np.array([1.5, -2.0], np.float32), np.array([0.25, 4.0], np.float32)
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+TABLE = np.array([["layer.weight", "w", ""], ["layer.bias", "b", ""], ["steps", "steps", ""]])
+COUNTS = np.arange(10)
+# Units: w, then the residents (b). Homes 2048 and 2049, then 2050 and 2051; batches from 2052 on.
+W_BLOCKS, B_BLOCKS, FIRST_BATCH = (2048, 2050), (2049, 2051), 2052
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A plan that keeps a parameter and its batches on the card, one parameter in RAM, and pages one value."""
+    graph = kept_step()
+    plan = tmp_path / "plan"
+    plan.mkdir()
+    write_graph(graph, plan / "graph.json")
+    steps: list[dict[str, Any]] = [{"do": "compute", "node": node.id} for node in graph.nodes]
+    steps.insert(3, {"do": "page_out", "node": "product"})
+    schedule = {
+        "format": "poet-schedule/1",
+        "graph": "kept",
+        "graph_hash": graph_hash(graph),
+        "ram_budget_bytes": 10_000,
+        "deadline_s": None,
+        "status": "feasible",
+        "bound_j": 0.0,
+        "gap": 1.0,
+        "steps": steps,
+        **{"energy_j": 8.3, "time_s": 10.0, "peak_bytes": 600, "arena_bytes": 592},
+    }
+    (plan / "schedule.json").write_text(json.dumps(schedule))
+    arrays = {"w": W, "b": B, "x": X, "..state_dict": TABLE, "steps": COUNTS[:1], "steps..after_steps": COUNTS}
+    np.savez(plan / "data.npz", **arrays)  # type: ignore[arg-type]
+    return plan
+
+
+@pytest.fixture
+def plan(folder: Path) -> Plan:
+    return read_plan(folder)
+
+
+def poet(monkeypatch: pytest.MonkeyPatch, *arguments: object, typed: str = "") -> int:
+    """The exit code of `poet-harness card`."""
+    monkeypatch.setattr("sys.argv", ["poet-harness", "card", *map(str, arguments)])
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def at(image: Path, block: int, count: int = BLOCK_BYTES) -> bytes:
+    with image.open("rb") as file:
+        file.seek(block * BLOCK_BYTES)
+        return file.read(count)
+
+
+def put(image: Path, block: int, content: bytes) -> None:
+    with image.open("r+b") as file:
+        file.seek(block * BLOCK_BYTES)
+        file.write(content)
+
+
+def padded(array: np.ndarray[Any, Any]) -> bytes:
+    return array.tobytes().ljust(BLOCK_BYTES, b"\0")
+
+
+def made(folder: Path, image: Path) -> Path:
+    write_card(card_place(image), card_contents(folder / "data.npz", read_plan(folder)), None, lambda *_: None)
+    return image
+
+
+def trained(folder: Path, image: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """What a board would leave behind one step: second homes, and a record in the second place."""
+    made(folder, image)
+    w, b = W * 2, B + 1
+    put(image, W_BLOCKS[1], padded(w))
+    put(image, B_BLOCKS[1], padded(b))
+    checks = tuple(zlib.crc32(array.tobytes()) for array in (w, b))
+    record = Record(2, read_plan(folder).graph_hash, 1, 3, (True, True), checks)
+    put(image, RECORD_BLOCKS[1], encode_record(record))
+    return w, b
+
+
+# --- writing ---
+
+
+def test_an_image_holds_label_weights_batches_and_record(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tmp_path / "card.img"
+    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz") == 0
+    assert image.stat().st_size == 64 * 2**20
+    assert at(image, 0) == b"POET CARD 1\n".ljust(BLOCK_BYTES, b"\0")
+    assert at(image, W_BLOCKS[0]) == padded(W)
+    assert at(image, B_BLOCKS[0]) == padded(B)
+    assert not any(at(image, W_BLOCKS[1], 2 * BLOCK_BYTES)), "nothing lies in the second homes yet"
+    for number in range(3):
+        assert at(image, FIRST_BATCH + number) == padded(X[number])
+    record = decode_record(at(image, RECORD_BLOCKS[0]))
+    hash_ = read_plan(folder).graph_hash
+    assert record == Record(1, hash_, 0, 3, (False, False), (zlib.crc32(W.tobytes()), zlib.crc32(B.tobytes())))
+    assert not any(at(image, RECORD_BLOCKS[1]))
+    told = capsys.readouterr().out
+    assert hash_ in told
+    assert "2 tensors and 3 batches" in told
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".poet-")]
+
+
+def test_fewer_batches_and_another_size_may_be_asked_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tmp_path / "card.img"
+    options = ("--plan", folder, "--data", folder / "data.npz", "--batches", 2, "--size-mib", 2, "--json")
+    assert poet(monkeypatch, image, *options) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["batches"] == 2
+    assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 1) * BLOCK_BYTES, "a page behind the batches"
+    assert image.stat().st_size == 2 * 2**20
+    assert not any(at(image, FIRST_BATCH + 2))
+
+
+def test_an_image_made_before_is_overwritten_on_a_typed_yes_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tmp_path / "card.img"
+    image.write_bytes(b"\xff" * 2**21)
+    options = (image, "--plan", folder, "--data", folder / "data.npz")
+    for typed in ("", "no\n", "y\n"):
+        assert poet(monkeypatch, *options, typed=typed) == 2
+        assert "not confirmed" in capsys.readouterr().err
+        assert image.read_bytes() == b"\xff" * 2**21
+    assert poet(monkeypatch, *options, typed="yes\n") == 0
+    assert image.stat().st_size == 2**21, "an image keeps its size"
+    assert not any(at(image, 100)), "what it held is gone"
+    assert poet(monkeypatch, *options, "--yes") == 0
+
+
+def test_an_interrupted_image_leaves_the_one_before(folder: Path, tmp_path: Path) -> None:
+    image = made(folder, tmp_path / "card.img")
+    before = image.read_bytes()
+
+    def stop(_what: str, _done: int, _total: int) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        write_card(card_place(image), card_contents(folder / "data.npz", read_plan(folder)), None, stop)
+    assert image.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"card.img", "plan"}
+
+
+def test_progress_goes_up_to_the_end_twice(folder: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    contents = card_contents(folder / "data.npz", read_plan(folder))
+    write_card(card_place(tmp_path / "c.img"), contents, None, lambda *words: told.append(words))
+    for what in ("writing", "verifying"):
+        done = [count for name, count, _ in told if name == what]
+        assert done == sorted(done)
+        assert done[-1] == contents.bytes
+
+
+def test_a_card_too_small_is_refused_before_anything_is_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tmp_path / "card.img"
+    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz", "--size-mib", 1) == 2
+    assert "the plan needs" in capsys.readouterr().err
+    assert not image.exists()
+
+
+def test_a_card_that_loses_what_is_written_is_found_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A counterfeit that is smaller than it says: its blocks come round again."""
+    real = writing._put
+    monkeypatch.setattr(writing, "_put", lambda handle, block, data: real(handle, block % 2050, data))
+    image = tmp_path / "card.img"
+    with pytest.raises(UserError, match=r"batch 0 of x, at block 2052, is not what was written"):
+        made(folder, image)
+    assert not image.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("w", np.zeros(3, np.float32), "shape"),
+        ("b", np.zeros(2), "float64"),
+        ("x", np.full((3, 2), np.nan, np.float32), "finite"),
+        ("x", None, "no such array"),
+    ],
+)
+def test_data_that_is_not_the_plans_is_refused(
+    folder: Path, plan: Plan, name: str, array: np.ndarray[Any, Any] | None, words: str
+) -> None:
+    arrays = {key: value for key, value in {"w": W, "b": B, "x": X, name: array}.items() if value is not None}
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=words):
+        card_contents(folder / "data.npz", plan)
+
+
+# --- devices ---
+
+MOUNTS = "proc /proc proc rw 0 0\n/dev/sdb1 /media/my\\040photos vfat rw 0 0\n/dev/mmcblk0p2 / ext4 rw 0 0\n"
+SWAPS = "Filename\tType\tSize\tUsed\tPriority\n/dev/sdd3 partition 100 0 -2\n"
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files under /proc and /sys that say what we like."""
+    (tmp_path / "mounts").write_text(MOUNTS)
+    (tmp_path / "swaps").write_text(SWAPS)
+    (tmp_path / "block" / "sde" / "sde1" / "holders" / "dm-0").mkdir(parents=True)
+    (tmp_path / "block" / "sdc" / "holders").mkdir(parents=True)
+    for name, path in (("MOUNTS", "mounts"), ("SWAPS", "swaps"), ("SYSTEM", "block")):
+        monkeypatch.setattr(places, name, tmp_path / path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("/dev/sdb", r"is mounted \(/dev/sdb1 on /media/my photos\); unmount it first"),
+        ("/dev/sdb1", "is mounted"),
+        ("/dev/mmcblk0", "is mounted"),
+        ("/dev/sdd", "swapping"),
+        ("/dev/sde", "part of dm-0"),
+    ],
+)
+@pytest.mark.usefixtures("system")
+def test_a_device_in_use_is_refused(device: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        refuse_in_use(CardPlace(Path(device), True, 2**30))
+
+
+@pytest.mark.parametrize("device", ["/dev/sdc", "/dev/sd", "/dev/mmcblk", "/dev/mmcblk01"])
+@pytest.mark.usefixtures("system")
+def test_a_device_whose_name_is_like_anothers_is_not(device: str) -> None:
+    refuse_in_use(CardPlace(Path(device), True, 2**30))
+
+
+def test_a_mounted_device_is_refused_before_anybody_is_asked(
+    folder: Path, system: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = system / "sdb"
+    device.write_bytes(bytes(2**21))
+    with (system / "mounts").open("a") as mounts:
+        mounts.write(f"{device} /mnt ext4 rw 0 0\n")
+    monkeypatch.setattr(places, "card_place", lambda path: CardPlace(path, True, 2**21))
+    assert poet(monkeypatch, device, "--plan", folder, "--data", folder / "data.npz", "--yes") == 2
+    assert "is mounted" in capsys.readouterr().err
+    assert device.read_bytes() == bytes(2**21)
+
+
+def test_a_device_gets_its_label_last(folder: Path, system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file stands for a device that nobody uses; the preparation is cut off at every write."""
+    device = system / "sdz"
+    contents = card_contents(folder / "data.npz", read_plan(folder))
+    real, left = writing._put, 0
+
+    def cut(handle: int, block: int, data: bytes) -> None:
+        nonlocal left
+        if left == 0:
+            raise Stopped(signal.SIGTERM)
+        left -= 1
+        real(handle, block, data)
+
+    monkeypatch.setattr(writing, "_put", cut)
+    for written in range(20):
+        made_before = made_with(real, folder, device, monkeypatch, cut)
+        left = written
+        try:
+            write_card(CardPlace(device, True, made_before), contents, None, lambda *_: None)
+        except Stopped:
+            if written:
+                with CardReader(device) as reader:
+                    assert not look_at(reader).labelled
+            continue
+        break
+    assert written == 3 + len(contents.pieces) + 1
+    with CardReader(device) as reader:
+        assert look_at(reader).labelled
+
+
+def made_with(real: Any, folder: Path, device: Path, monkeypatch: pytest.MonkeyPatch, then: Any) -> int:
+    """A card as it was before, at a device's place; its size."""
+    monkeypatch.setattr(writing, "_put", real)
+    device.unlink(missing_ok=True)
+    write_card(card_place(device), card_contents(folder / "data.npz", read_plan(folder)), 2**21, lambda *_: None)
+    monkeypatch.setattr(writing, "_put", then)
+    return 2**21
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/dev/null", "neither a block device nor an image"), (".", "neither"), ("/dev/poet-none", "no such device")],
+)
+def test_what_is_no_card_is_refused(path: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        card_place(Path(path))
+
+
+# --- reading ---
+
+
+def test_a_card_says_what_it_holds(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = tmp_path / "card.img"
+    trained(folder, image)
+    assert poet(monkeypatch, image, "--read") == 0
+    told = capsys.readouterr().out
+    assert "has poet's label" in told
+    assert "record 1: step 0" in told
+    assert "record 2: step 1" in told
+    assert poet(monkeypatch, image, "--read", "--plan", folder, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["labelled"] is True
+    assert [record["step"] for record in document["records"]] == [0, 1]
+    assert document["checked"] == {"graph_hash": read_plan(folder).graph_hash, "step": 1}
+
+
+def test_trained_weights_come_off_the_card_under_their_names(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors import safe_open
+
+    image, out = tmp_path / "card.img", tmp_path / "net.safetensors"
+    w, b = trained(folder, image)
+    options = ("--read", "--plan", folder, "--data", folder / "data.npz", "--weights", out)
+    assert poet(monkeypatch, image, *options) == 0
+    with safe_open(out, "np") as file:
+        assert file.metadata() == {"format": "pt", "graph": read_plan(folder).graph_hash, "step": "1"}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert np.array_equal(tensors["layer.weight"], w)
+    assert np.array_equal(tensors["layer.bias"], b)
+    assert tensors["steps"] == 1, "a counter that the board does not have"
+
+
+def test_damage_falls_back_one_step_and_no_further(folder: Path, plan: Plan, tmp_path: Path) -> None:
+    image = tmp_path / "card.img"
+    trained(folder, image)
+    put(image, W_BLOCKS[1], b"\x01")
+    with CardReader(image) as reader:
+        found = weights_on(reader, image, plan)
+        assert (found.step, found.fell_back) == (0, True)
+        assert np.array_equal(found.tensors["w"], W)
+        assert np.array_equal(found.tensors["b"], B)
+        put(image, B_BLOCKS[0], b"\x77")
+        with pytest.raises(UserError, match=r"damaged: those of step 1: w, at block 2050; those of step 0: the res"):
+            weights_on(reader, image, plan)
+
+
+def test_a_torn_record_leaves_the_one_before(folder: Path, plan: Plan, tmp_path: Path) -> None:
+    image = tmp_path / "card.img"
+    trained(folder, image)
+    put(image, RECORD_BLOCKS[1], at(image, RECORD_BLOCKS[1])[:60] + b"\xff")
+    with CardReader(image) as reader:
+        assert look_at(reader).records[1] is None
+        assert weights_on(reader, image, plan).step == 0
+
+
+def test_another_graphs_card_is_refused(folder: Path, plan: Plan, tmp_path: Path) -> None:
+    image = made(folder, tmp_path / "card.img")
+    record = Record(9, "00000000000000aa", 5, 3, (False, False), (0, 0))
+    for block in RECORD_BLOCKS:
+        put(image, block, encode_record(record))
+    with CardReader(image) as reader, pytest.raises(UserError, match="it holds: 00000000000000aa"):
+        weights_on(reader, image, plan)
+
+
+def test_a_card_without_a_label_is_refused(folder: Path, plan: Plan, tmp_path: Path) -> None:
+    image = made(folder, tmp_path / "card.img")
+    put(image, 0, bytes(BLOCK_BYTES))
+    with CardReader(image) as reader, pytest.raises(UserError, match="no label"):
+        weights_on(reader, image, plan)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--plan and --data"),
+        (["--weights", "w.safetensors"], "add --read"),
+        (["--read", "--yes"], "belongs to writing"),
+        (["--read", "--weights", "w.safetensors"], "name it with --plan"),
+        (["--read"], "no such file"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    words: str,
+) -> None:
+    assert poet(monkeypatch, tmp_path / "none.img", *options) == 2
+    assert words in capsys.readouterr().err
