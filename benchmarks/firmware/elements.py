@@ -81,7 +81,7 @@ def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
     inputs = [core.place(operand(shape, words, index, size)) for index, size in enumerate(sizes.inputs)]
     outputs = inputs[-len(sizes.outputs) :] if words[IN_PLACE] else [core.place(size) for size in sizes.outputs]
     rate = int(np.float32(0.125).view(np.uint32))
-    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate]
+    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate, 0]
     status, cycles = core.call(f"poet_{shape.op}_run", core.words(arguments))
     assert status == 0, shape
     return cycles

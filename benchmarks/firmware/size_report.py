@@ -17,6 +17,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from poet_harness.benchmark.grid import TRANSFERS
 from poet_harness.connection.target import connect
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device
@@ -83,7 +84,7 @@ def exercise(device: Device, plan: Path | None) -> None:
     device.format()
     for direction in ("out", "in"):
         device.page(direction, 5000, 2, "scattered")
-    for operator in OPERATORS.values():
+    for operator in (operator for name, operator in OPERATORS.items() if name not in TRANSFERS):
         device.bench(operator.code, 1, [SMALL.get(name, 2) for name in operator.params])
     if plan:
         for index, resident in enumerate(json.loads((plan / "graph.json").read_text())["residents"]):

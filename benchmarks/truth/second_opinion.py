@@ -47,7 +47,7 @@ def hottest_block(core: EmulatedCore, case: Case) -> tuple[int, int]:
         core.free()
         inputs, outputs = ([core.place(bytes(size)) for size in group] for group in (sizes.inputs, sizes.outputs))
         params = core.words([case.params[name] for name in OPERATORS[case.op].params])
-        arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), 0]
+        arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), 0, 0]
         core.call(f"poet_{case.op}_run", core.words(arguments))
     return max(runs, key=lambda block: runs[block] * core.cycles(*block))
 

@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t step = take(&data, &size);
 
     /* What is left lies on the card: in the label, the two slot headers and the first page, 64 bytes each in turn. */
-    static const uint32_t blocks[] = {0, 16, 17, 1032, 1033, POET_PAGE_AREA_BLOCK};
+    static const uint32_t blocks[] = {0, 16, 17, 1032, 1033, POET_CARD_DATA_BLOCK};
     for (size_t i = 0; i < size; i++) {
         fuzz_card[blocks[i / 64u % 6u] * POET_BLOCK_BYTES + i / 384u % 8u * 64u + i % 64u] ^= data[i];
     }

@@ -17,7 +17,9 @@ enum {
     FUZZ_PARAMS = 8,
     FUZZ_OPERANDS = 12,
     FUZZ_STEPS = 12,
-    FUZZ_OFFSETS = 3
+    FUZZ_OFFSETS = 3,
+    FUZZ_LIVE = 3,
+    FUZZ_PAGES = 2
 };
 
 /* No padding and no pointer: any bytes are a model, most of them a damaged one. */
@@ -45,7 +47,7 @@ static const fuzz_tables fuzz_whole = {
             {POET_OP_NLL_LOSS, 2, 1, 0, 1, 5, 0},
             {POET_OP_SGD, 2, 1, 0, 0, 8, 0},
         },
-    .values = {{64, 0}, {64, 1}},
+    .values = {{64, 0, 0}, {64, 1, 1}},
     .residents =
         {
             {0, 64, POET_RESIDENT_INPUT},
@@ -87,10 +89,9 @@ static int32_t fuzz_params[FUZZ_PARAMS];
 static uint16_t fuzz_operands[FUZZ_OPERANDS];
 static poet_step fuzz_steps[FUZZ_STEPS];
 static uint32_t fuzz_offsets[FUZZ_OFFSETS];
-static poet_value_state fuzz_states[FUZZ_VALUES];
-static poet_block fuzz_blocks[FUZZ_VALUES + 1];
-static uint32_t fuzz_ticks[FUZZ_STEPS];
-static uint32_t fuzz_peaks[FUZZ_STEPS];
+static poet_block fuzz_blocks[FUZZ_LIVE];
+static poet_page fuzz_pages[FUZZ_PAGES];
+static poet_trace_part fuzz_trace;
 static poet_model fuzz_model;
 static poet_schedule fuzz_schedule;
 static poet_built fuzz_built;
@@ -130,10 +131,12 @@ static inline void fuzz_build(void)
         .arena_bytes = fuzz_now.schedule_arena_bytes,
         .step_count = FUZZ_STEPS,
         .offset_count = FUZZ_OFFSETS,
+        .live_count = FUZZ_LIVE,
+        .page_count = FUZZ_PAGES,
         .steps = fuzz_steps,
         .offsets = fuzz_offsets,
     };
-    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_states, fuzz_blocks, fuzz_ticks, fuzz_peaks}};
+    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, &fuzz_trace}};
 }
 
 #endif

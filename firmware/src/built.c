@@ -3,20 +3,33 @@
 
 #include <stddef.h>
 
+/* A symbol whose value is a number, for a board's linker script: the plan must fit beside the firmware. */
+#define TELL_LINKER(name, number) TELL_LINKER_(name, number)
+#define TELL_LINKER_(name, number) __asm__(".global " #name "\n.set " #name ", " #number)
+
 #ifdef POET_NO_MODEL
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}};
+TELL_LINKER(poet_built_ram_bytes, 0);
+TELL_LINKER(poet_built_table_bytes, 0);
+
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL}};
 
 #else
 
 #include "poet_model.h"
 #include "poet_schedule.h"
 
-static poet_value_state values[sizeof poet_built_values / sizeof *poet_built_values];
-static poet_block blocks[sizeof poet_built_values / sizeof *poet_built_values + 1u];
-static uint32_t ticks[sizeof poet_built_steps / sizeof *poet_built_steps];
-static uint32_t peaks[sizeof poet_built_steps / sizeof *poet_built_steps];
+#ifndef POET_BUILT_LIVE_COUNT
+#error "poet_schedule.h is of an older poet-plan: plan again"
+#endif
 
-const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {values, blocks, ticks, peaks}};
+TELL_LINKER(poet_built_ram_bytes, POET_BUILT_RAM_BYTES);
+TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
+
+static poet_block blocks[POET_BUILT_LIVE_COUNT];
+static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
+static poet_trace_part trace;
+
+const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {blocks, pages, &trace}};
 
 #endif

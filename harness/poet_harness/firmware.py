@@ -15,6 +15,8 @@ from .shipped_project import unpacked_project
 from .upload_tools import choose, upload_image
 
 QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
+# What the linker script says of it (firmware/boards/cortex_m/sections.ld).
+TOO_LARGE = "the plan needs more RAM than the board has beside the firmware"
 HEADERS = ("poet_model.h", "poet_schedule.h")
 
 
@@ -87,5 +89,7 @@ def _platformio(board: Board, project: Path, model_dir: Path | None) -> None:
     command = [sys.executable, "-m", "platformio", "run", "-s", "-d", str(project), "-e", _environment(board)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
+        if TOO_LARGE in done.stdout + done.stderr:
+            raise UserError(f"{board.name}: {TOO_LARGE} and its tables; plan again, without --ram or with less")
         sys.stderr.write(done.stdout + done.stderr)
         raise UserError(f"building for {board.name} failed; PlatformIO's words are above")

@@ -106,7 +106,7 @@ class Board(BaseModel):
 
     @property
     def usable_ram_bytes(self) -> int:
-        """What residents and arena may use together, in bytes."""
+        """What a plan may use, in bytes: residents, arena and the tables of the firmware that runs it."""
         return self.ram_bytes - self.ram_reserved_bytes
 
     @property

@@ -16,6 +16,7 @@ POOL_PARAMS = "n c h w r s sh sw ph pw"
 BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
 POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradient
 GENERATOR = 8  # bytes: its seed and the number of the step
+UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -253,6 +254,26 @@ def _rows(inputs: int, flops_per_element: int) -> Callable[[Params], Sizes]:
     return sizes
 
 
+def _sgd_update(p: Params) -> Sizes:
+    size = 4 * p["size"]
+    return Sizes((size, size), (size,), 2 * p["size"], UPDATE_BUFFER + 4 * p["tile"])
+
+
+def _conv2d_update(p: Params) -> Sizes:
+    x, w, b, y, flops = _conv(p)
+    tensors = (w, b) if p["bias"] else (w,)
+    tile = w // p["k"] * p["tile"]
+    workspace = UPDATE_BUFFER + tile + _conv2d_backward_weight_workspace(_laid_out(p))
+    return Sizes((y, x, *tensors), tensors, flops + sum(tensors) // 2, workspace)
+
+
+def _linear_update(p: Params) -> Sizes:
+    m, k, n = p["m"], p["k"], p["n"]
+    tensors = (4 * n * k, 4 * n) if p["bias"] else (4 * n * k,)
+    workspace = UPDATE_BUFFER + 4 * p["tile"] * k
+    return Sizes((4 * m * n, 4 * m * k, *tensors), tensors, 2 * m * k * n + sum(tensors) // 2, workspace)
+
+
 _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (1, "conv2d", CONV_PARAMS, _conv2d),
     (2, "conv2d_backward_input", CONV_PARAMS, _conv2d_backward_input),
@@ -335,6 +356,12 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (64, "scale_by", "size factor_f32", _elementwise(1)),
     (65, "bernoulli", "size keep_nano stream", lambda p: Sizes((GENERATOR,), (4 * p["size"],), 30 * p["size"])),
     (66, "advance", "steps", lambda p: Sizes((GENERATOR,), (GENERATOR,), 1)),
+    (67, "fetch", "size", _elementwise(1, 0)),
+    (68, "store", "size", _elementwise(1, 0)),
+    (69, "commit", "steps", lambda _: Sizes((), (), 0)),
+    (70, "sgd_update", "size tile", _sgd_update),
+    (71, "conv2d_update", f"{CONV_PARAMS} tile", _conv2d_update),
+    (72, "linear_update", "m k n bias tile", _linear_update),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -25,11 +25,13 @@ def test_any_sequence_agrees_with_the_model(core: c.CDLL, operations: list[tuple
     arena = Arena()
     core.poet_arena_init(c.byref(arena), memory, BYTES, table, CAPACITY)
     live: dict[int, int] = {}
-    peak = high_water = 0
+    owners: dict[int, int] = {}
+    peak = high_water = taken = 0
     for take, offset, size in operations:
         if take:
             address = c.c_void_p()
-            status = core.poet_arena_take(c.byref(arena), c.c_uint32(offset), c.c_uint32(size), c.byref(address))
+            owner = taken = taken + 1
+            status = core.poet_arena_take(c.byref(arena), owner, c.c_uint32(offset), c.c_uint32(size), c.byref(address))
             end = offset + -(-size // 4) * 4
             fits = (
                 size > 0
@@ -42,13 +44,17 @@ def test_any_sequence_agrees_with_the_model(core: c.CDLL, operations: list[tuple
             if fits:
                 assert address.value == c.addressof(memory) + offset
                 live[offset] = end - offset
+                owners[offset] = owner
                 peak = max(peak, sum(live.values()))
                 high_water = max(high_water, end)
         else:
-            status = core.poet_arena_release(c.byref(arena), c.c_uint32(offset))
+            owner = owners.pop(offset, 0)
+            status = core.poet_arena_release(c.byref(arena), owner)
             assert status == (OK if offset in live else E_MEMORY)
             live.pop(offset, None)
+            assert not core.poet_arena_find(c.byref(arena), owner)
         assert arena.live_count == len(live)
         assert arena.live_bytes == sum(live.values())
         assert [(b.offset, b.bytes) for b in table[: len(live)]] == sorted(live.items())
+        assert [b.owner for b in table[: len(live)]] == [owners[offset] for offset in sorted(live)]
         assert (arena.peak_bytes, arena.high_water) == (peak, high_water)

@@ -286,14 +286,18 @@ def test_step_and_times(trained: Device) -> None:
     assert struct.unpack(">f", bytes.fromhex(answer["loss"]))[0] == 3 - 1000
     assert (answer["peak"], answer["arena"]) == (str(2 * BYTES + 20), str(BYTES))
     assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
+    for verb in ("times", "peaks"):
+        assert trained.ask(f"{verb} 0 5") == "err -9 the last step was not traced, or its trace was lost"
+    answer = trained.ok("step 50000000 1")
+    assert trained.window_edges() == [1, 0] * 4
     times = trained.ok("times 0 5")["ticks"].split(",")
     assert len(times) == 5 and sum(map(int, times)) == int(answer["ticks"])
     peaks = trained.ok("peaks 0 5")["bytes"].split(",")
     assert max(map(int, peaks)) == int(answer["peak"])
     for verb in ("times", "peaks"):
         assert trained.ask(f"{verb} 1 5").startswith("err -1")
-    trained.ok("step 50000000 1")
-    assert trained.window_edges() == [1, 0] * 4
+    trained.ok("bench 7 1 4")  # uses the RAM in which the trace may be
+    assert trained.ask("times 0 5").startswith("err -9")
 
 
 def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:

@@ -48,7 +48,7 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[byt
     workspace = core.place(sizes.workspace_bytes)
     guard = core.place(64)
     rate = int(np.float32(golden.learning_rate).view(np.uint32))
-    arguments = core.words([values, core.words(inputs), core.words(outputs), workspace, rate])
+    arguments = core.words([values, core.words(inputs), core.words(outputs), workspace, rate, 0])
     assert core.call(f"poet_{name}_run", arguments)[0] == 0
     assert core.machine.read_memory(guard, 64) == b"\xff" * 64
     return [core.machine.read_memory(at, length) for at, length in zip(outputs, lengths, strict=True)]

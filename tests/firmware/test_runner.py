@@ -13,6 +13,7 @@ from tests.support.firmware.core import (
     ADD,
     COMPUTE,
     E_ABSENT,
+    E_ARGUMENT,
     E_CORRUPT,
     E_FULL,
     E_HASH,
@@ -23,7 +24,6 @@ from tests.support.firmware.core import (
     FREE,
     GRADIENT,
     INPUT,
-    NO_PAGE,
     NO_VALUE,
     OK,
     PAGE_AREA,
@@ -37,6 +37,7 @@ from tests.support.firmware.core import (
     Pager,
     Run,
     Runner,
+    TraceRow,
 )
 
 SIZE = 160
@@ -115,6 +116,11 @@ class Bench:
         c.c_uint32.in_dll(self.core, "test_window_count").value = 0
         return self.core.poet_runner_step(c.byref(self.runner), c.byref(self.run_))
 
+    def traced(self, step: int) -> tuple[int, TraceRow]:
+        row = TraceRow()
+        pager = c.byref(self.pager) if self.card is not None else None
+        return self.core.poet_runner_read_trace(c.byref(self.runner), pager, step, c.byref(row)), row
+
     def edges(self) -> list[int]:
         count = c.c_uint32.in_dll(self.core, "test_window_count").value
         return list((c.c_uint8 * count).in_dll(self.core, "test_window_edges"))
@@ -136,19 +142,79 @@ def test_both_schedules_give_the_same_numbers(core: c.CDLL, steps: list, trace: 
     bench.assert_right()
 
 
+@pytest.mark.parametrize("trace", [False, True])
 @pytest.mark.parametrize("dma", [False, True])
-def test_what_is_counted(core: c.CDLL, dma: bool) -> None:
+def test_what_is_counted(core: c.CDLL, dma: bool, trace: bool) -> None:
     bench = Bench(core, net(PAGED), Card(PAGE_AREA + 64, dma))
-    assert bench.run() == OK
+    assert bench.run(trace) == OK
     run = bench.run_
     assert (run.page_ins, run.page_outs, run.steps) == (1, 2, len(PAGED))
     assert run.peak_bytes == 3 * BYTES + ARENA  # residents, two values and a workspace
+    assert run.arena_bytes == ARENA
+
+
+PLAIN_RAM = 3 * BYTES + ARENA
+
+
+# With RAM behind the arena for the whole trace, and with less: it then goes to the card.
+@pytest.mark.parametrize("ram_bytes", [PLAIN_RAM + 512, PLAIN_RAM + 504])
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_trace_has_ticks_and_peak_of_each_step(core: c.CDLL, dma: bool, ram_bytes: int) -> None:
+    bench = Bench(core, net(PAGED), Card(PAGE_AREA + 64, dma), ram_bytes)
+    assert bench.runner.trace_in_ram == (ram_bytes == PLAIN_RAM + 512)
+    assert bench.run(trace=True) == OK
+    bench.assert_right()
+    statuses, rows = zip(*(bench.traced(step) for step in range(len(PAGED))), strict=True)
+    assert set(statuses) == {OK}
     # A free counts what it is about to release; a compute step its workspace.
     in_arena = [1, 1, 3, 2, 1, 1, 0, 1, 3, 3, 2, 1, 1]
-    assert [peak // BYTES - 3 for peak in bench.net.peaks] == in_arena
-    assert run.arena_bytes == ARENA
-    assert run.ticks == sum(bench.net.ticks)
-    assert bench.edges() == [1, 0]
+    assert [row.peak_bytes // BYTES - 3 for row in rows] == in_arena
+    assert bench.run_.ticks == sum(row.ticks for row in rows)
+    assert bench.traced(len(PAGED))[0] == E_ARGUMENT
+    assert bench.run() == OK
+    assert bench.traced(0)[0] == E_ABSENT
+
+
+LONG = [*([(COMPUTE, 0, [0]), (FREE, 0, 0)] * 70), *PLAIN]
+
+
+def test_a_long_trace_goes_to_the_card_behind_the_pages(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 64)
+    bench = Bench(core, net(LONG), card, PLAIN_RAM + 2 * 512)
+    assert not bench.runner.trace_in_ram
+    assert bench.run(trace=True) == OK
+    assert {block for kind, block, _ in card.log if kind == "write"} == {PAGE_AREA + 4 + part for part in range(3)}
+    rows = [bench.traced(step) for step in range(len(LONG))]
+    assert {status for status, _ in rows} == {OK}
+    assert bench.run_.ticks == sum(row.ticks for _, row in rows)
+    assert [row.peak_bytes for _, row in rows[:4]] == [4 * BYTES] * 4
+    card.content[(PAGE_AREA + 4) * 512 + 8] ^= 1
+    assert bench.traced(0)[0] == E_CORRUPT
+    assert bench.traced(63)[0] == OK
+    card.fail_reads = 0
+    assert bench.traced(0)[0] == E_IO
+
+
+def test_a_trace_that_cannot_be_written_is_lost_and_the_step_is_not(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + 64)
+    bench = Bench(core, net(LONG), card, PLAIN_RAM)
+    card.fail_writes = 1
+    assert bench.run(trace=True) == OK
+    bench.assert_right()
+    assert bench.traced(0)[0] == E_ABSENT
+
+
+def test_a_trace_without_a_place_is_refused_before_the_step(core: c.CDLL) -> None:
+    bench = Bench(core, net(PLAIN), None, PLAIN_RAM)
+    assert bench.run(trace=True) == E_ABSENT
+    np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], bench.parameter)
+    assert bench.run() == OK
+
+
+def test_more_live_values_than_the_schedule_states_are_refused(core: c.CDLL) -> None:
+    short = net(PLAIN)
+    short.schedule.live_count = 2
+    assert Bench(core, short).run() == E_MEMORY
 
 
 def test_traced_windows(core: c.CDLL) -> None:
@@ -182,30 +248,34 @@ def test_transfers_overlap_only_what_does_not_need_them(core: c.CDLL) -> None:
 class WatchedCard(Card):
     """Notes which values were there when each transfer was waited for."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self) -> None:
         super().__init__(PAGE_AREA + 64, dma=True)
-        self.net = net
-        self.seen: list[tuple[bool, ...]] = []
+        self.runner = Runner()
+        self.seen: list[set[int]] = []
 
     def _wait(self, context: int) -> int:
-        self.seen.append(tuple(state.in_ram for state in self.net.states))
+        arena = self.runner.arena
+        self.seen.append({block.owner for block in arena.live[: arena.live_count]})
         return super()._wait(context)
+
+
+def watch(core: c.CDLL, steps: list[tuple[int, int, object]]) -> list[set[int]]:
+    """The values that were there when each transfer was waited for."""
+    card = WatchedCard()
+    bench = Bench(core, net(steps), card)
+    card.runner = bench.runner
+    assert bench.run() == OK
+    return card.seen
 
 
 def test_a_value_on_its_way_out_can_be_read_meanwhile(core: c.CDLL) -> None:
     steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 3, [])]
-    watched = net(steps)
-    card = WatchedCard(watched)
-    assert Bench(core, watched, card).run() == OK
-    assert card.seen == [(True, True)]  # waited for at `free`, when value 1 had been computed
+    assert watch(core, steps) == [{0, 1}]  # waited for at `free`, when value 1 had been computed
 
 
 def test_a_value_on_its_way_in_is_waited_for(core: c.CDLL) -> None:
     steps = [(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES])]
-    watched = net(steps)
-    card = WatchedCard(watched)
-    assert Bench(core, watched, card).run() == OK
-    assert card.seen == [(True, False), (True, False)]
+    assert watch(core, steps) == [{0}, {0}]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +348,7 @@ def test_a_damaged_model_is_refused(core: c.CDLL, changes: dict) -> None:
         ([(COMPUTE, 5, [0])], VALUES),
         ([(COMPUTE, 0, [])], VALUES),  # offsets end before
         ([(FREE, 2, 0)], VALUES),
-        ([(PAGE_OUT, 0, 0)], [(BYTES, NO_PAGE), (BYTES, NO_PAGE)]),
+        ([(PAGE_OUT, 0, 0)], [(BYTES, None), (BYTES, None)]),
     ],
 )
 def test_a_damaged_schedule_is_refused(core: c.CDLL, steps: list, values: list) -> None:
@@ -338,9 +408,8 @@ def test_tables_that_end_early_are_refused(core: c.CDLL) -> None:
 
 
 def test_ram_that_is_too_small_is_refused(core: c.CDLL) -> None:
-    need = 3 * BYTES + ARENA
-    assert Bench(core, net(PLAIN), ram_bytes=need).status == OK
-    assert Bench(core, net(PLAIN), ram_bytes=need - 8).status == E_MEMORY
+    assert Bench(core, net(PLAIN), ram_bytes=PLAIN_RAM).status == OK
+    assert Bench(core, net(PLAIN), ram_bytes=PLAIN_RAM - 8).status == E_MEMORY
 
 
 def test_a_paged_schedule_needs_a_card(core: c.CDLL) -> None:

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built model: what generated poet_model.h fills in, and poet_schedule.h refers to. Byte for byte in docs/SPEC.md.
  *
- * Tensors come in three kinds. A *value* is an activation: it lives in the arena where and when the schedule says.
- * A *resident* tensor (trained parameter, gradient, batch input, loss) has one fixed place in RAM for good. A *constant*
- * (frozen parameter, table) lies in flash. Operands are numbered values first, then residents, then constants:
- * reference value_count + resident_count + i is constant i.
+ * A *value* is an activation: it lives in the arena where and when the schedule says. A *resident* tensor (trained
+ * parameter, gradient, batch input, loss) has one fixed place in RAM for good. A *constant* (frozen parameter, table)
+ * lies in flash. A *kept* tensor lives on the card from step to step. Operands are numbered values first, then
+ * residents, then constants, then kept tensors: reference value_count + resident_count + i is constant i.
  */
 #ifndef POET_MODEL_H
 #define POET_MODEL_H
 
 #include <stdint.h>
 
+/* What a node needs for itself: the CPU alone, the card's bus alone, or both (docs/SPEC.md, section 4). */
+typedef enum poet_uses { POET_USES_CPU = 0, POET_USES_BUS = 1, POET_USES_BOTH = 2 } poet_uses;
+
 typedef struct poet_node {
     uint8_t op; /* POET_OP_* */
     uint8_t input_count;
     uint8_t output_count;
-    uint8_t reserved;
+    uint8_t uses;      /* poet_uses */
     uint16_t params;   /* index of its first parameter in poet_model.params */
     uint16_t operands; /* index of its first operand in poet_model.operands: inputs, then outputs */
     uint32_t workspace_bytes;
@@ -23,19 +26,21 @@ typedef struct poet_node {
 
 typedef struct poet_value {
     uint32_t bytes;      /* a multiple of 4 */
-    uint32_t page_block; /* first block of its page, counted from the page area's start; POET_NO_PAGE: never paged */
+    uint32_t page_block; /* first block of its page, counted from the page area's start */
+    uint16_t page;       /* which of the schedule's pages it is; POET_NO_PAGE: never paged */
 } poet_value;
 
-#define POET_NO_PAGE UINT32_MAX
+#define POET_NO_PAGE 0xffffu
 
-typedef enum poet_resident_kind {
-    POET_RESIDENT_PARAMETER = 1,
-    POET_RESIDENT_GRADIENT = 2,
-    POET_RESIDENT_STATE = 3, /* the optimiser's or a normalisation's, carried from step to step like a parameter */
-    POET_RESIDENT_INPUT = 4,
-    POET_RESIDENT_TARGET = 5,
-    POET_RESIDENT_LOSS = 6,
-    POET_RESIDENT_CONSTANT = 7
+typedef enum poet_resident_kind { /* a kept tensor is a parameter, a state, an input, a target or a constant */
+                                  POET_RESIDENT_PARAMETER = 1,
+                                  POET_RESIDENT_GRADIENT = 2,
+                                  POET_RESIDENT_STATE = 3, /* the optimiser's or a normalisation's, carried from step to
+                                                              step like a parameter */
+                                  POET_RESIDENT_INPUT = 4,
+                                  POET_RESIDENT_TARGET = 5,
+                                  POET_RESIDENT_LOSS = 6,
+                                  POET_RESIDENT_CONSTANT = 7
 } poet_resident_kind;
 
 typedef struct poet_resident {
@@ -48,6 +53,17 @@ typedef struct poet_constant {
     uint32_t offset; /* from the start of poet_model.constant_words, a multiple of 4 */
     uint32_t bytes;
 } poet_constant;
+
+/* A tensor that a step reads from the card, and changes only there. Where a node writes its next version it is a
+ * *unit*: it has two homes on the card, of which one counts. All others have one home (docs/SPEC.md, section 7). */
+typedef struct poet_kept {
+    uint32_t bytes;
+    uint32_t block; /* first block of its first or only home, or in batch 0, counted from POET_CARD_DATA_BLOCK */
+    uint16_t check; /* place of its CRC in the record, below unit_count for a unit; POET_NO_CHECK: a batch's */
+    uint8_t kind;   /* poet_resident_kind */
+} poet_kept;
+
+#define POET_NO_CHECK 0xffffu
 
 typedef struct poet_model {
     uint64_t graph_hash;
@@ -67,6 +83,13 @@ typedef struct poet_model {
     uint32_t constant_crc;   /* CRC-32 of `constant_words`: headers of two plans, or a damaged flash, are refused */
     const poet_constant *constants;
     const uint32_t *constant_words;
+    uint16_t kept_count;
+    uint16_t unit_count; /* kept tensors that a step changes, and one more: all residents that outlive a step, if any */
+    uint16_t check_count;  /* CRCs in the record: of units, and of kept tensors with one home that are of no batch */
+    uint32_t home_blocks;  /* of the first homes of all units: the second ones lie behind them */
+    uint32_t batch_block;  /* where batch 0 begins, counted as poet_kept.block */
+    uint32_t batch_blocks; /* what one batch takes */
+    const poet_kept *kept;
 } poet_model;
 
 #endif

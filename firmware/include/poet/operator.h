@@ -11,7 +11,7 @@
  *     conv->sizes(params, &sizes);                 // POET_E_ARGUMENT if the parameters make no sense
  *     const void *in[] = {x, w, b};
  *     void *out[] = {y};
- *     poet_op_args args = {params, in, out, workspace, 0.0f};
+ *     poet_op_args args = {params, in, out, workspace, 0.0f, NULL};
  *     conv->run(&args);
  */
 #ifndef POET_OPERATOR_H
@@ -33,10 +33,21 @@ typedef struct poet_sizes {
     uint32_t output_bytes[POET_MAX_OUTPUTS]; /* unpadded; the planner rounds up to 4 */
     uint32_t workspace_bytes;
     uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
+    uint32_t kept;        /* POET_KEPT_*: which operands are kept tensors, on the card */
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
 } poet_sizes;
+
+/* What `sizes` says of kept tensors: none, the one input of `fetch`, or the outputs. */
+enum { POET_KEPT_NONE = 0, POET_KEPT_INPUT = 1, POET_KEPT_OUTPUTS = 2 };
+
+/* Where an operator puts next versions of kept tensors: one output after the other, each from its begin to its end, in
+ * whole blocks but for its last. Without it they go to `outputs`, as for any operator. */
+typedef struct poet_sink {
+    void *context;
+    int (*write)(void *context, uint32_t output, const void *data, uint32_t bytes);
+} poet_sink;
 
 typedef struct poet_op_args {
     const int32_t *params;
@@ -44,6 +55,7 @@ typedef struct poet_op_args {
     void *const *outputs;
     void *workspace;
     float learning_rate; /* read by the optimiser operators only */
+    const poet_sink *sink;
 } poet_op_args;
 
 typedef struct poet_operator {

@@ -18,8 +18,8 @@
 #include "poet/block_device.h"
 #include "poet/status.h"
 
-#define POET_PAGE_AREA_BLOCK 2048u
-#define POET_PAGE_READS 3u /* one, and two more if the check fails */
+#define POET_CARD_DATA_BLOCK 2048u /* behind the label and what is committed */
+#define POET_PAGE_READS 3u         /* one, and two more if the check fails */
 
 typedef struct poet_pager {
     const poet_block_device *device;
@@ -45,7 +45,10 @@ uint32_t poet_pager_blocks(const poet_pager *pager);
 int poet_pager_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);
 int poet_pager_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
 
-/* The same, returning at once where the device can transfer on its own; poet_pager_wait completes the transfer and
+/* Reads once and checks nothing, for what carries a check of its own. */
+int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t bytes);
+
+/* As out and in, returning at once where the device can transfer on its own; poet_pager_wait completes the transfer and
  * gives its result. `data` must stay untouched until then. A start waits for the transfer before it; if that one
  * failed, nothing is started and its error returned. */
 int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);

@@ -9,7 +9,7 @@
  *     poet_pager_open(&pager, &card);
  *     poet_run run = {.pager = &pager, .learning_rate = 0.05f};
  *     poet_runner_step(&runner, &run);
- *     // run.peak_bytes, run.ticks, runner.ticks[0..step_count)
+ *     // run.peak_bytes, run.ticks
  */
 #ifndef POET_RUNNER_H
 #define POET_RUNNER_H
@@ -23,19 +23,30 @@
 #include "poet/schedule.h"
 #include "poet/status.h"
 
-/* Where a value is now. */
-typedef struct poet_value_state {
-    uint32_t offset; /* in the arena */
-    uint32_t crc;    /* of its page */
-    bool in_ram;
-    bool on_card;
-} poet_value_state;
+typedef struct poet_page {
+    uint32_t crc;
+    bool written; /* in this step */
+} poet_page;
+
+/* What each schedule step of a traced run took, and the most bytes in RAM during it, resident tensors included. */
+typedef struct poet_trace_row {
+    uint32_t ticks;
+    uint32_t peak_bytes;
+} poet_trace_row;
+
+#define POET_TRACE_ROWS 63u
+
+/* As many rows as a block of the card holds. */
+typedef struct poet_trace_part {
+    poet_trace_row rows[POET_TRACE_ROWS];
+    uint32_t number; /* row 63 * number is its first */
+    uint32_t crc;    /* of all before it */
+} poet_trace_part;
 
 typedef struct poet_tables {
-    poet_value_state *values; /* value_count */
-    poet_block *blocks;       /* value_count + 1: every value and one workspace */
-    uint32_t *ticks;          /* step_count: what each step of the last run took */
-    uint32_t *peaks;          /* step_count: the most bytes in RAM during it, resident tensors included */
+    poet_block *blocks;     /* live_count: what is in the arena now */
+    poet_page *pages;       /* page_count */
+    poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card */
 } poet_tables;
 
 typedef struct poet_runner {
@@ -43,15 +54,17 @@ typedef struct poet_runner {
     const poet_schedule *schedule;
     uint8_t *residents;
     poet_arena arena;
-    poet_value_state *values;
-    uint32_t *ticks;
-    uint32_t *peaks;
-    uint32_t moving; /* the value that a transfer may be moving, or POET_NO_VALUE */
+    poet_page *pages;
+    poet_trace_part *trace; /* in RAM behind the arena, if it fits there; else one part, and the others on the card */
+    bool trace_in_ram;
+    bool traced;          /* the last run was, and its trace is whole */
+    uint32_t trace_block; /* behind the pages: where the card has it */
+    uint32_t moving;      /* the value that a transfer may be moving, or POET_NO_VALUE */
 } poet_runner;
 
 /* One run of the schedule: what the caller wants, and what came of it. */
 typedef struct poet_run {
-    poet_pager *pager; /* NULL where the schedule pages nothing */
+    poet_pager *pager; /* may be NULL where poet_runner_needs_card says no */
     float learning_rate;
     bool trace; /* a window around each compute and page step, instead of one around all; no step overlaps another */
     uint64_t ticks;
@@ -63,8 +76,8 @@ typedef struct poet_run {
 } poet_run;
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
- * POET_E_CORRUPT (a table, or the constants), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a transfer behind the
- * first change of a parameter or state), POET_E_MEMORY (RAM too small). */
+ * POET_E_CORRUPT (a table, or the constants), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a
+ * transfer behind the first change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
@@ -72,6 +85,14 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
  * the card's, no parameter or state has changed. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
-bool poet_schedule_pages(const poet_schedule *schedule);
+/* Whether a run does: the schedule pages, or the trace has no room in RAM. */
+bool poet_runner_needs_card(const poet_runner *runner, bool trace);
+
+/* A row of the last run's trace. POET_E_ABSENT where that run was not traced or its trace was lost, POET_E_ARGUMENT
+ * behind the last step, or an error of the card. */
+int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step, poet_trace_row *row);
+
+/* To be called when the RAM was used otherwise. */
+void poet_runner_forget_trace(poet_runner *runner);
 
 #endif

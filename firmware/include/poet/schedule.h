@@ -28,6 +28,8 @@ typedef struct poet_schedule {
     uint32_t arena_bytes; /* what the static offsets need, without the resident tensors */
     uint32_t step_count;
     uint32_t offset_count; /* entries of `offsets`, so that a damaged table is refused, not followed */
+    uint16_t live_count;   /* most blocks of the arena at once, a node's workspace included */
+    uint16_t page_count;   /* values that are paged */
     const poet_step *steps;
     const uint32_t *offsets;
 } poet_schedule;

@@ -70,8 +70,8 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
         }
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {
-        outputs[i] =
-            sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i] : reserve(free_ram, sizes->output_bytes[i]);
+        const uint32_t bytes = sizes->kept == POET_KEPT_OUTPUTS ? 0 : sizes->output_bytes[i];
+        outputs[i] = sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i] : reserve(free_ram, bytes);
         if (outputs[i] == NULL) {
             return POET_E_MEMORY;
         }
@@ -80,13 +80,47 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
     return *workspace != NULL ? POET_OK : POET_E_MEMORY;
 }
 
-int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
-                        uint32_t ram_bytes, poet_operator_bench *result)
+/* What the runner does itself: none of these computes. */
+static bool is_transfer(const poet_operator *operator)
+{
+    return operator->code == POET_OP_FETCH || operator->code == POET_OP_STORE || operator->code == POET_OP_COMMIT;
+}
+
+bool poet_bench_writes_card(const poet_operator *operator, const int32_t *params)
 {
     poet_sizes sizes;
-    int status = operator->sizes(params, &sizes);
+    return !is_transfer(operator) && operator->sizes(params, &sizes) == POET_OK && sizes.kept == POET_KEPT_OUTPUTS;
+}
+
+/* Where the outputs of an update go: one behind the other from the page area's start, in each run anew. */
+typedef struct card_outputs {
+    poet_pager *pager;
+    uint32_t block;
+    uint32_t checksum;
+} card_outputs;
+
+static int write_to_card(void *context, uint32_t output, const void *data, uint32_t bytes)
+{
+    card_outputs *outputs = context;
+    (void)output;
+    uint32_t crc;
+    const uint32_t block = outputs->block;
+    outputs->block += (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
+    outputs->checksum = poet_crc32(outputs->checksum, data, bytes);
+    return poet_pager_out(outputs->pager, block, data, bytes, &crc);
+}
+
+int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
+                        uint32_t ram_bytes, poet_pager *pager, poet_operator_bench *result)
+{
+    poet_sizes sizes;
+    int status = is_transfer(operator) ? POET_E_UNSUPPORTED : operator->sizes(params, &sizes);
     if (status != POET_OK) {
         return status;
+    }
+    const bool to_card = sizes.kept == POET_KEPT_OUTPUTS;
+    if (to_card && pager == NULL) {
+        return POET_E_ABSENT;
     }
 
     region free_ram = {ram, ram_bytes};
@@ -102,12 +136,16 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     for (uint32_t i = 0; i < sizes.inputs; i++) {
         operands[i] = inputs[i];
     }
-    const poet_op_args args = {params, operands, outputs, workspace, 0x1p-10f};
+    card_outputs card = {.pager = pager};
+    const poet_sink sink = {&card, write_to_card};
+    const poet_op_args args = {params, operands, outputs, workspace, 0x1p-10f, to_card ? &sink : NULL};
 
     result->ticks = 0;
     poet_board_window(true);
     uint32_t before = poet_board_ticks();
     for (uint32_t i = 0; status == POET_OK && i < repeats; i++) {
+        card.block = 0;
+        card.checksum = 0;
         status = operator->run(&args);
         const uint32_t now = poet_board_ticks();
         result->ticks += now - before;
@@ -120,7 +158,7 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     result->checksum = 0;
     for (uint32_t i = 0; i < sizes.outputs; i++) {
         result->output_bytes += sizes.output_bytes[i];
-        result->checksum = poet_crc32(result->checksum, outputs[i], sizes.output_bytes[i]);
+        result->checksum = to_card ? card.checksum : poet_crc32(result->checksum, outputs[i], sizes.output_bytes[i]);
     }
     return status;
 }

@@ -188,42 +188,6 @@ static int hello(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-static int bench(poet_server *server, const char *arguments, poet_text *answer)
-{
-    uint32_t code;
-    uint32_t repeats;
-    if (!read_unsigned(&arguments, &code) || !read_unsigned(&arguments, &repeats) || repeats == 0) {
-        return fail(answer, POET_E_ARGUMENT, "expected: bench CODE repeats p0 p1 ...");
-    }
-    const poet_operator *operator = code <= UINT8_MAX ? poet_operator_find((uint8_t)code) : NULL;
-    if (operator == NULL) {
-        return fail(answer, POET_E_UNSUPPORTED, "no such operator in this build");
-    }
-
-    int32_t params[POET_MAX_PARAMS];
-    for (uint32_t i = 0; i < operator->param_count; i++) {
-        if (!read_signed(&arguments, &params[i])) {
-            return fail(answer, POET_E_ARGUMENT, "too few parameters for the operator");
-        }
-    }
-    if (!at_end(arguments)) {
-        return fail(answer, POET_E_ARGUMENT, "too many parameters for the operator");
-    }
-
-    poet_operator_bench result;
-    const int status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, &result);
-    if (status != POET_OK) {
-        return finish(answer, status);
-    }
-    put_number(answer, "ticks", result.ticks);
-    put_number(answer, "repeats", repeats);
-    put_number(answer, "bytes", result.output_bytes);
-    put_number(answer, "workspace", result.workspace_bytes);
-    put_hex(answer, "checksum", result.checksum, 8);
-    put_sensors(answer);
-    return POET_OK;
-}
-
 /* After an error the card is brought up afresh, so that one which was pulled out, or exchanged, can be put back. */
 static void note_card(poet_server *server, int status)
 {
@@ -249,6 +213,54 @@ static int open_pager(poet_server *server)
     return status;
 }
 
+static int bench(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t code;
+    uint32_t repeats;
+    if (!read_unsigned(&arguments, &code) || !read_unsigned(&arguments, &repeats) || repeats == 0) {
+        return fail(answer, POET_E_ARGUMENT, "expected: bench CODE repeats p0 p1 ...");
+    }
+    const poet_operator *operator = code <= UINT8_MAX ? poet_operator_find((uint8_t)code) : NULL;
+    if (operator == NULL) {
+        return fail(answer, POET_E_UNSUPPORTED, "no such operator in this build");
+    }
+
+    int32_t params[POET_MAX_PARAMS];
+    for (uint32_t i = 0; i < operator->param_count; i++) {
+        if (!read_signed(&arguments, &params[i])) {
+            return fail(answer, POET_E_ARGUMENT, "too few parameters for the operator");
+        }
+    }
+    if (!at_end(arguments)) {
+        return fail(answer, POET_E_ARGUMENT, "too many parameters for the operator");
+    }
+
+    poet_operator_bench result;
+    poet_pager *pager = NULL;
+    poet_runner_forget_trace(&server->runner);
+    int status = POET_OK;
+    if (poet_bench_writes_card(operator, params)) {
+        status = open_pager(server);
+        pager = &server->pager;
+    }
+    if (status == POET_OK) {
+        status = poet_bench_operator(operator, params, repeats, server->ram, server->ram_bytes, pager, &result);
+    }
+    if (pager != NULL) {
+        note_card(server, status);
+    }
+    if (status != POET_OK) {
+        return finish(answer, status);
+    }
+    put_number(answer, "ticks", result.ticks);
+    put_number(answer, "repeats", repeats);
+    put_number(answer, "bytes", result.output_bytes);
+    put_number(answer, "workspace", result.workspace_bytes);
+    put_hex(answer, "checksum", result.checksum, 8);
+    put_sensors(answer);
+    return POET_OK;
+}
+
 static int page(poet_server *server, const char *arguments, poet_text *answer)
 {
     static const char usage[] = "expected: page in|out bytes repeats sequential|scattered";
@@ -266,6 +278,7 @@ static int page(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, usage);
     }
 
+    poet_runner_forget_trace(&server->runner);
     int status = open_pager(server);
     if (status == POET_OK) {
         status = poet_bench_page(&server->pager, server->ram, server->ram_bytes, &work);
@@ -393,7 +406,7 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
     }
     poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
-    if (poet_schedule_pages(server->built->schedule)) {
+    if (poet_runner_needs_card(&server->runner, run.trace)) {
         const int status = open_pager(server);
         if (status != POET_OK) {
             return finish(answer, status);
@@ -414,9 +427,8 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* Answers with a part of a table that has a number for each schedule step. */
-static int put_steps(const poet_server *server, const char *arguments, poet_text *answer, const char *key,
-                     const uint32_t *table)
+/* Answers with some rows of the last step's trace: what each schedule step took, or its peak. */
+static int put_trace(poet_server *server, const char *arguments, poet_text *answer, const char *key, bool peaks)
 {
     uint32_t first;
     uint32_t count;
@@ -430,22 +442,30 @@ static int put_steps(const poet_server *server, const char *arguments, poet_text
     }
     put_key(answer, key);
     for (uint32_t i = 0; i < count; i++) {
+        poet_trace_row row;
+        const int status = poet_runner_read_trace(&server->runner, &server->pager, first + i, &row);
+        if (status == POET_E_ABSENT) {
+            return fail(answer, status, "the last step was not traced, or its trace was lost");
+        }
+        if (status != POET_OK) {
+            return finish(answer, status);
+        }
         if (i > 0) {
             poet_text_char(answer, ',');
         }
-        poet_text_decimal(answer, table[first + i]);
+        poet_text_decimal(answer, peaks ? row.peak_bytes : row.ticks);
     }
     return POET_OK;
 }
 
 static int times(poet_server *server, const char *arguments, poet_text *answer)
 {
-    return put_steps(server, arguments, answer, "ticks", server->runner.ticks);
+    return put_trace(server, arguments, answer, "ticks", false);
 }
 
 static int peaks(poet_server *server, const char *arguments, poet_text *answer)
 {
-    return put_steps(server, arguments, answer, "bytes", server->runner.peaks);
+    return put_trace(server, arguments, answer, "bytes", true);
 }
 
 static int commit(poet_server *server, const char *arguments, poet_text *answer)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/arena.h"
 
+#include <stddef.h>
+
 void poet_arena_init(poet_arena *arena, void *memory, uint32_t bytes, poet_block *table, uint32_t capacity)
 {
     arena->memory = memory;
@@ -39,7 +41,7 @@ static uint32_t first_from(const poet_arena *arena, uint32_t offset)
     return low;
 }
 
-int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **memory)
+int poet_arena_take(poet_arena *arena, uint16_t owner, uint32_t offset, uint32_t bytes, void **memory)
 {
     if (bytes == 0 || bytes > arena->bytes || offset % 4u != 0) {
         return POET_E_MEMORY;
@@ -61,7 +63,7 @@ int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **m
     for (uint32_t i = arena->live_count; i > place; i--) {
         arena->live[i] = arena->live[i - 1u];
     }
-    arena->live[place] = (poet_block){offset, bytes};
+    arena->live[place] = (poet_block){offset, bytes, owner};
     arena->live_count++;
     arena->live_bytes += bytes;
     if (arena->live_bytes > arena->peak_bytes) {
@@ -74,15 +76,25 @@ int poet_arena_take(poet_arena *arena, uint32_t offset, uint32_t bytes, void **m
     return POET_OK;
 }
 
-int poet_arena_release(poet_arena *arena, uint32_t offset)
+const poet_block *poet_arena_find(const poet_arena *arena, uint16_t owner)
 {
-    const uint32_t place = first_from(arena, offset);
-    if (place == arena->live_count || arena->live[place].offset != offset) {
+    for (uint32_t i = 0; i < arena->live_count; i++) {
+        if (arena->live[i].owner == owner) {
+            return &arena->live[i];
+        }
+    }
+    return NULL;
+}
+
+int poet_arena_release(poet_arena *arena, uint16_t owner)
+{
+    const poet_block *block = poet_arena_find(arena, owner);
+    if (block == NULL) {
         return POET_E_MEMORY;
     }
-    arena->live_bytes -= arena->live[place].bytes;
+    arena->live_bytes -= block->bytes;
     arena->live_count--;
-    for (uint32_t i = place; i < arena->live_count; i++) {
+    for (uint32_t i = (uint32_t)(block - arena->live); i < arena->live_count; i++) {
         arena->live[i] = arena->live[i + 1u];
     }
     return POET_OK;

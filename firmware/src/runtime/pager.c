@@ -10,7 +10,7 @@ static const char label[] = "POET CARD 1\n";
 
 int poet_pager_format(const poet_block_device *device)
 {
-    if (device->block_count <= POET_PAGE_AREA_BLOCK) {
+    if (device->block_count <= POET_CARD_DATA_BLOCK) {
         return POET_E_FULL;
     }
     /* The device pads the block with zeros. */
@@ -32,7 +32,7 @@ int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 uint32_t poet_pager_blocks(const poet_pager *pager)
 {
     const uint32_t blocks = pager->device->block_count;
-    return blocks > POET_PAGE_AREA_BLOCK ? blocks - POET_PAGE_AREA_BLOCK : 0;
+    return blocks > POET_CARD_DATA_BLOCK ? blocks - POET_CARD_DATA_BLOCK : 0;
 }
 
 /* Whether a page lies wholly on the card. */
@@ -53,7 +53,7 @@ static int read_checked(poet_pager *pager, bool arrived)
     for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
         if (reads > 0 || !arrived) {
             const int status =
-                device->read(device->context, POET_PAGE_AREA_BLOCK + pager->block, pager->data, pager->bytes);
+                device->read(device->context, POET_CARD_DATA_BLOCK + pager->block, pager->data, pager->bytes);
             if (status != POET_OK) {
                 return status;
             }
@@ -90,9 +90,9 @@ int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, ui
     }
     *crc = poet_crc32(0, data, bytes);
     if (device->start_write == NULL) {
-        return device->write(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
+        return device->write(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
     }
-    status = device->start_write(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
+    status = device->start_write(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = false;
     return status;
@@ -115,10 +115,20 @@ int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t 
     if (device->start_read == NULL) {
         return read_checked(pager, false);
     }
-    status = device->start_read(device->context, POET_PAGE_AREA_BLOCK + block, data, bytes);
+    status = device->start_read(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = true;
     return status;
+}
+
+int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
+{
+    int status = poet_pager_wait(pager);
+    if (status == POET_OK) {
+        status = check_room(pager, block, bytes);
+    }
+    return status != POET_OK ? status
+                             : pager->device->read(pager->device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
 }
 
 int poet_pager_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc)

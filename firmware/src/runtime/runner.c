@@ -93,8 +93,13 @@ static int check_node(const poet_model *model, const poet_node *node)
     return POET_OK;
 }
 
-static int check_model(const poet_model *model)
+static int check_model(const poet_model *model, uint32_t page_count)
 {
+    for (uint32_t i = 0; i < model->value_count; i++) {
+        if (model->values[i].page != POET_NO_PAGE && model->values[i].page >= page_count) {
+            return POET_E_CORRUPT;
+        }
+    }
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (resident->offset % 4u != 0 || resident->bytes > model->resident_bytes ||
@@ -141,8 +146,7 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
     if (step->index >= model->value_count) {
         return POET_E_CORRUPT;
     }
-    return step->action == POET_FREE || model->values[step->index].page_block != POET_NO_PAGE ? POET_OK
-                                                                                              : POET_E_CORRUPT;
+    return step->action == POET_FREE || model->values[step->index].page != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
 }
 
 static bool outlives_the_step(const poet_model *model, uint16_t reference)
@@ -180,13 +184,38 @@ static int check_order(const poet_model *model, const poet_schedule *schedule)
     return POET_OK;
 }
 
+/* Blocks that the schedule's pages take. */
+static uint32_t page_blocks(const poet_model *model)
+{
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < model->value_count; i++) {
+        const poet_value *value = &model->values[i];
+        if (value->page != POET_NO_PAGE) {
+            const uint32_t behind = value->page_block + (value->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
+            end = behind > end ? behind : end;
+        }
+    }
+    return end;
+}
+
+/* The trace lies in RAM that nothing else takes, if there is enough. */
+static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t ram_bytes)
+{
+    const uint32_t taken = runner->model->resident_bytes + (runner->schedule->arena_bytes + 3u) / 4u * 4u;
+    const uint32_t parts = (runner->schedule->step_count + POET_TRACE_ROWS - 1u) / POET_TRACE_ROWS;
+    runner->trace_in_ram = taken <= ram_bytes && parts <= (ram_bytes - taken) / sizeof *runner->trace;
+    runner->trace = runner->trace_in_ram ? (poet_trace_part *)(void *)(runner->residents + taken) : tables->trace;
+    runner->trace_block = page_blocks(runner->model);
+    runner->traced = false;
+}
+
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
     if (schedule->graph_hash != model->graph_hash) {
         return POET_E_HASH;
     }
-    int status = check_model(model);
+    int status = check_model(model, schedule->page_count);
     for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++) {
         status = check_step(model, schedule, &schedule->steps[i]);
     }
@@ -204,15 +233,14 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
     runner->model = model;
     runner->schedule = schedule;
     runner->residents = ram;
-    runner->values = tables->values;
-    runner->ticks = tables->ticks;
-    runner->peaks = tables->peaks;
+    runner->pages = tables->pages;
     poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
-                    (uint32_t)model->value_count + 1u);
+                    schedule->live_count);
+    place_trace(runner, tables, ram_bytes);
     return POET_OK;
 }
 
-bool poet_schedule_pages(const poet_schedule *schedule)
+static bool schedule_pages(const poet_schedule *schedule)
 {
     for (uint32_t i = 0; i < schedule->step_count; i++) {
         if (schedule->steps[i].action == POET_PAGE_IN || schedule->steps[i].action == POET_PAGE_OUT) {
@@ -220,6 +248,61 @@ bool poet_schedule_pages(const poet_schedule *schedule)
         }
     }
     return false;
+}
+
+bool poet_runner_needs_card(const poet_runner *runner, bool trace)
+{
+    return (trace && !runner->trace_in_ram) || schedule_pages(runner->schedule);
+}
+
+/* --- trace --- */
+
+/* Keeps a row. A part that is full, or the last one, goes to the card, where the trace is there: between two windows,
+ * while the bus is idle. Its failure loses the trace and not the step, in which weights may have changed by now. */
+static void keep_row(poet_runner *runner, const poet_run *run, const poet_trace_row *row)
+{
+    const uint32_t place = run->steps % POET_TRACE_ROWS;
+    const uint32_t number = run->steps / POET_TRACE_ROWS;
+    poet_trace_part *part = &runner->trace[runner->trace_in_ram ? number : 0];
+    part->rows[place] = *row;
+    if (runner->trace_in_ram || !runner->traced ||
+        (place + 1u < POET_TRACE_ROWS && run->steps + 1u < runner->schedule->step_count)) {
+        return;
+    }
+    part->number = number;
+    part->crc = poet_crc32(0, part, sizeof *part - sizeof part->crc);
+    uint32_t crc;
+    runner->traced = poet_pager_out(run->pager, runner->trace_block + number, part, sizeof *part, &crc) == POET_OK;
+}
+
+static bool is_whole(const poet_trace_part *part, uint32_t number)
+{
+    return part->number == number && part->crc == poet_crc32(0, part, sizeof *part - sizeof part->crc);
+}
+
+int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step, poet_trace_row *row)
+{
+    const uint32_t number = step / POET_TRACE_ROWS;
+    poet_trace_part *part = &runner->trace[runner->trace_in_ram ? number : 0];
+    if (!runner->traced) {
+        return POET_E_ABSENT;
+    }
+    if (step >= runner->schedule->step_count) {
+        return POET_E_ARGUMENT;
+    }
+    if (!runner->trace_in_ram && !is_whole(part, number)) {
+        const int status = poet_pager_read(pager, runner->trace_block + number, part, sizeof *part);
+        if (status != POET_OK || !is_whole(part, number)) {
+            return status != POET_OK ? status : POET_E_CORRUPT;
+        }
+    }
+    *row = part->rows[step % POET_TRACE_ROWS];
+    return POET_OK;
+}
+
+void poet_runner_forget_trace(poet_runner *runner)
+{
+    runner->traced = false;
 }
 
 /* --- one step of the schedule --- */
@@ -239,20 +322,33 @@ static void *resident_address(const poet_runner *runner, uint16_t reference)
     return runner->residents + runner->model->residents[reference - runner->model->value_count].offset;
 }
 
+/* NULL for a value that is not in RAM. */
 static const void *address(const poet_runner *runner, uint16_t reference)
 {
     const poet_model *model = runner->model;
-    if (reference < model->value_count) {
-        return runner->arena.memory + runner->values[reference].offset;
+    if (is_resident(model, reference)) {
+        return resident_address(runner, reference);
     }
-    return is_resident(model, reference) ? (const uint8_t *)resident_address(runner, reference)
-                                         : (const uint8_t *)model->constant_words + constant(model, reference)->offset;
+    if (reference >= model->value_count) {
+        return (const uint8_t *)model->constant_words + constant(model, reference)->offset;
+    }
+    const poet_block *block = poet_arena_find(&runner->arena, reference);
+    return block == NULL ? NULL : runner->arena.memory + block->offset;
 }
 
 /* A value on its way in is complete only when it has arrived; one on its way out can be read meanwhile. */
 static int await_arrival(poet_runner *runner, const poet_run *run, uint32_t value)
 {
     return runner->moving == value && run->pager->reading ? complete_transfer_of(runner, run, value) : POET_OK;
+}
+
+/* Takes the place that a value gets, which must not be there yet. */
+static int place_value(poet_runner *runner, uint16_t value, uint32_t offset, void **memory)
+{
+    if (poet_arena_find(&runner->arena, value) != NULL) {
+        return POET_E_ORDER;
+    }
+    return poet_arena_take(&runner->arena, value, offset, runner->model->values[value].bytes, memory);
 }
 
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -268,14 +364,14 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     void *outputs[POET_MAX_OUTPUTS];
 
     for (uint32_t i = 0; i < node->input_count; i++) {
-        if (operands[i] < model->value_count && !runner->values[operands[i]].in_ram) {
+        inputs[i] = address(runner, operands[i]);
+        if (inputs[i] == NULL) {
             return POET_E_ORDER;
         }
         const int status = await_arrival(runner, run, operands[i]);
         if (status != POET_OK) {
             return status;
         }
-        inputs[i] = address(runner, operands[i]);
     }
     operands += node->input_count;
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -283,20 +379,14 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
             outputs[i] = resident_address(runner, operands[i]);
             continue;
         }
-        poet_value_state *value = &runner->values[operands[i]];
-        if (value->in_ram) {
-            return POET_E_ORDER;
-        }
-        const int status = poet_arena_take(&runner->arena, *places, model->values[operands[i]].bytes, &outputs[i]);
+        const int status = place_value(runner, operands[i], *places++, &outputs[i]);
         if (status != POET_OK) {
             return status;
         }
-        value->offset = *places++;
-        value->in_ram = true;
     }
     void *workspace = NULL;
     if (node->workspace_bytes > 0) {
-        const int status = poet_arena_take(&runner->arena, *places, node->workspace_bytes, &workspace);
+        const int status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
         if (status != POET_OK) {
             return status;
         }
@@ -307,10 +397,10 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
             return status;
         }
     }
-    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate};
+    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate, NULL};
     const int status = poet_operator_find(node->op)->run(&args);
     if (node->workspace_bytes > 0) {
-        (void)poet_arena_release(&runner->arena, *places);
+        (void)poet_arena_release(&runner->arena, POET_NO_VALUE);
     }
     return status;
 }
@@ -319,35 +409,33 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
 static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_value *value = &runner->model->values[step->index];
-    poet_value_state *state = &runner->values[step->index];
-    if (state->in_ram || !state->on_card) {
+    const poet_page *page = &runner->pages[value->page];
+    if (!page->written) {
         return POET_E_ORDER;
     }
     void *data;
-    int status = poet_arena_take(&runner->arena, step->place, value->bytes, &data);
+    int status = place_value(runner, step->index, step->place, &data);
     if (status != POET_OK) {
         return status;
     }
-    state->offset = step->place;
-    state->in_ram = true;
     run->page_ins++;
     runner->moving = step->index;
-    status = poet_pager_start_in(run->pager, value->page_block, data, value->bytes, state->crc);
+    status = poet_pager_start_in(run->pager, value->page_block, data, value->bytes, page->crc);
     return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
 static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_value *value = &runner->model->values[step->index];
-    poet_value_state *state = &runner->values[step->index];
-    if (!state->in_ram) {
+    poet_page *page = &runner->pages[value->page];
+    const void *data = address(runner, step->index);
+    if (data == NULL) {
         return POET_E_ORDER;
     }
-    state->on_card = true;
+    page->written = true;
     run->page_outs++;
     runner->moving = step->index;
-    const int status = poet_pager_start_out(run->pager, value->page_block, runner->arena.memory + state->offset,
-                                            value->bytes, &state->crc);
+    const int status = poet_pager_start_out(run->pager, value->page_block, data, value->bytes, &page->crc);
     return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
@@ -356,16 +444,11 @@ static int release(poet_runner *runner, const poet_step *step, const poet_run *r
     if (step->index == POET_NO_VALUE) {
         return POET_OK;
     }
-    poet_value_state *state = &runner->values[step->index];
-    if (!state->in_ram) {
+    if (poet_arena_find(&runner->arena, step->index) == NULL) {
         return POET_E_ORDER;
     }
     const int status = complete_transfer_of(runner, run, step->index);
-    if (status != POET_OK) {
-        return status;
-    }
-    state->in_ram = false;
-    return poet_arena_release(&runner->arena, state->offset);
+    return status != POET_OK ? status : poet_arena_release(&runner->arena, step->index);
 }
 
 static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -384,8 +467,8 @@ static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
 
 static void begin(poet_runner *runner, poet_run *run)
 {
-    for (uint32_t i = 0; i < runner->model->value_count; i++) {
-        runner->values[i] = (poet_value_state){0};
+    for (uint32_t i = 0; i < runner->schedule->page_count; i++) {
+        runner->pages[i].written = false;
     }
     poet_arena_clear(&runner->arena);
     run->ticks = 0;
@@ -393,6 +476,7 @@ static void begin(poet_runner *runner, poet_run *run)
     run->page_ins = 0;
     run->page_outs = 0;
     runner->moving = POET_NO_VALUE;
+    runner->traced = run->trace;
 }
 
 /* Runs one step; the last one also waits for the bus, and a failed one leaves no transfer behind. */
@@ -423,7 +507,7 @@ static void pause_between_windows(void)
 int poet_runner_step(poet_runner *runner, poet_run *run)
 {
     const poet_schedule *schedule = runner->schedule;
-    if (run->pager == NULL && poet_schedule_pages(schedule)) {
+    if (run->pager == NULL && poet_runner_needs_card(runner, run->trace)) {
         return POET_E_ABSENT;
     }
     begin(runner, run);
@@ -446,18 +530,20 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
         if (traced) {
             poet_board_window(false);
         }
-        runner->ticks[run->steps] = now - before;
-        runner->peaks[run->steps] = runner->model->resident_bytes + runner->arena.peak_bytes;
-        if (runner->peaks[run->steps] > run->peak_bytes) {
-            run->peak_bytes = runner->peaks[run->steps];
-        }
-        run->ticks += now - before;
+        const poet_trace_row row = {now - before, runner->model->resident_bytes + runner->arena.peak_bytes};
+        run->ticks += row.ticks;
+        run->peak_bytes = row.peak_bytes > run->peak_bytes ? row.peak_bytes : run->peak_bytes;
         before = now;
         if (status != POET_OK) {
             break;
         }
+        if (run->trace) {
+            keep_row(runner, run, &row);
+            before = poet_board_ticks();
+        }
     }
     poet_board_window(false);
+    runner->traced = runner->traced && status == POET_OK;
     run->arena_bytes = runner->arena.high_water;
     return status;
 }

@@ -27,6 +27,10 @@ CONSTANTS = {
 }
 
 
+# What the schedule runner does itself: a transfer costs what a page does, and a commit what it writes.
+TRANSFERS = ("fetch", "store", "commit")
+
+
 def grid() -> list[Configuration]:
     """Every operator, forward and backward, over a few shapes each, and page transfers over sizes and patterns."""
     pages = [page(op, size, pattern) for op in PAGE_OPS for pattern in PATTERNS for size in PAGE_SIZES]
@@ -35,7 +39,7 @@ def grid() -> list[Configuration]:
 
 def _operators() -> Iterator[Configuration]:
     shapes = {names: list(shapes) for names, shapes in _shapes().items()}
-    for operator in OPERATORS.values():
+    for operator in (operator for operator in OPERATORS.values() if operator.name not in TRANSFERS):
         extents = " ".join(name for name in operator.params if name not in CONSTANTS)
         for shape in shapes.get(extents, []):
             yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
@@ -45,11 +49,14 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
     """Shapes by the parameters that they give, as the operator table lists them."""
     rows = ((1, 10), (8, 10), (32, 10), (8, 64), (32, 64))
     dense = ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64))
+    linear = [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense]
     return {
         CONV_PARAMS: _convolutions(),
         POOL_PARAMS: [_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))],
         STRIDED_PARAMS: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
-        "m k n bias": [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense],
+        "m k n bias": linear,
+        "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
+        f"{CONV_PARAMS} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
         "b m k n ta tb": [
             {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}
             for m, k, n in dense
@@ -57,6 +64,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         ],
         "m n": [{"m": m, "n": n} for m, n in rows],
         "size": [{"size": size} for size in (64, 512, 4096, 16384)],
+        "size tile": [{"size": size, "tile": min(size, 512)} for size in (64, 512, 4096)],
         "n c size": [
             {"n": n, "c": c, "size": size} for n, c, size in ((1, 8, 64), (8, 8, 64), (8, 16, 64), (4, 16, 256))
         ],

@@ -18,6 +18,7 @@ Axis = tuple[str, ...]
 
 _AXES: dict[str, tuple[Axis, ...]] = {
     "linear": (("m",), ("n",)),
+    "linear_update": (("n",), ("m",)),
     "matmul": (("b",), ("m",), ("n",)),
     "max_pool2d": (("n",), ("c",)),
     "max_pool2d_backward": (("n",), ("c",)),
@@ -36,6 +37,8 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "embedding": (("d",), ("m",)),
     "embedding_backward": (("d",),),
 }
+TILED = {"sgd_update": "size", "conv2d_update": "k", "linear_update": "n"}
+"""Along which parameter tiles are cut: no tile is longer."""
 _ROWS: tuple[Axis, ...] = (("m",), ("size",))
 _PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))
 _GROUPED_CONVOLUTION: tuple[Axis, ...] = (("n",), ("g", "c", "k"))
@@ -98,6 +101,8 @@ def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
 def _cut(op: str, params: Mapping[str, int], axis: Axis, extent: int) -> dict[str, int]:
     leader = params[axis[0]]
     cut = {**params, **{name: params[name] // leader * extent for name in axis}}
+    if op in TILED:
+        cut["tile"] = min(params["tile"], cut[TILED[op]])
     if op.startswith("strided_copy"):
         cut["size"] = cut["offset"] + 1 + sum((cut[f"d{index}"] - 1) * cut[f"s{index}"] for index in range(4))
     return cut

@@ -8,6 +8,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, trained_bytes
+from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.training_graph import training_graph
 
 
@@ -22,6 +23,6 @@ def fitting_graph(model: str, board: Board) -> Graph | None:
         return None
     for resident_gradients in (True, False):
         graph = training_graph(model, None, board, resident_gradients)
-        if smallest_ram_bytes(graph) <= board.usable_ram_bytes:
+        if smallest_ram_bytes(graph) <= plan_ram_bytes(board, graph):
             return graph
     return None

@@ -21,6 +21,7 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.shipped import profile_names
 
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.memory_policy import Gradients, Parameters, Residency, choose_residents
 from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
@@ -270,6 +271,10 @@ def prepare(
         _policy(Gradients, gradients, "--gradients"),
         partial(_budget_bytes, ram=ram),
     )
+    if ram is None:
+        # The budget may be that of another form of the graph, with fewer values and so with shorter tables.
+        own_bytes = _budget_bytes(residency.task, None)
+        residency = replace(residency, budget_bytes=min(residency.budget_bytes, own_bytes))
     store_all = store_all_schedule(residency.task.graph)
     refuse_beyond_flash(residency.task.graph, store_all, residency.task.board)
     limit_s = None if deadline is None else deadline_s(deadline, store_all.time_s)
@@ -323,4 +328,4 @@ def _budget_bytes(task: Task, ram: int | str | None) -> int:
         return ram_bytes(ram, store_all_schedule(task.graph).peak_bytes)
     if task.board is None:
         raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
-    return task.board.usable_ram_bytes
+    return plan_ram_bytes(task.board, task.graph)

@@ -19,6 +19,8 @@ from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
+from poet_planner.schedule.firmware_tables import paged_values, tables_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -28,12 +30,13 @@ MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
 BLOCK_BYTES = 512
+NO_PAGE = "0u, POET_NO_PAGE"
 
 MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
 # sizeof of each structure and index on a 32-bit core.
-_STRUCT_BYTES = {"model": 64, "node": 12, "value": 8, "resident": 12, "constant": 8, "param": 4, "operand": 2}
-_STRUCT_BYTES |= {"schedule": 40, "step": 8, "offset": 4}
+_STRUCT_BYTES = {"model": 88, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
+_STRUCT_BYTES |= {"schedule": 48, "step": 8, "offset": 4}
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
     Action.PAGE_IN: "POET_PAGE_IN",
@@ -149,7 +152,7 @@ def table_bytes(graph: Graph, schedule: Schedule) -> int:
 
 
 def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
-    """Text of `poet_model.h`. It depends on the schedule through the page blocks alone.
+    """Text of `poet_model.h`. It depends on the schedule through its pages alone.
 
     Parameters
     ----------
@@ -161,7 +164,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
     params = _Table()
     operands = _Table()
     nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
-    blocks = _page_blocks(graph, schedule)
+    pages = _pages(graph, schedule)
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
     _check_index("values, residents and constants", len(numbers))
     _check_index("parameters", len(params.entries))
@@ -180,7 +183,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             _array(
                 "poet_value",
                 "poet_built_values",
-                [f"{{{sizes[id]}u, {_block(blocks, id)}}}" + _remark(id) for id in values],
+                [f"{{{sizes[id]}u, {pages.get(id, NO_PAGE)}}}" + _remark(id) for id in values],
                 "{0}",
             ),
             _array(
@@ -221,6 +224,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
 def schedule_header(graph: Graph, schedule: Schedule) -> str:
     """Text of `poet_schedule.h`."""
     offsets = _Table()
+    tables = tables_of(graph, schedule)
     rows = _step_rows(graph, schedule, offsets)
     return "\n".join(
         (
@@ -229,6 +233,11 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             "#define POET_BUILT_SCHEDULE_H",
             "",
             '#include "poet/schedule.h"',
+            "",
+            f"#define POET_BUILT_LIVE_COUNT {tables.live_count}",
+            f"#define POET_BUILT_PAGE_COUNT {tables.page_count}",
+            f"#define POET_BUILT_TABLE_BYTES {tables.bytes}",
+            f"#define POET_BUILT_RAM_BYTES {graph.resident_bytes + schedule.arena_bytes}",
             "",
             _array("poet_step", "poet_built_steps", rows, "{0}"),
             _array("uint32_t", "poet_built_offsets", offsets.rows("u"), "0"),
@@ -239,6 +248,8 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             f"    .arena_bytes = {schedule.arena_bytes}u,",
             f"    .step_count = {len(rows)}u,",
             f"    .offset_count = {len(offsets.entries)}u,",
+            "    .live_count = POET_BUILT_LIVE_COUNT,",
+            "    .page_count = POET_BUILT_PAGE_COUNT,",
             "    .steps = poet_built_steps,",
             "    .offsets = poet_built_offsets,",
             "};",
@@ -306,21 +317,17 @@ def _constant_row(constant: Constant) -> str:
     return f"{{{constant.offset}u, {constant.bytes}u}}" + _remark(constant.id)
 
 
-def _page_blocks(graph: Graph, schedule: Schedule) -> dict[str, int]:
-    """First block of each value that the schedule pages, handed out consecutively in the graph's order."""
-    paged = {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
-    blocks: dict[str, int] = {}
+def _pages(graph: Graph, schedule: Schedule) -> dict[str, str]:
+    """First block and number of each value that the schedule pages, handed out consecutively in the graph's order."""
+    paged = paged_values(schedule)
+    pages: dict[str, str] = {}
     free = 0
     for node in graph.nodes:
         for value in node.values:
             if value.id in paged:
-                blocks[value.id] = free
+                pages[value.id] = f"{free}u, {len(pages)}u"
                 free += -(-value.bytes // BLOCK_BYTES)
-    return blocks
-
-
-def _block(blocks: dict[str, int], id: str) -> str:
-    return f"{blocks[id]}u" if id in blocks else "POET_NO_PAGE"
+    return pages
 
 
 def _step_rows(graph: Graph, schedule: Schedule, offsets: _Table) -> list[str]:

@@ -257,7 +257,7 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
 def test_gradients_become_values_where_they_do_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DS-CNN's parameters and gradients alone leave too little of the nRF52840's 240 KB for its largest operator."""
+    """DS-CNN's parameters and gradients alone leave too little of the nRF52840's 248 KB for its largest operator."""
     out = tmp_path / "plan"
     arguments = ("--profile", "m4", "--model", "mlperf_ds_cnn", "--time-limit", 3, "--out", out, "--json")
     assert run(monkeypatch, *arguments) == 0
@@ -265,7 +265,7 @@ def test_gradients_become_values_where_they_do_not_fit(
     assert "--gradients resident" in streams.err
     summary = json.loads(streams.out)
     assert not summary["resident_gradients"]
-    assert summary["peak_bytes"] <= 245_760
+    assert summary["peak_bytes"] <= load_board("nrf52840").usable_ram_bytes
     assert (out / "poet_model.h").exists()
     assert run(monkeypatch, *arguments, "--gradients", "resident") == NO_SCHEDULE
 

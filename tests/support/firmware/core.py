@@ -23,7 +23,9 @@ OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTE
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
-NO_PAGE = 0xFFFFFFFF
+NO_PAGE = 0xFFFF
+NO_CHECK = 0xFFFF
+USES_CPU, USES_BUS, USES_BOTH = range(3)
 NO_VALUE = 0xFFFF
 SCHEDULE_HASH = 0xFEDCBA9876543210
 BLOCK = 512
@@ -57,7 +59,7 @@ BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
     start_read=READ, start_write=READ, wait=SYNC,
 )  # fmt: skip
-Block = structure("Block", offset=u32, bytes=u32)
+Block = structure("Block", offset=u32, bytes=u32, owner=u16)
 Arena = structure(
     "Arena", memory=c.c_void_p, bytes=u32, live=P(Block), capacity=u32, live_count=u32, live_bytes=u32,
     peak_bytes=u32, high_water=u32,
@@ -65,28 +67,31 @@ Arena = structure(
 Pager = structure(
     "Pager", device=P(BlockDevice), reading=c.c_bool, busy=c.c_bool, block=u32, data=c.c_void_p, bytes=u32, crc=u32
 )
-Node = structure(
-    "Node", op=u8, input_count=u8, output_count=u8, reserved=u8, params=u16, operands=u16, workspace_bytes=u32
-)
-Value = structure("Value", bytes=u32, page_block=u32)
+Node = structure("Node", op=u8, input_count=u8, output_count=u8, uses=u8, params=u16, operands=u16, workspace_bytes=u32)
+Value = structure("Value", bytes=u32, page_block=u32, page=u16)
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
 Constant = structure("Constant", offset=u32, bytes=u32)
+Kept = structure("Kept", bytes=u32, block=u32, check=u16, kind=u8)
 Model = structure(
     "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
     param_count=u16, operand_count=u16, nodes=P(Node), values=P(Value), residents=P(Resident), params=P(i32),
     operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
-    constant_words=P(u32),
+    constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16, home_blocks=u32, batch_block=u32,
+    batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
 Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
 Schedule = structure(
     "Schedule", graph_hash=u64, hash=u64, peak_bytes=u32, arena_bytes=u32, step_count=u32, offset_count=u32,
-    steps=P(Step), offsets=P(u32),
+    live_count=u16, page_count=u16, steps=P(Step), offsets=P(u32),
 )  # fmt: skip
-ValueState = structure("ValueState", offset=u32, crc=u32, in_ram=c.c_bool, on_card=c.c_bool)
-Tables = structure("Tables", values=P(ValueState), blocks=P(Block), ticks=P(u32), peaks=P(u32))
+Page = structure("Page", crc=u32, written=c.c_bool)
+TRACE_ROWS = 63
+TraceRow = structure("TraceRow", ticks=u32, peak_bytes=u32)
+TracePart = structure("TracePart", rows=TraceRow * TRACE_ROWS, number=u32, crc=u32)
+Tables = structure("Tables", blocks=P(Block), pages=P(Page), trace=P(TracePart))
 Runner = structure(
-    "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, values=P(ValueState),
-    ticks=P(u32), peaks=P(u32), moving=u32,
+    "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, pages=P(Page),
+    trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
 )  # fmt: skip
 Run = structure(
     "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
@@ -200,7 +205,7 @@ class Net:
     def __init__(
         self,
         nodes: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[int], int]],
-        values: Sequence[tuple[int, int]],
+        values: Sequence[tuple[int, int | None]],
         residents: Sequence[tuple[int, int, int]],
         steps: Sequence[tuple[int, int, object]],
         arena_bytes: int,
@@ -208,7 +213,10 @@ class Net:
         constants: Sequence[tuple[int, int]] = (),
         constant_words: bytes = b"",
     ) -> None:
-        """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets."""
+        """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets.
+
+        `values`: bytes, and the first block of the page or None.
+        """
         params: list[int] = []
         operands: list[int] = []
         rows = []
@@ -225,9 +233,13 @@ class Net:
             else:
                 step_rows.append((action, 0, index, place))
         self.resident_bytes = sum(count for _, count, _ in residents)
+        paged = [block for _, block in values if block is not None]
+        value_rows = [
+            (count, 0, NO_PAGE) if block is None else (count, block, paged.index(block)) for count, block in values
+        ]
         self._keep = (
             (Node * max(1, len(rows)))(*rows),
-            (Value * max(1, len(values)))(*values),
+            (Value * max(1, len(values)))(*value_rows),
             (Resident * max(1, len(residents)))(*residents),
             (i32 * max(1, len(params)))(*params),
             (u16 * max(1, len(operands)))(*operands),
@@ -251,14 +263,23 @@ class Net:
         )
         self.steps = (Step * max(1, len(step_rows)))(*step_rows)
         self.offsets = (u32 * max(1, len(offsets)))(*offsets)
+        live = len(values) + 1  # every value and one workspace
         self.schedule = Schedule(
-            graph_hash, SCHEDULE_HASH, 0, arena_bytes, len(step_rows), len(offsets), self.steps, self.offsets
+            graph_hash,
+            SCHEDULE_HASH,
+            0,
+            arena_bytes,
+            len(step_rows),
+            len(offsets),
+            live,
+            len(paged),
+            self.steps,
+            self.offsets,
         )
-        self.states = (ValueState * max(1, len(values)))()
-        self.blocks = (Block * (len(values) + 1))()
-        self.ticks = (u32 * max(1, len(step_rows)))()
-        self.peaks = (u32 * max(1, len(step_rows)))()
-        self.tables = Tables(self.states, self.blocks, self.ticks, self.peaks)
+        self.blocks = (Block * live)()
+        self.pages = (Page * max(1, len(paged)))()
+        self.trace = TracePart()
+        self.tables = Tables(self.blocks, self.pages, c.pointer(self.trace))
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
 

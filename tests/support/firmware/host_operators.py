@@ -30,6 +30,7 @@ class CSizes(ctypes.Structure):
         ("output_bytes", ctypes.c_uint32 * 4),
         ("workspace_bytes", ctypes.c_uint32),
         ("in_place", ctypes.c_uint32),
+        ("kept", ctypes.c_uint32),
         ("index_input", ctypes.c_uint32),
         ("index_bytes", ctypes.c_uint32),
         ("index_bound", ctypes.c_uint32),
@@ -43,6 +44,7 @@ class CArguments(ctypes.Structure):
         ("outputs", ctypes.POINTER(ctypes.c_void_p)),
         ("workspace", ctypes.c_void_p),
         ("learning_rate", ctypes.c_float),
+        ("sink", ctypes.c_void_p),
     )
 
 
@@ -109,6 +111,7 @@ class Operators:
             (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
             workspace.ctypes.data,
             learning_rate,
+            None,
         )
         status = self.table[name].run(ctypes.byref(arguments))
         if status < 0:

@@ -183,6 +183,46 @@ def sgd(p: Params, draw: Draw) -> Golden:
     return _golden((gradient, weight), (after,), learning_rate=0.125)
 
 
+def fetch(p: Params, draw: Draw) -> Golden:
+    kept = draw.normal(p["size"])
+    return _golden((kept,), (kept,))
+
+
+def store(p: Params, draw: Draw) -> Golden:
+    return fetch(p, draw)
+
+
+def commit(p: Params, draw: Draw) -> Golden:
+    return Golden((), ())
+
+
+def _updated(inputs: tuple[Tensor, ...], weights: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> Golden:
+    after = [torch.nn.Parameter(weight.detach().clone()) for weight in weights]
+    for parameter, gradient in zip(after, gradients, strict=True):
+        parameter.grad = gradient.clone()
+    torch.optim.SGD(after, lr=0.125).step()
+    return _golden((*inputs, *weights), tuple(after), learning_rate=0.125)
+
+
+def sgd_update(p: Params, draw: Draw) -> Golden:
+    weight, gradient = draw.normal(p["size"]), draw.normal(p["size"])
+    return _updated((gradient,), (weight,), (gradient,))
+
+
+def conv2d_update(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, gy = _convolution(p, draw)
+    weights = (w,) if b is None else (w, b)
+    return _updated((gy, x), weights, torch.autograd.grad(y, weights, gy))
+
+
+def linear_update(p: Params, draw: Draw) -> Golden:
+    x, w, b = draw.normal(p["m"], p["k"]), draw.normal(p["n"], p["k"]), draw.normal(p["n"])
+    weights = tuple(weight.requires_grad_() for weight in ((w, b) if p["bias"] else (w,)))
+    y = F.linear(x, *weights)
+    gy = draw.normal(p["m"], p["n"])
+    return _updated((gy, x), weights, torch.autograd.grad(y, weights, gy))
+
+
 def _batch_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
     """x, gamma, beta, y, mean and invstd."""
     x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
@@ -565,6 +605,12 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         scale_by,
         bernoulli,
         advance,
+        fetch,
+        store,
+        commit,
+        sgd_update,
+        conv2d_update,
+        linear_update,
         strided_copy,
         strided_copy_backward,
         group_norm,

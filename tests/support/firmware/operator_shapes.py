@@ -89,6 +89,11 @@ def _with_numbers(**ranges: tuple[float, float]) -> SearchStrategy[Params]:
     return st.fixed_dictionaries({"size": st.integers(1, 70), **floats})
 
 
+def tiles(params: Params, along: str) -> SearchStrategy[Params]:
+    """With tiles of any length, the last one often shorter."""
+    return st.integers(1, params[along]).map(lambda tile: {**params, "tile": tile})
+
+
 def _bits(number: float) -> int:
     (bits,) = struct.unpack("<i", struct.pack("<f", number))
     return int(bits)
@@ -153,6 +158,12 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "scale_by": _with_numbers(factor_f32=(-1e6, 1e6)),
     "bernoulli": integers(size=(1, 70), keep_nano=(0, 10**9), stream=(0, 2**31 - 1)),
     "advance": integers(steps=(1, 2**31 - 1)),
+    "fetch": _elements(),
+    "store": _elements(),
+    "commit": integers(steps=(1, 1)),
+    "sgd_update": integers(size=(1, 700)).flatmap(lambda p: tiles(p, "size")),
+    "conv2d_update": convolutions().flatmap(lambda p: tiles(p, "k")),
+    "linear_update": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)).flatmap(lambda p: tiles(p, "n")),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),

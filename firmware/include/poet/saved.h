@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The residents that outlive a step (parameters and states) as they lie on the card: in the model's order, each from a
+ * block's start. Their CRC-32 is that of their bytes behind one another. */
+#ifndef POET_SAVED_H
+#define POET_SAVED_H
+
+#include <stdint.h>
+
+#include "poet/block_device.h"
+#include "poet/model.h"
+#include "poet/status.h"
+
+#define POET_SAVED_READS 3u /* one, and two more if the check fails */
+
+uint32_t poet_blocks_of(uint32_t bytes);
+
+/* Bytes of them, and blocks that they take. */
+uint32_t poet_saved_bytes(const poet_model *model);
+uint32_t poet_saved_blocks(const poet_model *model);
+
+uint32_t poet_saved_crc(const poet_model *model, const uint8_t *residents);
+
+/* Writes them, and returns when the card has them for good. */
+int poet_saved_write(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
+                     uint32_t block);
+
+/* Reads them without keeping them. POET_E_CORRUPT if the card gives back something else. */
+int poet_saved_check(const poet_block_device *device, const poet_model *model, uint32_t block, uint32_t crc);
+
+/* Checks them on the card, and then reads them into RAM, where they are checked again. */
+int poet_saved_read(const poet_block_device *device, const poet_model *model, uint8_t *residents, uint32_t block,
+                    uint32_t crc);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradient descent without momentum on a kept tensor: its next version is w - learning rate * grad. */
+#include <string.h>
+
+#include "shape.h"
+#include "update.h"
+
+int poet_sgd_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_sgd_update_params *p = (const poet_sgd_update_params *)params;
+    const int status = p->tile < 1 || p->tile > p->size ? POET_E_ARGUMENT : poet_elementwise_sizes(p->size, 2, sizes);
+    if (status == POET_OK) {
+        sizes->kept = POET_KEPT_OUTPUTS;
+        sizes->workspace_bytes = POET_UPDATE_BUFFER_BYTES + 4u * (uint32_t)p->tile;
+    }
+    return status;
+}
+
+int poet_sgd_update_run(const poet_op_args *args)
+{
+    const poet_sgd_update_params *p = (const poet_sgd_update_params *)args->params;
+    const float *gradient = args->inputs[0];
+    float *tile = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
+    poet_update update = poet_update_begin(args, 0, args->inputs[1]);
+    for (int32_t i = 0; i < p->size; i += p->tile) {
+        const int32_t count = p->size - i < p->tile ? p->size - i : p->tile;
+        memcpy(tile, gradient + i, sizeof *tile * (size_t)count);
+        poet_update_tile(&update, tile, count);
+    }
+    return poet_update_end(&update);
+}

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RAM that the firmware's schedule runner takes for itself: its tables, beside residents and arena.
+
+The board file's ``ram_reserved_bytes`` is what the firmware takes whatever it runs. Tables grow with the plan:
+RAM budget + tables + reserve are the board's RAM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Action, Schedule
+
+# sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
+LIVE_ENTRY_BYTES = 12  # poet_block
+PAGE_ENTRY_BYTES = 8  # poet_page
+
+# How many more blocks an optimised schedule may hold at once than the one that stores all: it holds fewer, as a rule,
+# but may make a value again beside others.
+MORE_LIVE = 16
+
+
+@dataclass(frozen=True)
+class FirmwareTables:
+    """Lengths of the tables: blocks of the arena that are live at once, and values that are paged."""
+
+    live_count: int
+    page_count: int
+
+    @property
+    def bytes(self) -> int:
+        """RAM that they take."""
+        return LIVE_ENTRY_BYTES * self.live_count + PAGE_ENTRY_BYTES * self.page_count
+
+
+def tables_of(graph: Graph, schedule: Schedule) -> FirmwareTables:
+    """The tables of a plan."""
+    return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)))
+
+
+def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:
+    """What the tables of a plan of this graph are taken to be before there is one."""
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values if value.bytes}
+    live = min(len(sizes) + 1, _live_count(graph, store_all) + MORE_LIVE)
+    return FirmwareTables(live, sum(value.page is not None for node in graph.nodes for value in node.values))
+
+
+def paged_values(schedule: Schedule) -> set[str]:
+    """Values of which the card gets a copy."""
+    return {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
+
+
+def _live_count(graph: Graph, schedule: Schedule) -> int:
+    """Most blocks at once: values that have bytes, and the workspace of a compute while it lasts."""
+    nodes = {node.id: node for node in graph.nodes}
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    live: set[str] = set()
+    most = 1
+    for step in schedule.steps:
+        if step.do is Action.COMPUTE:
+            node = nodes[step.target]
+            live |= {value.id for value in node.values if value.bytes}
+            most = max(most, len(live) + (node.workspace_bytes > 0))
+        elif step.do is Action.PAGE_IN:
+            live.add(step.target)
+            most = max(most, len(live))
+        elif step.do is Action.FREE and sizes[step.target]:
+            live.remove(step.target)
+    return most
