@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,17 @@ class _Track:
         if self.changes[-1][1] != value:
             self.changes.append((when, value))
 
+    def dip(self, spans: Iterable[tuple[int, int]], low: float, high: float) -> None:
+        """The value is `low` from the begin of each span to its end, and `high` behind it. Spans are in order."""
+        changes = self.changes
+        for begin, end in spans:
+            last, value = changes[-1]
+            if begin > last and value != low != high:  # as nearly always
+                changes += ((begin, low), (end, high))
+            else:
+                self.set(begin, low)
+                self.set(end, high)
+
     def drain(self, until: int) -> list[tuple[int, float]]:
         """Changes before `until`; what comes later stays, behind the value that holds at `until`."""
         past = [change for change in self.changes if change[0] < until] or self.changes[:1]
@@ -74,15 +85,13 @@ class Power:
     def cpu_sleeps(self, begin: int, end: int) -> None:
         """The CPU sleeps between two times."""
         self._catch_up()
-        self._sleep(begin, end)
+        self._sleep([(begin, end)])
 
-    def _sleep(self, begin: int, end: int) -> None:
-        self._cpu.set(begin, self._cpu_ratio * self._rails.cpu_idle)
-        self._cpu.set(end, self._cpu_ratio * self._rails.cpu_active)
+    def _sleep(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._cpu.dip(spans, self._cpu_ratio * self._rails.cpu_idle, self._cpu_ratio * self._rails.cpu_active)
 
     def _catch_up(self) -> None:
-        for begin, end in self.untold_sleeps():
-            self._sleep(begin, end)
+        self._sleep(self.untold_sleeps())
 
     def cpu_draws(self, ratio: float) -> None:
         """From now on the CPU draws so many times what the board file says."""
@@ -110,15 +119,16 @@ class Power:
         """Everything since the last call."""
         self._catch_up()
         end = self._clock.now
-        tracks = [track.drain(end) for track in (self._cpu, self._storage, self._window)]
-        starts = np.array(sorted({max(when, self._begin) for track in tracks for when, _ in track}), np.int64)
+        # Cycles below 2^53, years of them, are exact as floats.
+        tracks = [np.array(track.drain(end), np.float64) for track in (self._cpu, self._storage, self._window)]
+        starts = np.unique(np.maximum(np.concatenate([track[:, 0] for track in tracks]), self._begin))
         cpu, storage, window = (_sample(track, starts) for track in tracks)
         times = np.append(starts, max(end, starts[-1])) / self._clock.hz
         self._begin = end
         return Trace(times, cpu + storage, window > 0.5)
 
 
-def _sample(changes: list[tuple[int, float]], at: NDArray[np.int64]) -> NDArray[np.float64]:
-    when = np.array([change[0] for change in changes], np.int64)
-    value = np.array([change[1] for change in changes])
-    return value[np.maximum(np.searchsorted(when, at, side="right") - 1, 0)]
+def _sample(changes: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values of a track, given as rows of time and value, at some times."""
+    place = np.searchsorted(changes[:, 0], at, side="right") - 1
+    return np.asarray(changes[np.maximum(place, 0), 1])

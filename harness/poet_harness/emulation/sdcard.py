@@ -128,6 +128,14 @@ class CardFaults:
     cut_after_writes: int | None = None
 
 
+def _crc7_of(byte: int) -> int:
+    crc = 0
+    for bit in range(7, -1, -1):
+        crc = (crc << 1) ^ (0x09 if ((crc >> 6) ^ (byte >> bit)) & 1 else 0)
+    return crc & 0x7F
+
+
+CRC7 = tuple(_crc7_of(byte) for byte in range(256))
 HEARD = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 
 
@@ -159,9 +167,7 @@ def crc7(data: bytes) -> int:
     """The checksum of a command frame, x^7 + x^3 + 1 (section 4.5)."""
     crc = 0
     for byte in data:
-        for bit in range(7, -1, -1):
-            crc = (crc << 1) ^ (0x09 if ((crc >> 6) ^ (byte >> bit)) & 1 else 0)
-        crc &= 0x7F
+        crc = CRC7[crc << 1 & 0xFF ^ byte]
     return crc
 
 
