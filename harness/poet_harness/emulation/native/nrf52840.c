@@ -164,8 +164,7 @@ static bool move(struct nrf52840 *chip, bool polled)
         engine->read_memory(engine->handle, spim->send, sent, spim->send_bytes);
     }
     if (polled) {
-        advance_to(chip->machine->counter,
-                   spi_poll(&chip->bus, sent, received, count, spim->begin, spim->byte_cycles));
+        advance_to(chip->machine->counter, spi_poll(&chip->bus, sent, received, count, spim->begin, spim->byte_cycles));
     } else {
         card_exchange(chip->bus.card, sent, received, count, spim->begin, spim->byte_cycles);
     }
@@ -255,8 +254,8 @@ bool nrf52840_load(void *context, uint32_t address, uint32_t width, uint32_t *va
     const uint32_t page = address & ~(PAGE_BYTES - 1u);
     const uint32_t place = address - page;
 
-    return width == 4 && ((page == SPIM0 && spim_load(chip, place, value)) ||
-                          (page == TIMER0 && timer_load(chip, place, value)));
+    return width == 4 &&
+           ((page == SPIM0 && spim_load(chip, place, value)) || (page == TIMER0 && timer_load(chip, place, value)));
 }
 
 bool nrf52840_store(void *context, uint32_t address, uint32_t width, uint32_t value)
@@ -265,9 +264,9 @@ bool nrf52840_store(void *context, uint32_t address, uint32_t width, uint32_t va
     const uint32_t page = address & ~(PAGE_BYTES - 1u);
     const uint32_t place = address - page;
 
-    if (width == 4 && ((page == SPIM0 && spim_store(chip, place, value)) ||
-                       (page == TIMER0 && timer_store(chip, place, value)) ||
-                       (page == NVIC_PAGE && nvic_store(chip->nvic, address, value)))) {
+    if (width == 4 &&
+        ((page == SPIM0 && spim_store(chip, place, value)) || (page == TIMER0 && timer_store(chip, place, value)) ||
+         (page == NVIC_PAGE && nvic_store(chip->nvic, address, value)))) {
         return true;
     }
     chip->spim.ready = 0; /* it may be a register that the next start hangs on */

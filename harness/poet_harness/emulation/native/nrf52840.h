@@ -9,7 +9,7 @@
 
 struct nrf52840_timer {
     uint64_t started_at;
-    uint64_t due1, due2; /* when a compare event comes; NEVER before a compare value is written */
+    uint64_t due1, due2;    /* when a compare event comes; NEVER before a compare value is written */
     uint32_t cycles_a_tick; /* 0: not started */
     uint32_t interrupts;
     uint32_t cc0, cc1, cc2;
