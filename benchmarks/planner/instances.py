@@ -110,10 +110,12 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
 
 
 def _traced(model: str, profile: str) -> tuple[Graph, int]:
-    """As `poet-plan --model MODEL --profile PROFILE` plans it."""
+    """As `poet-plan --model MODEL --profile PROFILE` plans it, without parameters where they exceed the RAM."""
     from poet_planner.planning.pipeline import prepare
 
-    residency = prepare(model, profile=profile).residency
+    residency = prepare(model, profile=profile, parameters="resident").residency
+    if residency.task.graph.resident_bytes > residency.budget_bytes:
+        residency = prepare(model, profile=profile, parameters="excluded").residency
     assert residency.task.board is not None
     return residency.task.graph, residency.task.board.usable_ram_bytes
 

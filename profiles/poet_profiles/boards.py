@@ -85,6 +85,7 @@ class Board(BaseModel):
     flash_reserved_bytes: int = Field(default=0, ge=0)
     storage: Literal["none", "sd-spi", "file"]
     storage_block_bytes: int = Field(default=512, gt=0)
+    storage_endurance_bytes: int = Field(default=0, ge=0)
     dma_overlap: bool = False
     voltage_v: float = Field(gt=0)
     baud: int = Field(default=1_000_000, gt=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan models`: the built-in models, and which of them fit a board."""
+"""`poet-plan models`: the built-in models, where boards keep their parameters, and which of them fit a board's RAM."""
 
 from __future__ import annotations
 
@@ -18,21 +18,48 @@ def models(
     graphs: Annotated[
         Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the names as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what there is as JSON.")] = False,
 ) -> None:
-    """List the built-in models; any other is named as module:callable."""
+    """List the built-in models, and where each microcontroller would keep their parameters; any other model is named as
+    module:callable.
+    """
     import json
-
-    from poet_planner.models import names
 
     if graphs is not None and board is None:
         raise UserError("--graphs: for which board? give --board")
-    listed = names() if board is None else _fitting(board, graphs)
+    if board is None:
+        _print_homes(as_json)
+        return
+    listed = _fitting(board, graphs)
     if as_json:
         print(json.dumps(list(listed), indent=1))
         return
     for name in listed:
         print(name)
+
+
+def _print_homes(as_json: bool) -> None:
+    """A row a model, as they are found: some have to be traced."""
+    import json
+
+    from poet_profiles.boards import board_names, load_board
+
+    from poet_planner.models import frozen_bytes, names, trained_bytes
+    from poet_planner.planning.models_that_fit import homes_of_parameters
+
+    boards = [board for board in map(load_board, board_names()) if board.kind == "microcontroller"]
+    rows = []
+    if not as_json:
+        print(f"{'model':24} {'parameters':>12}  " + " ".join(f"{board.name:16}" for board in boards))
+    for name in names():
+        count = (sum(trained_bytes(name)) + frozen_bytes(name)) // 4
+        homes = {board.name: homes_of_parameters(name, board) for board in boards}
+        rows.append({"model": name, "parameters": count, "homes": homes})
+        if not as_json:
+            cells = (", ".join(home) or "too large" for home in homes.values())
+            print(f"{name:24} {count:12,}  " + " ".join(f"{cell:16}" for cell in cells))
+    if as_json:
+        print(json.dumps(rows, indent=1))
 
 
 def _fitting(board: str, graphs: Path | None) -> Iterator[str]:

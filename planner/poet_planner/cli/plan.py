@@ -15,7 +15,7 @@ from poet_profiles.version import show_version
 
 from poet_planner.cli.network import network
 from poet_planner.cli.progress import progress
-from poet_planner.planning.memory_policy import Gradients, Parameters
+from poet_planner.planning.memory_policy import CARD_ABOVE, Gradients, Parameters
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
@@ -53,7 +53,11 @@ class Strategy(StrEnum):
 
     OPTIMAL = "optimal"
     STORE_ALL = "store-all"
+    PAGE_ALL = "page-all"
     PLAIN = "plain"  # an older name of store-all
+
+
+YARDSTICKS = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Strategy.PAGE_ALL: "page_all"}
 
 
 def plan(
@@ -82,8 +86,8 @@ def plan(
     parameters: Annotated[
         Parameters,
         typer.Option(
-            help="Count parameters and gradients in RAM (resident), or, like the paper, not (excluded); "
-            "auto: not where they alone exceed the budget."
+            help="Keep parameters in RAM (resident) or, if they are large, on the card (card); auto: on the card where "
+            "they would not fit in RAM; excluded: do not count them, like the paper."
         ),
     ] = Parameters.AUTO,
     gradients: Annotated[
@@ -93,12 +97,19 @@ def plan(
             "auto: where they would not fit."
         ),
     ] = Gradients.AUTO,
+    card_above: Annotated[
+        str, typer.Option(help="Where parameters lie on the card: those up to this size stay in RAM.")
+    ] = CARD_ABOVE,
     momentum: Annotated[
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     strategy: Annotated[
-        Strategy, typer.Option(help="optimal; or store-all (also called plain): every value kept until its last use.")
+        Strategy,
+        typer.Option(
+            help="optimal; store-all (also called plain): every value kept until its last use; or page-all: every "
+            "value paged out once and in for each use."
+        ),
     ] = Strategy.OPTIMAL,
     formulation: Annotated[
         Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
@@ -113,6 +124,13 @@ def plan(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
+    endurance: Annotated[
+        str | None,
+        typer.Option(
+            help="What may be written to the card in all, for its life in the summary: 4TB.",
+            show_default="the board's",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path("plan"),
     verbose: Annotated[
         bool,
@@ -131,7 +149,9 @@ def plan(
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.planning.pipeline import prepare
+    from poet_planner.report.quantities import size_bytes
 
+    endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
     prepared = prepare(
         network(graph, model),
@@ -142,15 +162,16 @@ def plan(
         deadline=deadline,
         parameters=parameters,
         gradients=gradients,
+        card_above=card_above,
         momentum=momentum,
         paging=paging,
     )
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
-    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else "store_all"
+    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
     schedule, statistics = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
     with undisturbed():
-        made = prepared.verified(schedule, statistics)
+        made = prepared.verified(schedule, statistics, endurance_bytes)
         made.write(out)
         _report(made, out, verbose, json)
 

@@ -35,7 +35,10 @@ def sweep(
     deadline: Annotated[list[str] | None, typer.Option(help="A deadline; again for more. Default none.")] = None,
     parameters: Annotated[
         Parameters,
-        typer.Option(help="Count parameters and gradients in RAM (resident, the same as auto), or not (excluded)."),
+        typer.Option(
+            help="Keep parameters in RAM (resident, the same as auto), or on the card (card), or do not count them "
+            "(excluded)."
+        ),
     ] = Parameters.AUTO,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise a point for, at most.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
@@ -53,8 +56,8 @@ def sweep(
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.baselines.store_all import store_all_schedule
-    from poet_planner.planning.memory_policy import without_parameters
-    from poet_planner.planning.pipeline import task_builder
+    from poet_planner.planning.memory_policy import Gradients, choose_residents
+    from poet_planner.planning.pipeline import forms_of
     from poet_planner.planning.sweep import in_order, read_points, write_picture
     from poet_planner.report.quantities import deadline_s, ram_bytes
     from poet_planner.solve import OptimiseOptions
@@ -65,10 +68,11 @@ def sweep(
     check_writable(table_path)
     if table_path.exists() and not resume:
         raise UserError(f"{table_path}: exists already; --resume goes on with it, or name another --out")
-    build = task_builder(network(graph, model, {"--board": board}), profile, board, batch)
-    planned = build(True).graph
-    if parameters is Parameters.EXCLUDED:
-        planned = without_parameters(planned)
+    forms = forms_of(network(graph, model, {"--board": board}), profile, board, batch)
+    if parameters in (Parameters.CARD, Parameters.EXCLUDED):
+        planned = choose_residents(forms, parameters, Gradients.AUTO, lambda _: 0).task.graph
+    else:
+        planned = forms.in_ram(True).graph
     store_all = store_all_schedule(planned)
     if store_all.energy_j == 0:
         raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")

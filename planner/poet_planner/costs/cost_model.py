@@ -8,7 +8,8 @@ A configuration that the profile holds costs what its row says. Any other is pre
 (see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
 of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which
 the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
-``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card.
+``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. An operator on kept
+tensors without rows of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph.kept import FETCH
 
+from poet_planner.costs.card import CardWork, card_work
 from poet_planner.costs.features import features, has_features
 
 if TYPE_CHECKING:
@@ -109,6 +112,8 @@ class CostModel:
     def apply(self, graph: Graph) -> CostedGraph:
         """Give every node its time and energy, and every value its page costs where the board has storage.
 
+        A fetched value has none: it is on the card anyway.
+
         Raises
         ------
         UserError
@@ -117,27 +122,48 @@ class CostModel:
         basis: dict[str, Basis] = {}
         nodes = []
         for node in graph.nodes:
-            cost = self._compute(node)
+            cost = self._compute(graph, node)
             basis[node.id] = cost.basis
-            values = tuple(replace(value, page=self._page(value)) for value in node.values)
+            fetched = node.operation is not None and node.operation.op == FETCH
+            values = tuple(replace(value, page=None if fetched else self._page(value)) for value in node.values)
             nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
         return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, dict(sorted(self._fits.items())), self._firmware)
 
-    def _compute(self, node: Node) -> _Cost:
+    def _compute(self, graph: Graph, node: Node) -> _Cost:
         if node.operation is None:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
+        work = None if op in self._by_operator else card_work(graph, op, params)
+        return self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
+
+    def _operator(self, node: str, op: str, params: str) -> _Cost:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
         if not has_features(params):
             raise UserError(
-                f"{node.id}: how many FLOPs {op} takes is not known, so that no fit can price it; "
+                f"{node}: how many FLOPs {op} takes is not known, so that no fit can price it; "
                 "use another layer, or add a row that was measured on the board to the profile "
                 "(its op and params as `poet-plan graph` writes them)"
             )
         time_s, energy_j = self._fit(op).predict(features(op, params))
         return _Cost(time_s, energy_j, Basis.FITTED)
+
+    def _sum(self, node: str, work: CardWork) -> _Cost:
+        """An operator on the card whose parts the profile knows."""
+        if PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
+            raise UserError(
+                "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
+            )
+        computed = [self._operator(node, *part)[:2] for part in work.operators]
+        read = [self._transfer(PAGE_IN, size) for size in work.read_bytes]
+        written = [self._transfer(PAGE_OUT, size) for size in work.written_bytes]
+        times, energies = zip(*computed, *read, *written, strict=True)
+        return _Cost(sum(times), sum(energies), Basis.FITTED)
+
+    def _transfer(self, op: str, size: int) -> tuple[float, float]:
+        """Time and energy of moving so many bytes in or out."""
+        return self._page_fit(op).predict((1.0, float(self._blocks(size))))
 
     def _fit(self, op: str) -> Fit:
         name = op if op in self._by_operator else ALL_OPERATORS
@@ -155,8 +181,7 @@ class CostModel:
     def _page(self, value: Value) -> PageCost | None:
         if not value.bytes or PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
             return None
-        blocks = (1.0, float(self._blocks(value.bytes)))
-        return PageCost(*self._page_fit(PAGE_OUT).predict(blocks), *self._page_fit(PAGE_IN).predict(blocks))
+        return PageCost(*self._transfer(PAGE_OUT, value.bytes), *self._transfer(PAGE_IN, value.bytes))
 
     def _page_fit(self, op: str) -> Fit:
         if op not in self._fits:

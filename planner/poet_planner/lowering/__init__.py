@@ -6,7 +6,8 @@ bytes, labels 32-bit integers), and a plain SGD step stands behind all gradients
 the traced operators themselves, sizes are PyTorch's and an operator outside of the vocabulary is named ``aten.NAME``.
 """
 
+from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.firmware import lower_for_firmware
 from poet_planner.lowering.linux import lower_for_linux
 
-__all__ = ["lower_for_firmware", "lower_for_linux"]
+__all__ = ["lower_for_firmware", "lower_for_linux", "with_parameters_on_the_card"]

@@ -159,9 +159,9 @@ def names() -> list[str]:
     return sorted(_ENTRIES)
 
 
-def trained_bytes(name: str) -> int:
-    """Bytes of a built-in model's trained parameters, counted without making them."""
-    return sum(parameter.nbytes for parameter in _parameters(name) if parameter.requires_grad)
+def trained_bytes(name: str) -> list[int]:
+    """Bytes of each of a built-in model's trained parameters, counted without making them."""
+    return [parameter.nbytes for parameter in _parameters(name) if parameter.requires_grad]
 
 
 def frozen_bytes(name: str) -> int:

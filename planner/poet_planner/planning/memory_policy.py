@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has a place in RAM for good: parameters and their gradients, or only what a small board can afford."""
+"""Where parameters and gradients lie: in RAM for good, or on the card and in RAM while they are needed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node
+from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
+
+from poet_planner.report.quantities import bytes_text
 
 if TYPE_CHECKING:
     from poet_planner.planning.task import Task
 
+CARD_ABOVE = "2KB"  # smaller parameters are not worth transfers of their own
 _BATCH_KINDS = ("input", "target", "loss", "constant")
 
 
 class Parameters(StrEnum):
-    """Whether parameters, gradients and optimiser state count in RAM."""
+    """Where parameters lie; excluded: nowhere that counts, nor gradients and optimiser state, as in the POET paper."""
 
     AUTO = "auto"
     RESIDENT = "resident"
+    CARD = "card"
     EXCLUDED = "excluded"
 
 
@@ -32,6 +37,22 @@ class Gradients(StrEnum):
     AUTO = "auto"
     RESIDENT = "resident"
     PAGED = "paged"
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The tasks that there are to choose from, each built when it is wanted.
+
+    Attributes
+    ----------
+    in_ram : callable
+        With parameters resident, and gradients resident or not.
+    on_card : callable or None
+        With larger parameters, and the batch, on the card; None where there is no such form.
+    """
+
+    in_ram: Callable[[bool], Task]
+    on_card: Callable[[], Task] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,49 +78,74 @@ class Residency:
 
 
 def choose_residents(
-    build: Callable[[bool], Task],
+    forms: Forms,
     parameters: Parameters,
     gradients: Gradients,
     budget_bytes: Callable[[Task], int],
 ) -> Residency:
-    """Choose what is resident.
+    """Choose where parameters and gradients lie.
 
-    Where gradients leave no room for the largest node, they become values; where parameters alone exceed the budget,
-    they are left out, as the POET paper leaves them out.
+    Where gradients leave no room for the largest node, they become values; where that is not enough, larger parameters
+    go to the card. What still does not fit is left in the form that needs the least RAM.
 
     Parameters
     ----------
-    build : callable
-        The task, with gradients resident or not.
     budget_bytes : callable
-        RAM budget of a task. Where gradients become values because they do not fit, the budget stays that by which
-        they do not; without parameters it is that of what is left.
+        RAM budget of a task. Where another form is taken because the first does not fit, the budget stays that by which
+        it does not; without parameters it is that of what is left.
 
     Raises
     ------
     UserError
-        If gradients are to become values in a graph that has no such form, or are asked for where they do not count.
+        If gradients are to become values in a graph that has no such form, or are asked for where they do not count; or
+        parameters are to lie on a card that is not there.
     """
+    if parameters in (Parameters.EXCLUDED, Parameters.CARD) and gradients is not Gradients.AUTO:
+        why = "they are not in RAM" if parameters is Parameters.EXCLUDED else "most are part of an update"
+        raise UserError(f"--gradients {gradients}: with --parameters {parameters} {why}; leave it out")
     if parameters is Parameters.EXCLUDED:
-        if gradients is not Gradients.AUTO:
-            raise UserError(f"--gradients {gradients}: with --parameters excluded they are not in RAM; leave it out")
-        return _excluded(build(True), budget_bytes)
-    task = build(True)
+        return _excluded(forms.in_ram(True), budget_bytes)
+    if parameters is Parameters.CARD:
+        if forms.on_card is None:
+            raise UserError("--parameters card is for models on microcontrollers that have a card: leave it out")
+        task = forms.on_card()
+        return Residency(task, budget_bytes(task))
+    return _fitting(forms, parameters, gradients, budget_bytes)
+
+
+def _fitting(
+    forms: Forms, parameters: Parameters, gradients: Gradients, budget_bytes: Callable[[Task], int]
+) -> Residency:
+    """The first form that fits, or the one that needs the least RAM."""
+    task = forms.in_ram(True)
     if gradients is Gradients.PAGED:
-        resident, task = task, build(False)
+        resident, task = task, forms.in_ram(False)
         if task.graph == resident.graph:
             raise UserError("--gradients paged is for models on microcontrollers: leave it out")
     budget = budget_bytes(task)
-    if smallest_ram_bytes(task.graph) <= budget:
+    in_ram = least = smallest_ram_bytes(task.graph)
+    if in_ram <= budget:
         return Residency(task, budget)
     if gradients is Gradients.AUTO:
-        paged = build(False)
-        if smallest_ram_bytes(paged.graph) <= budget and paged.graph.resident_bytes < task.graph.resident_bytes:
+        paged = forms.in_ram(False)
+        least = smallest_ram_bytes(paged.graph)
+        if least <= budget and paged.graph.resident_bytes < task.graph.resident_bytes:
             note = "gradients have no places of their own in RAM (--gradients resident gives them)"
             return Residency(paged, budget, note=note)
-    if parameters is Parameters.AUTO and task.graph.residents and task.graph.resident_bytes > budget:
-        return _excluded(build(True), budget_bytes)
+    if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
+        on_card = forms.on_card()
+        if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
+            return Residency(on_card, budget, note=_card_note(on_card.graph, min(in_ram, least), budget))
     return Residency(task, budget)
+
+
+def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
+    kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
+    return (
+        f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
+        f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters resident "
+        "keeps them in RAM, --parameters excluded does not count them, as in the paper)"
+    )
 
 
 def _excluded(task: Task, budget_bytes: Callable[[Task], int]) -> Residency:

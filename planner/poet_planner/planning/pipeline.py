@@ -8,7 +8,7 @@ traces, costs and sets the limits; `Prepared.schedule` optimises; `Prepared.veri
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -23,9 +23,16 @@ from poet_profiles.shipped import profile_names
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.flash import refuse_beyond_flash
-from poet_planner.planning.memory_policy import Gradients, Parameters, Residency, choose_residents
+from poet_planner.planning.memory_policy import (
+    CARD_ABOVE,
+    Forms,
+    Gradients,
+    Parameters,
+    Residency,
+    choose_residents,
+)
 from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
-from poet_planner.report.quantities import deadline_s, ram_bytes
+from poet_planner.report.quantities import deadline_s, ram_bytes, size_bytes
 from poet_planner.report.summary import Summary, summarise
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
@@ -137,13 +144,17 @@ class Prepared:
 
         return method_named(method).schedule(self.graph, self.residency.budget_bytes, self.deadline_s, options)
 
-    def verified(self, schedule: Schedule, statistics: Statistics | None = None) -> Plan:
+    def verified(
+        self, schedule: Schedule, statistics: Statistics | None = None, endurance_bytes: int | None = None
+    ) -> Plan:
         """The plan, once the schedule has been replayed by the contract alone.
 
         Parameters
         ----------
         statistics : Statistics, optional
             Those that the optimiser was given in its options: they go into the summary.
+        endurance_bytes : int, optional
+            What may be written to the card in all, for its life in the summary; default is the board file's.
 
         Raises
         ------
@@ -158,7 +169,9 @@ class Prepared:
         residency, store_all = self.residency, self.store_all
         task, excluded_bytes = residency.task, residency.excluded_bytes
         refuse_beyond_flash(self.graph, schedule, task.board)
-        summary = summarise(self.graph, schedule, store_all, task.costed, excluded_bytes, statistics)
+        summary = summarise(
+            self.graph, schedule, store_all, task.costed, excluded_bytes, statistics, task.board, endurance_bytes
+        )
         why_none = why_no_headers(self.graph, task.constants)
         return Plan(self.graph, schedule, store_all, summary, residency, why_none, task.constants)
 
@@ -173,6 +186,7 @@ def plan(
     deadline: float | str | None = None,
     parameters: str = "auto",
     gradients: str = "auto",
+    card_above: int | str = CARD_ABOVE,
     momentum: float = 0.0,
     paging: bool = True,
     method: str = "optimal",
@@ -200,11 +214,14 @@ def plan(
     deadline : float or str, optional
         Most time for a step: seconds; ``"800ms"``, or ``"1.5x"`` the store-all schedule's time. Default is none.
     parameters : str
-        ``"resident"``: parameters, gradients and optimiser state count in RAM. ``"excluded"``: they do not, as in the
-        POET paper. ``"auto"``: they do, unless they alone exceed the budget.
+        ``"resident"``: parameters, gradients and optimiser state count in RAM. ``"card"``: larger parameters, and the
+        batch, lie on a microcontroller's card. ``"auto"``: in RAM, unless they would not fit there. ``"excluded"``:
+        they do not count, as in the POET paper.
     gradients : str
         ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations.
         ``"auto"``: they have places, unless they would not fit.
+    card_above : int or str
+        The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``.
     momentum : float
         Of the gradient descent that ends a step on a microcontroller, 0 to 1.
     paging : bool
@@ -241,6 +258,7 @@ def plan(
         deadline=deadline,
         parameters=parameters,
         gradients=gradients,
+        card_above=card_above,
         momentum=momentum,
         paging=paging,
     )
@@ -260,13 +278,14 @@ def prepare(
     deadline: float | str | None = None,
     parameters: str = "auto",
     gradients: str = "auto",
+    card_above: int | str = CARD_ABOVE,
     momentum: float = 0.0,
     paging: bool = True,
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
     started_s = time.monotonic()
     residency = choose_residents(
-        task_builder(network, profile, board, batch, momentum, paging),
+        forms_of(network, profile, board, batch, momentum, paging, card_above),
         _policy(Parameters, parameters, "--parameters"),
         _policy(Gradients, gradients, "--gradients"),
         partial(_budget_bytes, ram=ram),
@@ -286,15 +305,16 @@ def default_seconds(spent_s: float) -> float:
     return min(MOST_SECONDS, max(LEAST_SECONDS, SOON_SECONDS - spent_s))
 
 
-def task_builder(
+def forms_of(
     network: Model | Graph | str | Path,
     profile: str | Path | None = None,
     board: str | None = None,
     batch: int | None = None,
     momentum: float = 0.0,
     paging: bool = True,
-) -> Callable[[bool], Task]:
-    """What makes the task, with gradients resident or as values like others; parameters are those of `plan`.
+    card_above: int | str = CARD_ABOVE,
+) -> Forms:
+    """What makes the task in its forms; parameters are those of `plan`.
 
     Raises
     ------
@@ -304,12 +324,16 @@ def task_builder(
     if isinstance(network, Graph | Path):
         refuse_beside_a_graph({"--profile": profile, "--batch": batch, "--momentum": momentum or None})
         read = task_from_graph(network, board)
-        return lambda _: _with_paging(read, paging)
+        return Forms(lambda _: _with_paging(read, paging))
     if profile is None:
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
+    above_bytes = size_bytes(card_above, "--card-above", CARD_ABOVE)
     model = ModelOnBoard(network, batch, profile, board, momentum)
-    return lambda resident_gradients: _with_paging(model.task(resident_gradients), paging)
+    return Forms(
+        lambda resident_gradients: _with_paging(model.task(resident_gradients), paging),
+        (lambda: model.task(card_above_bytes=above_bytes)) if model.has_card and paging else None,
+    )
 
 
 def _with_paging(task: Task, paging: bool) -> Task:

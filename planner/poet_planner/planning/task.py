@@ -114,15 +114,27 @@ class ModelOnBoard:
         self._momentum = momentum
         self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
 
-    def task(self, resident_gradients: bool = True) -> Task:
-        """The costed task; gradients have places of their own in RAM, or are values like others.
+    @property
+    def has_card(self) -> bool:
+        """Whether the board's firmware can keep parameters on a card."""
+        return self._board.kind == "microcontroller" and self._board.storage != "none"
+
+    def task(self, resident_gradients: bool = True, card_above_bytes: int | None = None) -> Task:
+        """The costed task.
+
+        Parameters
+        ----------
+        resident_gradients : bool
+            Whether gradients have places of their own in RAM, or are values like others.
+        card_above_bytes : int, optional
+            Whether larger parameters, and the batch, lie on the card.
 
         Raises
         ------
         UserError
             If the model cannot be had or traced, or the profile lacks the rows that are needed.
         """
-        graph = self._step.graph(self._board, resident_gradients, self._momentum)
+        graph = self._step.graph(self._board, resident_gradients, self._momentum, card_above_bytes)
         costed = CostModel(self._rows, self._board.storage_block_bytes).apply(graph)
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))

@@ -46,7 +46,13 @@ class TrainingStep:
     def name(self) -> str:
         return self._model if isinstance(self._model, str) else self._model.name
 
-    def graph(self, board: Board, resident_gradients: bool = True, momentum: float = 0.0) -> Graph:
+    def graph(
+        self,
+        board: Board,
+        resident_gradients: bool = True,
+        momentum: float = 0.0,
+        card_above_bytes: int | None = None,
+    ) -> Graph:
         """The step lowered for a board.
 
         Parameters
@@ -56,6 +62,8 @@ class TrainingStep:
             others.
         momentum : float
             Of the gradient descent that ends a step on a microcontroller.
+        card_above_bytes : int, optional
+            Whether larger parameters, and the batch, lie on a microcontroller's card.
 
         Raises
         ------
@@ -63,12 +71,15 @@ class TrainingStep:
             If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
             firmware has no such momentum.
         """
-        from poet_planner.lowering import lower_for_firmware, lower_for_linux
+        from poet_planner.lowering import lower_for_firmware, lower_for_linux, with_parameters_on_the_card
 
         if board.kind == "linux":
             if momentum:
                 raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
             graph = lower_for_linux(self._rehearsed, board.dma_overlap)
+        elif card_above_bytes is not None:
+            graph = lower_for_firmware(self._tried, resident_gradients=False, momentum=momentum)
+            graph = with_parameters_on_the_card(graph, card_above_bytes)
         else:
             graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
         try:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from poet_profiles.errors import UserError
 
 _BYTES = {"": 1, "b": 1, "kb": 1024, "kib": 1024, "mb": 1024**2, "mib": 1024**2, "gb": 1024**3, "gib": 1024**3}
+_BYTES |= {"tb": 1024**4, "tib": 1024**4}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _BYTE_UNITS = (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
 _PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
@@ -26,13 +27,25 @@ def ram_bytes(amount: int | str, store_all_peak_bytes: int) -> int:
         If it is none of these.
     """
     examples = "256KB, 2MB or 50%"
-    if not isinstance(amount, str):
-        return int(_above_zero(amount, "--ram", examples))
-    number, unit = _parts(amount, "--ram", examples)
-    if unit == "%":
+    if isinstance(amount, str) and amount.rstrip().endswith("%"):
+        number, _ = _parts(amount, "--ram", examples)
         return math.floor(store_all_peak_bytes * number / 100)
+    return size_bytes(amount, "--ram", examples)
+
+
+def size_bytes(amount: int | str, option: str, examples: str) -> int:
+    """Bytes meant: ``2048``, ``2KB`` (of 1024 B); ``option`` and ``examples`` are for the message.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    """
+    if not isinstance(amount, str):
+        return int(_above_zero(amount, option, examples))
+    number, unit = _parts(amount, option, examples)
     if unit not in _BYTES:
-        raise UserError(f"--ram {amount}: unknown unit {unit!r}; write for example {examples}")
+        raise UserError(f"{option} {amount}: unknown unit {unit!r}; write for example {examples}")
     return math.floor(number * _BYTES[unit])
 
 

@@ -7,12 +7,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
+from poet_planner.report.wear import Wear, wear
 from poet_planner.schedule.timeline import Kind, timeline
 
 if TYPE_CHECKING:
@@ -42,8 +45,9 @@ class Summary:
     """A plan in figures.
 
     ``overhead`` is energy above the store-all schedule, relative to that schedule's. Fields named ``plain_…`` are the
-    store-all schedule's. ``constant_bytes`` lie in flash. ``firmware`` are the builds that the costs were profiled
-    with. ``optimiser`` is None if the plan comes from another method.
+    store-all schedule's. ``constant_bytes`` lie in flash, ``kept_bytes`` on the card, the batch not counted.
+    ``firmware`` are the builds that the costs were profiled with. ``optimiser`` is None if the plan comes from another
+    method.
     """
 
     graph: str
@@ -53,9 +57,11 @@ class Summary:
     energy_j: float
     energy_compute_j: float
     energy_recompute_j: float
+    energy_refetch_j: float
     energy_page_in_j: float
     energy_page_out_j: float
     recomputes: int
+    refetches: int
     page_ins: int
     page_outs: int
     plain_energy_j: float
@@ -71,9 +77,11 @@ class Summary:
     resident_bytes: int
     constant_bytes: int
     excluded_bytes: int
+    kept_bytes: int
     resident_gradients: bool | None
     arena_bytes: int
     plain_peak_bytes: int
+    wear: Wear
     energy_share: dict[str, float]
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
@@ -91,6 +99,8 @@ def summarise(
     costed: CostedGraph | None = None,
     excluded_bytes: int = 0,
     statistics: Statistics | None = None,
+    board: Board | None = None,
+    endurance_bytes: int | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -104,6 +114,10 @@ def summarise(
         Where the graph was costed from a profile; says what the energy rests on.
     statistics : Statistics, optional
         Of the run that made the plan.
+    board : Board, optional
+        Whose card it writes to.
+    endurance_bytes : int, optional
+        What may be written to the card in all, instead of the board's.
     """
     moments = timeline(graph, schedule)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
@@ -119,9 +133,11 @@ def summarise(
         energy_j=schedule.energy_j,
         energy_compute_j=energy[Kind.COMPUTE],
         energy_recompute_j=energy[Kind.RECOMPUTE],
+        energy_refetch_j=energy[Kind.REFETCH],
         energy_page_in_j=energy[Kind.PAGE_IN],
         energy_page_out_j=energy[Kind.PAGE_OUT],
         recomputes=count[Kind.RECOMPUTE],
+        refetches=count[Kind.REFETCH],
         page_ins=count[Kind.PAGE_IN],
         page_outs=count[Kind.PAGE_OUT],
         plain_energy_j=store_all.energy_j,
@@ -137,9 +153,11 @@ def summarise(
         resident_bytes=graph.resident_bytes,
         constant_bytes=constant_bytes(graph),
         excluded_bytes=excluded_bytes,
+        kept_bytes=sum(kept.bytes for kept in graph.kept if kept.kind not in BATCH_KINDS),
         resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
+        wear=wear(graph, schedule, board, endurance_bytes),
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
@@ -159,7 +177,7 @@ def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict
 
     shares = {basis.value: 0.0 for basis in Basis}
     for moment in timeline(graph, schedule):
-        basis = costed.basis[moment.node] if moment.kind in (Kind.COMPUTE, Kind.RECOMPUTE) else Basis.FITTED
+        basis = Basis.FITTED if moment.kind in (Kind.PAGE_IN, Kind.PAGE_OUT) else costed.basis[moment.node]
         shares[basis.value] += moment.energy_j
     total = sum(shares.values())
     return {basis: joules / total if total else 0.0 for basis, joules in shares.items()}
@@ -191,10 +209,12 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
     gap = f"gap {share_text(s.gap)} of the energy, {share_text(s.overhead_gap)} of the overhead"
+    again = [("  fetch again", energy_text(s.energy_refetch_j), _counted(s.refetches, "transfer"))]
     return [
         ("energy", energy_text(s.energy_j), _overhead_remark(s)),
-        ("  compute", energy_text(s.energy_compute_j), ""),
+        ("  compute", energy_text(s.energy_compute_j), "and what is kept on the card once" if s.kept_bytes else ""),
         ("  recompute", energy_text(s.energy_recompute_j), _counted(s.recomputes, "recomputation")),
+        *(again if s.kept_bytes else []),
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
         ("bound", energy_text(s.bound_j), "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap),
@@ -222,12 +242,29 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
         ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
         *([frozen] if s.constant_bytes else []),
+        *_card_rows(s),
     ]
+
+
+def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
+    committed, paged = s.wear.committed_bytes, s.wear.paged_bytes
+    if not committed + paged:
+        return []
+    parts = f"{bytes_text(committed)} of new versions, {bytes_text(paged)} of pages"
+    rows = [("card, written", bytes_text(committed + paged), f"a step: {parts}")]
+    if s.kept_bytes:
+        rows.insert(0, ("card, kept", bytes_text(s.kept_bytes), "parameters; the batches are there, too"))
+    if s.wear.life_steps is not None:
+        endurance = f"if {bytes_text(s.wear.endurance_bytes)} can be written to it (--endurance)"
+        rows.append(("  its life", f"{s.wear.life_steps:.2g} steps", endurance))
+    return rows
 
 
 def _residents_remark(s: Summary) -> str:
     if s.excluded_bytes:
         return f"batch; {bytes_text(s.excluded_bytes)} of parameters, gradients, state NOT counted"
+    if s.kept_bytes:
+        return "small parameters, state"
     if s.resident_gradients is None:
         return "as the graph has it"
     return "parameters, state, batch" + (", gradients" if s.resident_gradients else "; gradients are in the arena")

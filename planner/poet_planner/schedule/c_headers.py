@@ -88,6 +88,8 @@ def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | No
         return f"the firmware lacks {', '.join(missing)}"
     if constants is not None and any(constant.id not in constants for constant in graph.constants):
         return f"the data of its constants are not there ({CONSTANTS_FILE} beside the graph)"
+    if graph.kept:
+        return "the firmware's tables have no place for tensors on the card yet"
     return None if graph.residents else "its parameters are excluded from RAM"
 
 

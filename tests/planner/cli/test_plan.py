@@ -15,7 +15,7 @@ import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
 from poet_planner.planning import methods
-from poet_planner.planning.memory_policy import Gradients, Parameters, choose_residents
+from poet_planner.planning.memory_policy import Forms, Gradients, Parameters, choose_residents
 from poet_planner.planning.pipeline import LEAST_SECONDS, MOST_SECONDS, default_seconds
 from poet_planner.planning.task import Task
 from poet_planner.report import figures
@@ -122,6 +122,12 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "leave it out"),
         (["--profile", "m4", "--parameters", "excluded", "--gradients", "paged"], "--gradients paged: with"),
         (["--profile", "m4", "--model", "digits_cnn", "--momentum", "1e-12"], "multiples of 1e-9"),
+        (["--profile", "a72", "--model", "digits_cnn", "--parameters", "card"], "--parameters card is for models on"),
+        (
+            ["--profile", "m4", "--model", "digits_cnn_small", "--parameters", "card", "--momentum", "0.9"],
+            "--momentum: the firmware has none for parameters on the card",
+        ),
+        (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -176,21 +182,42 @@ def test_shipped_profile_plans_a_model_and_writes_headers(
     assert (out / "poet_schedule.h").exists()
 
 
-def test_parameters_beyond_the_budget_are_left_out_loudly(
+def test_parameters_are_left_out_only_where_that_is_asked_for_and_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
     arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--strategy", "store-all", "--out", out, "--json")
-    assert run(monkeypatch, *arguments) == 0
+    assert run(monkeypatch, *arguments, "--parameters", "excluded") == 0
     streams = capsys.readouterr()
     assert "NOT counted" in streams.err
-    excluded = json.loads(streams.out)
-    assert excluded["excluded_bytes"] > 2_000_000
+    assert json.loads(streams.out)["excluded_bytes"] > 2_000_000
     assert not (out / "poet_model.h").exists()
-    # What is not counted is not counted as values either.
-    assert run(monkeypatch, *arguments, "--gradients", "paged") == 0
-    assert json.loads(capsys.readouterr().out) == excluded
     assert run(monkeypatch, *arguments, "--parameters", "resident") == NO_SCHEDULE
+
+
+def test_parameters_go_to_the_card_where_they_do_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """312 KB of parameters; the largest layer has 147 KB."""
+    out = tmp_path / "plan"
+    arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--time-limit", 3, "--out", out, "--json")
+    assert run(monkeypatch, *arguments) == 0
+    streams = capsys.readouterr()
+    assert "lie on the card" in streams.err
+    summary = json.loads(streams.out)
+    assert 250_000 < summary["kept_bytes"] < 312_168
+    assert summary["excluded_bytes"] == 0
+    assert summary["peak_bytes"] <= summary["ram_budget_bytes"] <= load_board("nrf52840").usable_ram_bytes
+    graph = read_graph(out / "graph.json")
+    assert all(kept.bytes > 2048 for kept in graph.kept if kept.kind == "parameter")
+    # Each parameter is written once, whole blocks each, and what stays in RAM with a record of all.
+    written = 512 * sum(-(-kept.bytes // 512) for kept in graph.kept if kept.kind == "parameter")
+    assert written < summary["wear"]["committed_bytes"] < written + 20_000
+    life = summary["wear"]["life_steps"]
+    assert life == pytest.approx(4e12 / (summary["wear"]["committed_bytes"] + summary["wear"]["paged_bytes"]))
+    assert run(monkeypatch, *arguments, "--card-above", "100KB", "--endurance", "8GB", "--strategy", "store-all") == 3
+    assert run(monkeypatch, *arguments, "--parameters", "card", "--gradients", "paged") == BAD_INPUT
+    assert "--gradients paged: with --parameters card" in capsys.readouterr().err
 
 
 def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
@@ -246,7 +273,7 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
         return int(0.995 * store_all_schedule(task.graph).peak_bytes)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
-        one = choose_residents(build, Parameters.RESIDENT, gradients, budget_bytes)
+        one = choose_residents(Forms(build), Parameters.RESIDENT, gradients, budget_bytes)
         return one.task.graph.resident_bytes, one.budget_bytes
 
     assert settled(Gradients.RESIDENT) == (200_000, 228_850)
@@ -357,6 +384,17 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == fitting
     for name in fitting:
         assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
+
+
+def test_models_are_listed_with_the_homes_of_their_parameters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "models", "--json") == 0
+    homes = {row["model"]: row["homes"] for row in json.loads(capsys.readouterr().out)}
+    assert homes["digits_cnn_small"] == {"mkr1000": ["resident"], "nrf52840": ["resident"]}
+    assert homes["mlperf_resnet8"] == homes["poet_resnet18"] == {"mkr1000": [], "nrf52840": ["card"]}
+    assert homes["finetune_cnn"]["nrf52840"] == ["resident", "flash"]
+    assert homes["bert_base"] == {"mkr1000": [], "nrf52840": []}
 
 
 def test_models_that_fit_are_told_for_microcontrollers_only(

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poet_planner.costs.card import card_work
 from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel, fit_relative
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
+
+from tests.support.graphs.kept_graphs import kept_step
 
 CONSTANT, PER_FLOP, PER_BYTE = 2e-5, 3e-9, 5e-10
 LATENCY, PER_BLOCK = 1e-3, 2e-4
@@ -134,3 +137,46 @@ def test_the_builds_that_rows_were_taken_with_are_known_but_for_published_ones(t
     published = replace(relu_row(30, "published"), firmware="none")
     costed = model(tmp_path, [new, old, published]).apply(graph("relu", "size=10"))
     assert costed.firmware == ("f", "newer")
+
+
+def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path) -> None:
+    parts = [row("mul", "size=2", 1.0), row("add", "size=2", 1.0), row("sgd", "size=2", 0.25)]
+    costed = model(tmp_path, [*parts, *page_rows()]).apply(kept_step())
+    times = {node.id: node.time_s for node in costed.graph.nodes}
+    block = LATENCY + PER_BLOCK
+    assert times["w..fetch"] == pytest.approx(block)
+    assert times["update"] == pytest.approx(0.25 + block)
+    assert times["commit"] == pytest.approx(2 * block)  # the residents, and the record
+    assert costed.basis["update"] is Basis.FITTED
+    pages = {value.id: value.page for node in costed.graph.nodes for value in node.values}
+    assert pages["w..fetch"] is None and pages["product"] is not None
+    measured = model(tmp_path, [*parts, *page_rows(), row("sgd_update", "size=2 tile=2", 0.5)]).apply(kept_step())
+    assert {node.id: node.time_s for node in measured.graph.nodes}["update"] == pytest.approx(0.5)
+    with pytest.raises(UserError, match="no page rows"):
+        model(tmp_path, parts).apply(kept_step())
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "parts"),
+    [
+        (
+            "conv2d_update",
+            "n=1 c=4 h=8 w=8 k=8 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=1 tile=8",
+            [
+                ("conv2d_backward_weight", "n=1 c=4 h=8 w=8 k=8 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=1"),
+                ("sgd", "size=288"),
+                ("sgd", "size=8"),
+            ],
+        ),
+        (
+            "linear_update",
+            "m=3 k=16 n=8 bias=0 tile=8",
+            [("matmul", "b=1 m=8 k=3 n=16 ta=1 tb=0"), ("sgd", "size=128")],
+        ),
+    ],
+)
+def test_an_update_is_a_weight_gradient_and_a_descent(op: str, params: str, parts: list[tuple[str, str]]) -> None:
+    work = card_work(kept_step(), op, params)
+    assert work is not None
+    assert list(work.operators) == parts
+    assert sum(work.written_bytes) == sum(4 * int(params.split("=")[1]) for name, params in parts if name == "sgd")

@@ -93,7 +93,7 @@ def test_what_does_not_fit_says_what_would() -> None:
         ({"network": GRAPH, "ram": 1000, "deadline": float("nan")}, "--deadline nan: not an amount above zero"),
         (
             {"network": GRAPH, "ram": 1000, "parameters": "some"},
-            "--parameters some: there are auto, resident, excluded",
+            "--parameters some: there are auto, resident, card, excluded",
         ),
         ({"network": GRAPH, "ram": 1000, "gradients": "some"}, "--gradients some: there are auto, resident, paged"),
         ({"network": GRAPH, "ram": 1000, "method": "guess"}, "no method 'guess'"),
@@ -111,7 +111,7 @@ def test_what_does_not_go_together_is_one_line(asked: dict[str, Any], words: str
 
 
 def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory policy asks for the task up to three times."""
+    """The memory policy asks for the task in up to three forms."""
     from poet_planner import tracing
 
     traced = []
@@ -123,5 +123,5 @@ def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tracing, "trace", counted)
     prepared = prepare(tiny(), profile="m4", ram=100)
-    assert "NOT counted" in prepared.residency.note
+    assert "lie on the card" in prepared.residency.note
     assert len(traced) == 1

@@ -17,18 +17,41 @@ LEARNING_RATE = 0.01
 
 
 def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
-    """Every node once, in order; tensors by id as f32, in their resident's shape."""
+    """Every node once, in order; tensors by id as f32, in the shape of their resident or kept tensor."""
     held: Tensors = {}
-    for tensor in (*graph.residents, *graph.constants):
+    lasting = (*graph.residents, *graph.kept)
+    for tensor in (*lasting, *graph.constants):
         array = given.get(tensor.id, np.full(tensor.shape, np.nan, np.float32))
         held[tensor.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
         assert held[tensor.id].nbytes == tensor.bytes
+    on_card = {kept.id for kept in graph.kept}
+    next_versions: Tensors = {}
     for node in graph.nodes:
         if node.operation is None:
             continue
         operation = node.operation
         inputs = [held[id] for id in operation.operands]
-        outputs = operators.run(operation.op, parse_params(operation.params), inputs, LEARNING_RATE)
-        held |= dict(zip(operation.results, outputs, strict=True))
-    shapes = {resident.id: resident.shape for resident in graph.residents}
-    return {id: held[id].view(np.float32).reshape(shape) for id, shape in shapes.items()}
+        results = _results(operation.op, parse_params(operation.params), inputs, operators)
+        for id, result in zip(operation.results, results, strict=True):
+            (next_versions if id in on_card else held)[id] = result
+    held |= next_versions
+    return {tensor.id: held[tensor.id].view(np.float32).reshape(tensor.shape) for tensor in lasting}
+
+
+def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operators: Operators) -> list[NDArray[Any]]:
+    """What an operator yields; one on kept tensors by the operators in RAM that it stands for."""
+    if op == "fetch":
+        return inputs
+    if op == "commit":
+        return []
+    if not op.endswith("_update") or op == "batch_norm_update":
+        return operators.run(op, params, inputs, LEARNING_RATE)
+    if op == "sgd_update":
+        gradients, old = inputs[:1], inputs[1:]
+    elif op == "conv2d_update":
+        gradients, old = operators.run("conv2d_backward_weight", params, inputs[:2]), inputs[2:]
+    else:
+        product = {"b": 1, "m": params["n"], "k": params["m"], "n": params["k"], "ta": 1, "tb": 0}
+        gradients, old = operators.run("matmul", product, inputs[:2]), inputs[2:]
+    descents = zip(gradients, old, strict=True)
+    return [operators.run("sgd", {"size": w.nbytes // 4}, [g, w], LEARNING_RATE)[0] for g, w in descents]

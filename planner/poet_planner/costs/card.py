@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What operators on kept tensors consist of, for profiles that have no rows of their own for them (docs/costs.md)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from poet_profiles.graph import Graph
+from poet_profiles.graph.card import card_layout
+from poet_profiles.graph.kept import COMMIT, FETCH, STORE
+from poet_profiles.operators import OPERATORS, Params, params_key, parse_params
+
+UPDATES = ("sgd_update", "conv2d_update", "linear_update")
+
+
+class CardWork(NamedTuple):
+    """Operators that are computed one after the other, and bytes moved, each transfer from a block's start."""
+
+    operators: tuple[tuple[str, str], ...] = ()
+    read_bytes: tuple[int, ...] = ()
+    written_bytes: tuple[int, ...] = ()
+
+
+def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
+    """What one call does in ``graph``; None of an operator that does not touch the card."""
+    if op == COMMIT:
+        layout = card_layout(graph)
+        sizes = (layout.resident_unit_bytes, layout.record_bytes)
+        return CardWork(written_bytes=tuple(size for size in sizes if size))
+    if op in (FETCH, STORE):
+        moved = OPERATORS[op].sizes(parse_params(params)).outputs
+        return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
+    if op not in UPDATES:
+        return None
+    configuration = parse_params(params)
+    written = OPERATORS[op].sizes(configuration).outputs
+    descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in written)
+    return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
+
+
+def _gradients(op: str, p: Params) -> list[tuple[str, str]]:
+    """What makes the gradients that an update does not get."""
+    if op == "conv2d_update":
+        return [("conv2d_backward_weight", params_key("conv2d_backward_weight", p))]
+    if op == "linear_update":
+        product = {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}
+        sums = [("sum_rows", params_key("sum_rows", {"m": p["m"], "n": p["n"]}))] if p["bias"] else []
+        return [("matmul", params_key("matmul", product)), *sums]
+    return []

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lowered step with its larger parameters, and its batch, on the card (docs/SPEC.md, section 3).
+
+A parameter becomes a value where it is read: a fetch makes it, which the plan may repeat instead of holding it. A
+weight gradient becomes one node with its update, which writes the parameter's next version to the card, a tile after
+the other. Nothing reads that version in this step, so that no update has to wait for another. Small parameters and what
+is a state stay in RAM and change at the end of the step, as they did. Behind all stands the node that commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from math import gcd
+from typing import NamedTuple
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Kept, Node, Operation, Resident, Uses, Value
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_runtime.traced_graph import poets_own
+
+from poet_planner.lowering.descent import ORDERING_NODE
+from poet_planner.lowering.draft import added, done, region_bytes
+
+COMMIT_NODE = poets_own("commit")
+TILE_BYTES = 8192  # of a weight gradient at a time
+BLOCK_BYTES = 512  # of the card
+
+
+def with_parameters_on_the_card(graph: Graph, above_bytes: int) -> Graph:
+    """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
+
+    Parameters
+    ----------
+    graph : Graph
+        As lowered for the firmware, with gradients as values.
+
+    Raises
+    ------
+    UserError
+        If the step has momentum, whose velocities would have to lie there, too.
+    """
+    if any(node.operation and node.operation.op == "sgd_momentum" for node in graph.nodes):
+        raise UserError("--momentum: the firmware has none for parameters on the card; leave it out")
+    step = _Step(graph, above_bytes)
+    for node in graph.nodes:
+        step.take(node)
+    residents = _placed(resident for resident in graph.residents if resident.id not in step.kept)
+    return replace(
+        graph,
+        nodes=(*step.nodes, _commit(step.nodes)),
+        resident_bytes=region_bytes(residents),
+        residents=residents,
+        kept=tuple(step.kept.values()),
+    )
+
+
+class _Fused(NamedTuple):
+    """An operator that makes gradients and writes the next versions of the parameters that they are of, in order."""
+
+    op: str
+    params: dict[str, int]
+
+
+class _Step:
+    """``nodes`` of the new graph so far, and what it has ``kept``, by id."""
+
+    def __init__(self, graph: Graph, above_bytes: int) -> None:
+        descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
+        trained = {parameter: gradient for gradient, parameter in descents.values()}
+        sizes = {resident.id: resident.bytes for resident in graph.residents}
+        beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
+        self.kept = {
+            resident.id: _kept(resident, resident.id in trained)
+            for resident in graph.residents
+            if resident.kind in BATCH_KINDS
+            or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
+        }
+        self.nodes: list[Node] = []
+        self._dropped = {id for id, (_, parameter) in descents.items() if parameter in self.kept}
+        self._trains: dict[str, list[str]] = {}
+        for gradient, parameter in descents.values():
+            if parameter in self.kept:
+                self._trains.setdefault(gradient, []).append(parameter)
+        others = [node for node in graph.nodes if node.id != ORDERING_NODE and node.id not in self._dropped]
+        self._readers = Counter(id for node in others for id in node.inputs)
+        self._fetched: set[str] = set()
+        self._written: list[str] = []
+
+    def take(self, node: Node) -> None:
+        """Add what stands for one node of the old graph."""
+        if node.id in self._dropped:
+            return
+        if node.id == ORDERING_NODE:
+            waited_for = (id for id in node.inputs if id not in self._trains or self._readers[id])
+            self.nodes.append(replace(node, inputs=(*waited_for, *self._written)))
+            return
+        fused = self._fused(node)
+        if fused is not None:
+            self.nodes.append(self._updating(node, fused))
+            return
+        self.nodes.append(self._reading(node))
+        for value in node.values:
+            for parameter in self._trains.get(value.id, ()):
+                self._update(node, value.id, parameter)
+
+    def _fused(self, node: Node) -> _Fused | None:
+        """The operator that does both, where the gradients are there for one update each and for nothing else."""
+        operation = node.operation
+        if operation is None or operation.op not in ("conv2d_backward_weight", "matmul"):
+            return None
+        if any(len(self._trains.get(id, ())) != 1 or self._readers[id] for id in operation.results):
+            return None
+        params = parse_params(operation.params)
+        if operation.op == "conv2d_backward_weight":
+            row_bytes = 4 * (params["c"] // params["g"] * params["r"] * params["s"])
+            return _Fused("conv2d_update", {**params, "tile": _tile(params["k"], row_bytes)})
+        if not _is_gradient_of_linear(params):
+            return None
+        sizes = {"m": params["k"], "k": params["n"], "n": params["m"], "bias": 0}
+        return _Fused("linear_update", {**sizes, "tile": _tile(sizes["n"], 4 * sizes["k"])})
+
+    def _updating(self, node: Node, fused: _Fused) -> Node:
+        """The node of gradients, which their updates take in."""
+        reading = self._reading(node)
+        assert reading.operation is not None
+        results = reading.operation.results
+        parameters = tuple(self._trains[gradient][0] for gradient in results)
+        old = tuple(self._fetch(parameter, node) for parameter in parameters)
+        self._written.append(done(node.id))
+        return replace(
+            reading,
+            inputs=tuple(dict.fromkeys((*reading.inputs, *old))),
+            values=(
+                *(value for value in node.values if value.id not in (*results, done(node.id))),
+                Value(done(node.id), 0),
+            ),
+            workspace_bytes=OPERATORS[fused.op].sizes(fused.params).workspace,
+            recomputable=False,
+            operation=Operation(
+                fused.op, params_key(fused.op, fused.params), (*reading.operation.operands, *old), parameters
+            ),
+            uses=Uses.BOTH,
+        )
+
+    def _update(self, node: Node, gradient: str, parameter: str) -> None:
+        """Add a node that updates ``parameter`` by a gradient that another node has made."""
+        weights, id = self._fetch(parameter, node), added(parameter, "update")
+        size = self.kept[parameter].bytes // 4
+        params = {"size": size, "tile": _tile(size, 4)}
+        self._written.append(id)
+        self.nodes.append(
+            Node(
+                id=id,
+                time_s=0.0,
+                energy_j=0.0,
+                values=(Value(id, 0),),
+                inputs=(gradient, weights),
+                workspace_bytes=OPERATORS["sgd_update"].sizes(params).workspace,
+                recomputable=False,
+                backward=True,
+                operation=Operation("sgd_update", params_key("sgd_update", params), (gradient, weights), (parameter,)),
+                uses=Uses.BOTH,
+            )
+        )
+
+    def _reading(self, node: Node) -> Node:
+        """The node with what it reads of the card as values."""
+        if node.operation is None:
+            return node
+        fetched = {id: self._fetch(id, node) for id in node.operation.operands if id in self.kept}
+        operands = tuple(fetched.get(id, id) for id in node.operation.operands)
+        inputs = tuple(dict.fromkeys((*node.inputs, *fetched.values())))
+        return replace(node, inputs=inputs, operation=replace(node.operation, operands=operands))
+
+    def _fetch(self, id: str, reader: Node) -> str:
+        """The value that a kept tensor is in RAM; its node stands before the first that reads it."""
+        value, size = added(id, "fetch"), self.kept[id].bytes
+        if id not in self._fetched:
+            self._fetched.add(id)
+            self.nodes.append(
+                Node(
+                    id=value,
+                    time_s=0.0,
+                    energy_j=0.0,
+                    values=(Value(value, size),),
+                    backward=reader.backward,
+                    operation=Operation(FETCH, params_key(FETCH, {"size": size // 4}), (id,), (value,)),
+                    uses=Uses.BUS,
+                )
+            )
+        return value
+
+
+def _beside(graph: Graph, parameter: dict[str, str]) -> dict[str, str]:
+    """By bias, the weights whose convolution makes both gradients: one node updates both, so they lie together.
+
+    ``parameter`` is that of each gradient.
+    """
+    return {
+        parameter[operation.results[1]]: parameter[operation.results[0]]
+        for operation in (node.operation for node in graph.nodes)
+        if operation and operation.op == "conv2d_backward_weight" and len(operation.results) == 2
+        if parameter.keys() >= set(operation.results)
+    }
+
+
+def _descends(node: Node) -> bool:
+    return node.operation is not None and node.operation.op == "sgd"
+
+
+def _kept(resident: Resident, trained: bool) -> Kept:
+    kind = "constant" if resident.kind == "parameter" and not trained else resident.kind
+    return Kept(resident.id, kind, resident.bytes, resident.shape)
+
+
+def _is_gradient_of_linear(product: dict[str, int]) -> bool:
+    """Whether it is of the form gy^T x, both as a linear layer has them; of one row, either way is the same."""
+    return product["b"] == 1 and (product["k"] == 1 or (product["ta"], product["tb"]) == (1, 0))
+
+
+def _tile(rows: int, row_bytes: int) -> int:
+    """How many rows of a gradient are made at a time: as `TILE_BYTES` allow, and whole blocks of the card."""
+    if rows * row_bytes <= TILE_BYTES:
+        return rows
+    whole = BLOCK_BYTES // gcd(BLOCK_BYTES, row_bytes)
+    return min(rows, max(whole, TILE_BYTES // row_bytes // whole * whole))
+
+
+def _commit(nodes: list[Node]) -> Node:
+    """The node behind the ordering node and all that change residents: the last of the step."""
+    place = next(place for place, node in enumerate(nodes) if node.id == ORDERING_NODE)
+    return Node(
+        id=COMMIT_NODE,
+        time_s=0.0,
+        energy_j=0.0,
+        values=(Value(COMMIT_NODE, 0),),
+        inputs=tuple(value.id for node in nodes[place:] for value in node.values),
+        recomputable=False,
+        backward=True,
+        operation=Operation(COMMIT, params_key(COMMIT, {"steps": 1}), (), ()),
+        uses=Uses.BOTH,
+    )
+
+
+def _placed(residents: Iterable[Resident]) -> tuple[Resident, ...]:
+    """Behind one another, what outlives a step first: so it is one piece when it is committed."""
+    places: list[Resident] = []
+    offset = 0
+    for resident in sorted(residents, key=lambda resident: resident.kind not in TRAINED_KINDS):
+        places.append(replace(resident, offset=offset))
+        offset += aligned(resident.bytes)
+    return tuple(places)

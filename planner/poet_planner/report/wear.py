@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training step writes to the card, and for how many steps the card lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poet_profiles.boards import Board
+from poet_profiles.graph import Graph
+from poet_profiles.graph.card import BLOCK_BYTES, blocks_of, card_layout
+from poet_profiles.schedule import Action, Schedule
+
+
+@dataclass(frozen=True)
+class Wear:
+    """Bytes that a step writes, in whole blocks, and the steps until the card has been written as often as it lasts.
+
+    ``committed_bytes`` are new versions of parameters and states and the record of them. ``life_steps`` is None where
+    nothing is written, or what the card stands is not known.
+    """
+
+    committed_bytes: int
+    paged_bytes: int
+    endurance_bytes: int
+    life_steps: float | None
+
+
+def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes: int | None = None) -> Wear:
+    """The wear of a verified plan.
+
+    Parameters
+    ----------
+    board : Board or None
+        Its file assumes what may be written to a card in all.
+    endurance_bytes : int, optional
+        What may, instead of the board's.
+    """
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)
+    committed = 0
+    if graph.kept:
+        layout = card_layout(graph)
+        committed = layout.home_blocks + blocks_of(layout.record_bytes)
+    if endurance_bytes is None:
+        endurance_bytes = board.storage_endurance_bytes if board else 0
+    written = BLOCK_BYTES * (committed + paged)
+    life = endurance_bytes / written if endurance_bytes and written else None
+    return Wear(BLOCK_BYTES * committed, BLOCK_BYTES * paged, endurance_bytes, life)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters on the card: the step computes what it computed, and says what it does on the card."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from poet_planner import models
+from poet_planner.baselines.page_all import page_all_schedule
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.schedule.verify import verify
+from poet_planner.tracing import trace
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Uses
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.graph.validation import check_graph
+from poet_profiles.operators import parse_params
+from poet_runtime.traced_graph import TracedGraph
+
+from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_step import run_step
+
+ABOVE = 2048
+
+
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
+    return build(tmp_path_factory.mktemp("operators") / "operators.so")
+
+
+def traced(model: models.Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+
+
+def lowered(name: str, above: int = ABOVE) -> tuple[Graph, Graph]:
+    """The step with all parameters in RAM, and on the card."""
+    graph = lower_for_firmware(traced(models.load(name)), resident_gradients=False)
+    return graph, with_parameters_on_the_card(graph, above)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize(
+    ("name", "above"),
+    [("mlperf_resnet8", ABOVE), ("mlperf_resnet8", 0), ("mlperf_ds_cnn", ABOVE), ("transformer", ABOVE)],
+)
+def test_a_step_computes_the_same_to_the_last_bit(name: str, above: int, operators: Operators) -> None:
+    model = models.load(name)
+    given = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
+    given |= constant_data(traced(model))
+    given |= {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    in_ram, on_card = lowered(name, above)
+    expected, found = run_step(in_ram, given, operators), run_step(on_card, given, operators)
+    assert expected.keys() == found.keys()
+    assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
+    parameters = [id for id, _ in model.module.named_parameters()]
+    changed = [id for id in parameters if not np.array_equal(found[id], given[id])]
+    assert len(changed) > 0.8 * len(parameters)
+
+
+@pytest.mark.parametrize("name", ["poet_resnet18", "mlperf_resnet8", "cnn_40k", "bert_2x128", "mlperf_mobilenet_v1"])
+def test_large_parameters_and_the_batch_lie_on_the_card(name: str) -> None:
+    in_ram, on_card = lowered(name)
+    check_graph(on_card)
+    assert verify(on_card, store_all_schedule(on_card)).faults == ()
+    assert verify(on_card, page_all_schedule(on_card)).faults == ()
+    kept = {tensor.id: tensor for tensor in on_card.kept}
+    by_id = {resident.id: resident for resident in in_ram.residents}
+    assert {id for id, tensor in kept.items() if tensor.kind in ("input", "target")} == {"input", "target"}
+    for id, resident in by_id.items():
+        if resident.kind == "parameter":
+            assert id in kept or resident.bytes <= ABOVE
+            assert id not in kept or resident.bytes > ABOVE or id.removesuffix("bias") + "weight" in kept
+    assert {*kept, *(r.id for r in on_card.residents)} == by_id.keys()
+    assert smallest_ram_bytes(on_card) < smallest_ram_bytes(in_ram)
+    commit = on_card.nodes[-1]
+    assert commit.operation is not None and commit.operation.op == "commit" and commit.uses is Uses.BOTH
+
+
+def test_tiles_are_whole_blocks_of_at_most_eight_kilobytes() -> None:
+    _, graph = lowered("poet_resnet18")
+    tiles = {}
+    for node in graph.nodes:
+        if node.operation and node.operation.op == "conv2d_update":
+            p = parse_params(node.operation.params)
+            row = 4 * p["c"] * p["r"] * p["s"]
+            tiles[row] = p["tile"]
+            assert p["tile"] == p["k"] or (p["tile"] * row <= 8192 and p["tile"] * row % 512 == 0)
+    assert tiles == {576: 8, 1152: 4, 2304: 2}
+
+
+def test_linear_layers_update_in_tiles_without_their_bias() -> None:
+    _, graph = lowered("cnn_40k")
+    updates = {node.operation.results: node.operation for node in graph.nodes if node.uses is Uses.BOTH}
+    assert updates["fc1.weight",].params == "m=1 k=256 n=60 bias=0 tile=8"
+    assert updates["fc2.weight",].params == "m=1 k=60 n=10 bias=0 tile=10"
+    assert ("conv3.weight", "conv3.bias") in updates
+    assert "fc1.bias" in {resident.id for resident in graph.residents}
+
+
+def test_what_two_parameters_share_is_not_fused() -> None:
+    """GPT's output layer is its token embedding: the gradient is a sum, and one update reads it."""
+    _, graph = lowered("gpt_small")
+    (update,) = (node for node in graph.nodes if node.operation and "tokens.weight" in node.operation.results)
+    assert update.operation is not None and update.operation.op == "sgd_update"
+    check_graph(graph)
+
+
+def test_momentum_is_refused() -> None:
+    graph = lower_for_firmware(traced(models.load("digits_cnn_small")), resident_gradients=False, momentum=0.9)
+    with pytest.raises(UserError, match="--momentum"):
+        with_parameters_on_the_card(graph, ABOVE)
