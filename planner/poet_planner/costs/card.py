@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from poet_profiles.card.layout import card_layout
+from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
-from poet_profiles.graph.card import card_layout
 from poet_profiles.graph.kept import COMMIT, FETCH, STORE
 from poet_profiles.operators import OPERATORS, Params, params_key, parse_params
 
@@ -24,9 +25,7 @@ class CardWork(NamedTuple):
 def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     """What one call does in ``graph``; None of an operator that does not touch the card."""
     if op == COMMIT:
-        layout = card_layout(graph)
-        sizes = (layout.resident_unit_bytes, layout.record_bytes)
-        return CardWork(written_bytes=tuple(size for size in sizes if size))
+        return CardWork(written_bytes=_committed_bytes(graph))
     if op in (FETCH, STORE):
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
         return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
@@ -36,6 +35,15 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     written = OPERATORS[op].sizes(configuration).outputs
     descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in written)
     return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
+
+
+def _committed_bytes(graph: Graph) -> tuple[int, ...]:
+    """Of the unit of the residents, if there is one, and of the record."""
+    layout = card_layout(graph)
+    if layout is None:
+        return ()
+    residents = (place.bytes for place in layout.units if not place.id)
+    return (*residents, record_bytes(len(layout.units), layout.checks))
 
 
 def _gradients(op: str, p: Params) -> list[tuple[str, str]]:

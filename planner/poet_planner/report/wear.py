@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poet_profiles.boards import Board
+from poet_profiles.card.layout import BLOCK_BYTES, blocks_of, card_layout
+from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
-from poet_profiles.graph.card import BLOCK_BYTES, blocks_of, card_layout
 from poet_profiles.schedule import Action, Schedule
 
 
@@ -37,10 +38,10 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes:
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)
+    layout = card_layout(graph)
     committed = 0
-    if graph.kept:
-        layout = card_layout(graph)
-        committed = layout.home_blocks + blocks_of(layout.record_bytes)
+    if layout is not None:
+        committed = layout.home_blocks + blocks_of(record_bytes(len(layout.units), layout.checks))
     if endurance_bytes is None:
         endurance_bytes = board.storage_endurance_bytes if board else 0
     written = BLOCK_BYTES * (committed + paged)

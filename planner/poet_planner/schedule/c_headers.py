@@ -9,9 +9,10 @@ from pathlib import Path
 from struct import iter_unpack
 from typing import TYPE_CHECKING, Any
 
+from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_layout, lay_out
 from poet_profiles.constants import CONSTANTS_FILE
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident
+from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned, constant_bytes
 from poet_profiles.operators import OPERATORS, parse_params
@@ -29,14 +30,15 @@ Constants = Mapping[str, "NDArray[Any]"]
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
-BLOCK_BYTES = 512
 NO_PAGE = "0u, POET_NO_PAGE"
+NO_CHECK = "POET_NO_CHECK"
 
 MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
 # sizeof of each structure and index on a 32-bit core.
 _STRUCT_BYTES = {"model": 88, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
-_STRUCT_BYTES |= {"schedule": 48, "step": 8, "offset": 4}
+_STRUCT_BYTES |= {"kept": 12, "schedule": 48, "step": 8, "offset": 4}
+_USES = {Uses.CPU: "POET_USES_CPU", Uses.BUS: "POET_USES_BUS", Uses.BOTH: "POET_USES_BOTH"}
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
     Action.PAGE_IN: "POET_PAGE_IN",
@@ -88,8 +90,6 @@ def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | No
         return f"the firmware lacks {', '.join(missing)}"
     if constants is not None and any(constant.id not in constants for constant in graph.constants):
         return f"the data of its constants are not there ({CONSTANTS_FILE} beside the graph)"
-    if graph.kept:
-        return "the firmware's tables have no place for tensors on the card yet"
     return None if graph.residents else "its parameters are excluded from RAM"
 
 
@@ -147,7 +147,8 @@ def table_bytes(graph: Graph, schedule: Schedule) -> int:
     _step_rows(graph, schedule, offsets)
     counts = {
         **{"model": 1, "node": len(graph.nodes), "value": len(values), "resident": len(graph.residents)},
-        **{"constant": len(graph.constants), "param": len(params.entries), "operand": len(operands.entries)},
+        **{"constant": len(graph.constants), "kept": len(graph.kept)},
+        **{"param": len(params.entries), "operand": len(operands.entries)},
         **{"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)},
     }
     return sum(aligned(max(count, 1) * _STRUCT_BYTES[what]) for what, count in counts.items())
@@ -167,8 +168,9 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
     operands = _Table()
     nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
     pages = _pages(graph, schedule)
+    layout = card_layout(graph) or lay_out((), (), 0)
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    _check_index("values, residents and constants", len(numbers))
+    _check_index("values, residents, constants and kept tensors", len(numbers))
     _check_index("parameters", len(params.entries))
     _check_index("operands", len(operands.entries))
     _check_index("nodes", len(nodes))
@@ -180,6 +182,8 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             "",
             '#include "poet/model.h"',
             *([f'#include "{CONSTANTS_HEADER}"'] if words else []),
+            "",
+            f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             "",
             _array("poet_node", "poet_built_nodes", nodes, "{0}"),
             _array(
@@ -195,6 +199,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
                 "{0}",
             ),
             _array("poet_constant", "poet_built_constants", [_constant_row(one) for one in graph.constants], "{0}"),
+            _array("poet_kept", "poet_built_kept", _kept_rows(graph, layout), "{0}"),
             _array("int32_t", "poet_built_params", params.rows(), "0"),
             _array("uint16_t", "poet_built_operands", operands.rows("u"), "0"),
             "static const poet_model poet_built_model = {",
@@ -215,6 +220,13 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             f"    .constant_crc = 0x{crc32(words):08x}u,",
             "    .constants = poet_built_constants,",
             f"    .constant_words = {'poet_built_constant_words' if words else '0'},",
+            f"    .kept_count = {len(graph.kept)}u,",
+            f"    .unit_count = {len(layout.units)}u,",
+            "    .check_count = POET_BUILT_CHECK_COUNT,",
+            f"    .home_blocks = {layout.home_blocks}u,",
+            f"    .batch_block = {layout.batches_block - FIRST_BLOCK}u,",
+            f"    .batch_blocks = {layout.batch_blocks}u,",
+            "    .kept = poet_built_kept,",
             "};",
             "",
             "#endif",
@@ -290,9 +302,10 @@ def _value_numbers(graph: Graph) -> dict[str, int]:
 
 
 def _operand_numbers(graph: Graph) -> dict[str, int]:
-    """Reference number of each tensor: values, residents, constants."""
+    """Reference number of each tensor: values, residents, constants, kept tensors."""
     values = _value_numbers(graph)
     lasting = [*(resident.id for resident in graph.residents), *(constant.id for constant in graph.constants)]
+    lasting += [kept.id for kept in graph.kept]
     return values | {id: len(values) + index for index, id in enumerate(lasting)}
 
 
@@ -304,9 +317,9 @@ def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Ta
     keys = OPERATORS[operation.op].params
     configuration = parse_params(operation.params)
     return (
-        f"{{{OPERATORS[operation.op].code}u, {len(operation.operands)}u, {len(operation.results)}u, 0u, "
-        f"{params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, {node.workspace_bytes}u}}"
-        + _remark(f"{node.id}: {operation.op} {operation.params}")
+        f"{{{OPERATORS[operation.op].code}u, {len(operation.operands)}u, {len(operation.results)}u, "
+        f"{_USES[node.uses]}, {params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, "
+        f"{node.workspace_bytes}u}}" + _remark(f"{node.id}: {operation.op} {operation.params}")
     )
 
 
@@ -319,6 +332,17 @@ def _constant_row(constant: Constant) -> str:
     return f"{{{constant.offset}u, {constant.bytes}u}}" + _remark(constant.id)
 
 
+def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
+    """In the graph's order, each with its first block and with the place of its check in a record."""
+    checks = {place.id: f"{number}u" for number, place in enumerate((*layout.units, *layout.constants))}
+    blocks = {place.id: place.block - FIRST_BLOCK for place in (*layout.units, *layout.constants, *layout.batch)}
+    return [
+        f"{{{kept.bytes}u, {blocks[kept.id]}u, {checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}"
+        + _remark(kept.id)
+        for kept in graph.kept
+    ]
+
+
 def _pages(graph: Graph, schedule: Schedule) -> dict[str, str]:
     """First block and number of each value that the schedule pages, handed out consecutively in the graph's order."""
     paged = paged_values(schedule)
@@ -328,7 +352,7 @@ def _pages(graph: Graph, schedule: Schedule) -> dict[str, str]:
         for value in node.values:
             if value.id in paged:
                 pages[value.id] = f"{free}u, {len(pages)}u"
-                free += -(-value.bytes // BLOCK_BYTES)
+                free += blocks_of(value.bytes)
     return pages
 
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash
 
 from tests.support import ROOT
+from tests.support.graphs.kept_graphs import kept_step
 
 
 def small_graph() -> Graph:
@@ -164,6 +165,40 @@ def test_constants_lie_where_the_graph_says(tmp_path: Path) -> None:
     words = [f"{word:08x}" for (word,) in struct.iter_unpack("<I", table)]
     # 3 values and 2 residents come before the first constant.
     assert text.split() == ["0", "8", "16", "1", "4", "4", f"{crc32(table):08x}", "5", *words]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_kept_tensors_lie_where_the_layout_says(tmp_path: Path) -> None:
+    """By hand: homes of w and of the resident b, the same again, a constant, and a batch of x and t."""
+    graph = kept_step()
+    (w, x), table, t = graph.kept, Kept("table", "constant", 512), Kept("t", "target", 4)
+    graph = replace(graph, kept=(replace(x, bytes=1025), table, replace(w, bytes=1024), t))
+    write_headers(graph, store_all_schedule(graph), tmp_path)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "poet_model.h"
+        int main(void) {
+            const poet_model *m = &poet_built_model;
+            printf("%u %u %u ", m->kept_count, m->unit_count, m->check_count);
+            printf("%u %u %u\\n", (unsigned)m->home_blocks, (unsigned)m->batch_block, (unsigned)m->batch_blocks);
+            for (unsigned i = 0; i < m->kept_count; i++) {
+                const poet_kept *k = &m->kept[i];
+                printf("%u %u %u %u\\n", (unsigned)k->bytes, (unsigned)k->block, k->check, k->kind);
+            }
+            for (unsigned i = 0; i < 2; i++) printf("%u %u\\n", m->nodes[i].uses, m->operands[m->nodes[i].operands]);
+            printf("%u %u\\n", m->nodes[5].uses, m->operands[m->nodes[5].operands + 2]);
+            return 0;
+        }
+        """
+    )
+    program = tmp_path / "main"
+    subprocess.run(["gcc", *FLAGS, f"-I{tmp_path}", str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0] == "4 2 3 3 7 4"
+    assert lines[1:5] == ["1025 7 65535 4", "512 6 2 7", "1024 0 0 1", "4 10 65535 5"]
+    # 5 values and a resident come before the first kept tensor; the fetches use the bus, the update both.
+    assert lines[5:] == ["1 6", "1 8", "2 8"]
 
 
 @pytest.mark.parametrize("data", [{}, {"w": DATA["w"]}, DATA | {"w": -DATA["w"]}, DATA | {"w": DATA["w"][1:]}])

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph, Kept, Node, Operation, Resident, Uses, Value
-from poet_profiles.graph.card import card_layout
 from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 
@@ -166,17 +165,3 @@ def test_costs_alone_need_no_commit() -> None:
     graph = kept_step()
     nodes = tuple(replace(node, operation=None) for node in graph.nodes)
     check_graph(replace(graph, nodes=nodes, kept=(), residents=()))
-
-
-def test_the_layout_is_the_documented_one() -> None:
-    """docs/SPEC.md, section 7, by hand: homes of w, of what stays in RAM, the same again, a constant, the batches."""
-    graph = kept_step()
-    w, x = graph.kept
-    kept = (replace(x, bytes=1025), Kept("table", "constant", 512), replace(w, bytes=1024), Kept("t", "target", 4))
-    layout = card_layout(replace(graph, kept=kept))
-    assert layout.units == {"w": 0}
-    assert (layout.resident_unit_bytes, layout.resident_block, layout.home_blocks) == (8, 2, 3)
-    assert layout.constants == ("table",)
-    assert layout.blocks == {"w": 0, "table": 6, "x": 7, "t": 10}
-    assert (layout.batch_block, layout.batch_blocks) == (7, 4)
-    assert (layout.unit_count, layout.record_bytes) == (2, 52 + 4 * (1 + 3))
