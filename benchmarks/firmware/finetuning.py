@@ -40,7 +40,7 @@ from benchmarks.firmware.training import RAM_BEGIN, end_of_firmware
 
 CASES = (("nrf52840", "finetune_cnn"), ("mkr1000", "finetune_cnn_small"))
 STEPS = "10"
-RATE = "0.1"
+RATE = "0.02"
 PYTORCH_TOLERANCE = 1e-5
 PREDICTION_TOLERANCE = 0.02
 

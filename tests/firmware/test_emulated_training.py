@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from poet_harness.emulation import open_twin
@@ -18,6 +19,7 @@ from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import TrainingStep, training_step
+from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import table_bytes, write_headers
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph
@@ -26,7 +28,7 @@ from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
-from tests.support.firmware.training_session import TrainingSession, train
+from tests.support.firmware.training_session import RATE_NANO, TrainingSession, train
 
 STEPS = 1
 
@@ -92,5 +94,11 @@ def test_training_on_the_board_equals_unlimited_memory(
         link.request("hello")
         assert link.request("restore").values["step"] == "1"
         restored = session.tensors([link.request(request).values for request in session.gets()])
+    if graph.constants:
+        data = tmp_path / "data.npz"
+        write_arrays(training_data(model, STEPS, 0, batch), data)
+        for id, (gradient, *_) in reference_run(model, data, RATE_NANO / 1e9).items():
+            found = np.frombuffer(tensors[id], np.float32)
+            assert np.abs(found - gradient.ravel()).max() <= 1e-5 * np.abs(gradient).max(), id
     weights = [resident.id for resident in graph.residents if resident.kind == "parameter"]
     assert {name: restored[name] for name in weights} == {name: unlimited[name] for name in weights}

@@ -21,7 +21,7 @@ from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import write_graph
-from poet_profiles.schedule import Action, Step
+from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import write_schedule
 from poet_runtime.executor import Execution, execute, residents_of
 from poet_runtime.measured_sizes import measured
@@ -32,8 +32,10 @@ from poet_runtime.traced_graph import TracedGraph
 from torch.autograd.profiler import profile
 from typer.testing import CliRunner
 
+from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
 from tests.support.graphs.costed import costed
 from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.own import frozen_backbone, positions, trained_through_folded_norms
 from tests.support.networks.zoo import ZOO, zoo_model
 
 
@@ -83,6 +85,19 @@ def test_plain_schedule_of_the_lowered_graph_equals_eager(
     planned = lower(graph)
     steps = planned_steps(graph, planned, store_all_schedule(planned).steps)
     assert run(model, graph, steps, tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [trained_through_folded_norms, frozen_backbone, positions])
+@pytest.mark.parametrize("order", [store_all_schedule, everything_paged, everything_recomputed])
+def test_folded_and_constant_operators_are_pytorchs_where_they_are_read(
+    make: Callable[[], Model], order: Callable[[Graph], Schedule], tmp_path: Path
+) -> None:
+    model = make()
+    graph = traced(model)
+    planned = lower_for_firmware(graph)
+    missing = {operator.id for operator in graph.operators} - {node.id for node in planned.nodes}
+    assert planned.constants and missing
+    assert run(model, graph, planned_steps(graph, planned, order(planned).steps), tmp_path) == []
 
 
 @pytest.mark.parametrize(("name", "share"), [("digits_cnn", 0.5), ("resnet18_cifar_w4", 0.45), ("random", 0.6)])

@@ -120,7 +120,7 @@ _ENTRIES: dict[str, _Entry] = {
     "digits_cnn_small": _Entry(4, lambda: digits_cnn(4), _DIGITS, batches=digits_batches),
     "cnn_40k": _Entry(1, cnn_40k, _DIGITS, batches=digits_batches),
     "finetune_cnn": _Entry(8, frozen.finetune_cnn, _DIGITS, batches=digits_batches),
-    "finetune_cnn_small": _Entry(4, frozen.finetune_cnn_small, _DIGITS, batches=digits_batches),
+    "finetune_cnn_small": _Entry(2, frozen.finetune_cnn_small, _DIGITS, batches=digits_batches),
     "vgg16": _Entry(1, lambda: vgg.vgg16(224, 1000, dropout=True), _IMAGENET),
     "vgg16_cifar": _Entry(1, lambda: vgg.vgg16(32, 10), _CIFAR),
     "vgg16_cifar_w16": _Entry(1, lambda: vgg.vgg16(32, 10, 16, 1024), _CIFAR),

@@ -27,6 +27,7 @@ from tests.support.networks.own import (
     biases_alone,
     frozen_backbone,
     moving_statistics,
+    positions,
     trained_through_folded_norms,
     trained_through_frozen_norms,
 )
@@ -140,28 +141,12 @@ def test_constants_are_the_data_and_the_hash_sees_them() -> None:
     assert graph_hash(lowered(model)) == graph_hash(lowered(model))
 
 
-class Positions(nn.Module):
-    """Looks up a frozen table at places that it knows itself, and one more that nothing reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(9, 4).requires_grad_(False)
-        self.register_buffer("places", torch.tensor([7, 2, 8]))
-        self.unread = nn.Parameter(torch.randn(3))
-        self.head = nn.Linear(12, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.head((x + self.table(self.places).flatten()).relu())
-        return out
-
-
 def test_what_follows_from_constants_alone_is_computed_beforehand() -> None:
-    module = Positions()
-    model = Model("positions", module, (torch.randn(2, 12),), (torch.tensor([0, 2]),), nn.functional.cross_entropy)
+    model = positions()
     graph = lowered(model)
     (constant,) = graph.constants
     data = constant_data(traced(model))[constant.id]
-    assert np.array_equal(data, module.table.weight[[7, 2, 8]].numpy())
+    assert np.array_equal(data, model.module.table.weight[[7, 2, 8]].numpy())
     assert "embedding" not in operators(graph)
     assert "unread" not in ids(graph, "parameter")
 

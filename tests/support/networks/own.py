@@ -296,6 +296,25 @@ def trained_through_folded_norms(batch: int | None = None) -> Model:
     return _own("trained_through_folded_norms", module, (1, 8, 8), batch)
 
 
+class Positions(nn.Module):
+    """Looks up a frozen table at places that it knows itself, and has one more parameter, which nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 4).requires_grad_(False)
+        self.register_buffer("places", torch.tensor([7, 2, 8]))
+        self.unread = nn.Parameter(torch.randn(3))
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head((x + self.table(self.places).flatten()).relu())
+        return out
+
+
+def positions(batch: int | None = None) -> Model:
+    return _own("positions", Positions(), (12,), batch)
+
+
 def biases_alone(batch: int | None = None) -> Model:
     """Weights frozen, biases trained, through batch norms in training mode."""
     module = nn.Sequential(
