@@ -106,6 +106,11 @@ class Board(BaseModel):
         return self.rails_a.model_copy(update=cpu)
 
     @property
+    def has_card(self) -> bool:
+        """Whether its firmware can keep parameters on a card."""
+        return self.kind == "microcontroller" and self.storage != "none"
+
+    @property
     def usable_ram_bytes(self) -> int:
         """What a plan may use, in bytes: residents, arena and the tables of the firmware that runs it."""
         return self.ram_bytes - self.ram_reserved_bytes

@@ -19,6 +19,8 @@ PAGE_OPS = {"page_in": "in", "page_out": "out"}
 PATTERNS = ("sequential", "scattered")
 PAGE_GRANULE = 512
 LARGE_PAGE = 16_384
+# What the schedule runner does itself: a transfer costs what a page does, and a commit what it writes.
+TRANSFERS = ("fetch", "store", "commit")
 PLANNER = "poet-plan"
 
 
@@ -43,7 +45,8 @@ def from_graph(path: Path) -> list[Configuration]:
         If the file is not such a graph, or none of its nodes names an operator that a board runs.
     """
     graph = read_graph(path)
-    compute = [Configuration(node.operation.op, node.operation.params) for node in graph.nodes if node.operation]
+    operations = [node.operation for node in graph.nodes if node.operation]
+    compute = [Configuration(one.op, one.params) for one in operations if one.op not in TRANSFERS]
     sizes = {value.bytes for node in graph.nodes for value in node.values}
     if not compute:
         raise UserError(f"{path}: nodes: none names an operator (op), so there is nothing to benchmark")

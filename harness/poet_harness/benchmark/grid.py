@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from poet_profiles.operators import CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
 
-from .configurations import PAGE_OPS, PATTERNS, Configuration, page
+from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page
 
 PAGE_SIZES = tuple(512 << shift for shift in range(12))
 
@@ -25,10 +25,6 @@ CONSTANTS = {
     "keep_nano": 700_000_000,
     "stream": 0,
 }
-
-
-# What the schedule runner does itself: a transfer costs what a page does, and a commit what it writes.
-TRANSFERS = ("fetch", "store", "commit")
 
 
 def grid() -> list[Configuration]:

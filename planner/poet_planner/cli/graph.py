@@ -3,11 +3,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
+
+from poet_planner.planning.memory_policy import CARD_ABOVE
+
+
+class Home(StrEnum):
+    """Where trained parameters lie."""
+
+    RESIDENT = "resident"
+    CARD = "card"
 
 
 def graph(
@@ -20,6 +30,9 @@ def graph(
         str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    parameters: Annotated[
+        Home, typer.Option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
+    ] = Home.RESIDENT,
     momentum: Annotated[
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
@@ -34,10 +47,14 @@ def graph(
     from poet_profiles.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
 
+    from poet_planner.report.quantities import size_bytes
+
+    above_bytes = size_bytes(CARD_ABOVE, "", "") if parameters is Home.CARD else None
     if profile is not None:
         from poet_planner.planning.task import ModelOnBoard
 
-        task = ModelOnBoard(model, batch, profile, board, momentum).task()
+        on_board = ModelOnBoard(model, batch, profile, board, momentum)
+        task = on_board.task(card_above_bytes=above_bytes)
         traced, constants = task.graph, task.constants
     elif board is not None:
         from poet_profiles.boards import load_board
@@ -45,7 +62,7 @@ def graph(
         from poet_planner.planning.training_graph import training_step
 
         step = training_step(model, batch)
-        traced = step.graph(load_board(board), momentum=momentum)
+        traced = step.graph(load_board(board), momentum=momentum, card_above_bytes=above_bytes)
         constants = step.constants(traced)
     else:
         raise UserError("for which board? give --board, or a --profile that names it")

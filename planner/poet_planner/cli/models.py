@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan models`: the built-in models, where boards keep their parameters, and which of them fit a board's RAM."""
+"""`poet-plan models`: the built-in models, where boards keep their parameters, and which of them a board can train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poet_profiles.errors import UserError
 
 def models(
     board: Annotated[
-        str | None, typer.Option("--board", "-b", help="List those that fit this microcontroller's RAM.")
+        str | None, typer.Option("--board", "-b", help="List those that this microcontroller can train.")
     ] = None,
     graphs: Annotated[
         Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")

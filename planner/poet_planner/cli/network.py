@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-DEFAULT_MODEL = "resnet18_cifar"
+DEFAULT_MODEL = "poet_resnet18"
 
 
 def network(graph: Path | None, model: str | None, others: Mapping[str, object] | None = None) -> Path | str:

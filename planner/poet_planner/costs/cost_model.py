@@ -8,8 +8,8 @@ A configuration that the profile holds costs what its row says. Any other is pre
 (see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
 of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which
 the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
-``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. An operator on kept
-tensors without rows of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
+``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. A configuration on
+kept tensors without a row of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class CostModel:
         if node.operation is None:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
-        work = None if op in self._by_operator else card_work(graph, op, params)
+        work = None if (op, params) in self._exact else card_work(graph, op, params)
         return self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
 
     def _operator(self, node: str, op: str, params: str) -> _Cost:

@@ -117,7 +117,7 @@ class ModelOnBoard:
     @property
     def has_card(self) -> bool:
         """Whether the board's firmware can keep parameters on a card."""
-        return self._board.kind == "microcontroller" and self._board.storage != "none"
+        return self._board.has_card
 
     def task(self, resident_gradients: bool = True, card_above_bytes: int | None = None) -> Task:
         """The costed task.

@@ -69,10 +69,12 @@ class TrainingStep:
         ------
         UserError
             If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
-            firmware has no such momentum.
+            firmware has no such momentum, or the board has no card.
         """
         from poet_planner.lowering import lower_for_firmware, lower_for_linux, with_parameters_on_the_card
 
+        if card_above_bytes is not None and not board.has_card:
+            raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
         if board.kind == "linux":
             if momentum:
                 raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")

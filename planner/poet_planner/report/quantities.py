@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 _BYTES = {"": 1, "b": 1, "kb": 1024, "kib": 1024, "mb": 1024**2, "mib": 1024**2, "gb": 1024**3, "gib": 1024**3}
 _BYTES |= {"tb": 1024**4, "tib": 1024**4}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
-_BYTE_UNITS = (("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
+_BYTE_UNITS = (("TB", 1024**4), ("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
 _PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
 Number = TypeVar("Number", int, float)
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")

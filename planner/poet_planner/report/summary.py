@@ -209,10 +209,11 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
     gap = f"gap {share_text(s.gap)} of the energy, {share_text(s.overhead_gap)} of the overhead"
+    once = "and once each: fetched from the card, written to it" if s.kept_bytes else ""
     again = [("  fetch again", energy_text(s.energy_refetch_j), _counted(s.refetches, "transfer"))]
     return [
         ("energy", energy_text(s.energy_j), _overhead_remark(s)),
-        ("  compute", energy_text(s.energy_compute_j), "and what is kept on the card once" if s.kept_bytes else ""),
+        ("  compute", energy_text(s.energy_compute_j), once),
         ("  recompute", energy_text(s.energy_recompute_j), _counted(s.recomputes, "recomputation")),
         *(again if s.kept_bytes else []),
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
@@ -256,7 +257,7 @@ def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
         rows.insert(0, ("card, kept", bytes_text(s.kept_bytes), "parameters; the batches are there, too"))
     if s.wear.life_steps is not None:
         endurance = f"if {bytes_text(s.wear.endurance_bytes)} can be written to it (--endurance)"
-        rows.append(("  its life", f"{s.wear.life_steps:.2g} steps", endurance))
+        rows.append(("  its life", f"{float(f'{s.wear.life_steps:.2g}'):,.0f} steps", endurance))
     return rows
 
 

@@ -382,6 +382,8 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     # A batch of 24 images: the operands of its largest node alone are 147,456 B.
     assert "digits_cnn" not in fitting
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == fitting
+    assert run(monkeypatch, "graph", "--model", "digits_cnn_small", "--board", "rpi4b", "--parameters", "card", "--out",
+               tmp_path / "g.json") == BAD_INPUT  # fmt: skip
     for name in fitting:
         assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
 
