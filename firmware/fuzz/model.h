@@ -5,60 +5,78 @@
 
 #include <string.h>
 
+#include "board.h"
 #include "poet/built.h"
 #include "poet/crc32.h"
 #include "poet/operator.h"
+#include "poet/record.h"
 
 enum {
-    FUZZ_NODES = 4,
-    FUZZ_VALUES = 2,
+    FUZZ_NODES = 8,
+    FUZZ_VALUES = 3,
     FUZZ_RESIDENTS = 5,
     FUZZ_CONSTANTS = 1,
+    FUZZ_KEPT = 2,
+    FUZZ_UNITS = 2,
     FUZZ_PARAMS = 8,
-    FUZZ_OPERANDS = 12,
-    FUZZ_STEPS = 12,
-    FUZZ_OFFSETS = 3,
-    FUZZ_LIVE = 3,
-    FUZZ_PAGES = 2
+    FUZZ_OPERANDS = 18,
+    FUZZ_STEPS = 17,
+    FUZZ_OFFSETS = 5,
+    FUZZ_LIVE = 4,
+    FUZZ_PAGES = 2,
+    FUZZ_BATCHES = 2
 };
 
 /* No padding and no pointer: any bytes are a model, most of them a damaged one. */
 typedef struct fuzz_tables {
     uint32_t schedule_arena_bytes;
     uint32_t resident_bytes;
+    uint32_t home_blocks;
+    uint32_t batch_block;
+    uint32_t batch_blocks;
     poet_node nodes[FUZZ_NODES];
     poet_value values[FUZZ_VALUES];
     poet_resident residents[FUZZ_RESIDENTS];
     poet_constant constants[FUZZ_CONSTANTS];
+    poet_kept kept[FUZZ_KEPT];
     int32_t params[FUZZ_PARAMS];
     poet_step steps[FUZZ_STEPS];
     uint32_t offsets[FUZZ_OFFSETS];
     uint16_t operands[FUZZ_OPERANDS];
 } fuzz_tables;
 
-/* relu(x), paged out and in; logits = relu(x) + a constant, their loss and the step of a weight. */
+/* relu(x), paged out and in; logits = relu(x) + a constant, their loss, the step of a weight in RAM; a weight and a
+ * batch from the card, and the weight's next version. */
 static const fuzz_tables fuzz_whole = {
-    .schedule_arena_bytes = 320,
+    .schedule_arena_bytes = 1024,
     .resident_bytes = 288,
+    .home_blocks = 2,
+    .batch_block = 4,
+    .batch_blocks = 1,
     .nodes =
         {
-            {POET_OP_RELU, 1, 1, 0, 0, 0, 0},
-            {POET_OP_ADD, 2, 1, 0, 0, 2, 0},
-            {POET_OP_NLL_LOSS, 2, 1, 0, 1, 5, 0},
-            {POET_OP_SGD, 2, 1, 0, 0, 8, 0},
+            {POET_OP_RELU, 1, 1, POET_USES_CPU, 0, 0, 0},
+            {POET_OP_ADD, 2, 1, POET_USES_CPU, 0, 2, 0},
+            {POET_OP_NLL_LOSS, 2, 1, POET_USES_CPU, 1, 5, 0},
+            {POET_OP_SGD, 2, 1, POET_USES_CPU, 0, 8, 0},
+            {POET_OP_FETCH, 1, 1, POET_USES_BUS, 0, 11, 0},
+            {POET_OP_SGD_UPDATE, 2, 1, POET_USES_BOTH, 3, 13, 576},
+            {POET_OP_COMMIT, 0, 0, POET_USES_BOTH, 5, 0, 0},
+            {POET_OP_FETCH, 1, 1, POET_USES_BUS, 0, 16, 0},
         },
-    .values = {{64, 0, 0}, {64, 1, 1}},
+    .values = {{64, 0, 0}, {64, 1, 1}, {64, 0, POET_NO_PAGE}},
     .residents =
         {
-            {0, 64, POET_RESIDENT_INPUT},
-            {64, 64, POET_RESIDENT_GRADIENT},
-            {128, 64, POET_RESIDENT_PARAMETER},
+            {64, 64, POET_RESIDENT_INPUT},
+            {128, 64, POET_RESIDENT_GRADIENT},
+            {0, 64, POET_RESIDENT_PARAMETER},
             {192, 16, POET_RESIDENT_TARGET},
             {208, 4, POET_RESIDENT_LOSS},
         },
     .constants = {{0, 64}},
-    .params = {16, 4, 4},
-    .operands = {2, 0, 0, 7, 1, 1, 5, 6, 3, 4, 4},
+    .kept = {{64, 0, 0, POET_RESIDENT_PARAMETER}, {64, 4, POET_NO_CHECK, POET_RESIDENT_INPUT}},
+    .params = {16, 4, 4, 16, 16, 1},
+    .operands = {3, 0, 0, 8, 1, 1, 6, 7, 4, 5, 5, 10, 2, 1, 2, 9, 9, 2},
     .steps =
         {
             {POET_COMPUTE, 0, 0, 0},
@@ -72,9 +90,14 @@ static const fuzz_tables fuzz_whole = {
             {POET_PAGE_OUT, 0, 1, 0},
             {POET_FREE, 0, 1, 0},
             {POET_PAGE_IN, 0, 1, 0},
+            {POET_COMPUTE, 0, 7, 2},
+            {POET_FREE, 0, 2, 0},
+            {POET_COMPUTE, 0, 4, 2},
+            {POET_COMPUTE, 0, 5, 3},
             {POET_COMPUTE, 0, 3, 0},
+            {POET_COMPUTE, 0, 6, 0},
         },
-    .offsets = {0, 128, 0},
+    .offsets = {0, 128, 64, 256, 0},
 };
 
 static fuzz_tables fuzz_now;
@@ -85,12 +108,14 @@ static poet_node fuzz_nodes[FUZZ_NODES];
 static poet_value fuzz_values[FUZZ_VALUES];
 static poet_resident fuzz_residents[FUZZ_RESIDENTS];
 static poet_constant fuzz_constants[FUZZ_CONSTANTS];
+static poet_kept fuzz_kept[FUZZ_KEPT];
 static int32_t fuzz_params[FUZZ_PARAMS];
 static uint16_t fuzz_operands[FUZZ_OPERANDS];
 static poet_step fuzz_steps[FUZZ_STEPS];
 static uint32_t fuzz_offsets[FUZZ_OFFSETS];
 static poet_block fuzz_blocks[FUZZ_LIVE];
 static poet_page fuzz_pages[FUZZ_PAGES];
+static poet_check fuzz_checks[FUZZ_UNITS];
 static poet_trace_part fuzz_trace;
 static poet_model fuzz_model;
 static poet_schedule fuzz_schedule;
@@ -103,6 +128,7 @@ static inline void fuzz_build(void)
     memcpy(fuzz_values, fuzz_now.values, sizeof fuzz_values);
     memcpy(fuzz_residents, fuzz_now.residents, sizeof fuzz_residents);
     memcpy(fuzz_constants, fuzz_now.constants, sizeof fuzz_constants);
+    memcpy(fuzz_kept, fuzz_now.kept, sizeof fuzz_kept);
     memcpy(fuzz_params, fuzz_now.params, sizeof fuzz_params);
     memcpy(fuzz_operands, fuzz_now.operands, sizeof fuzz_operands);
     memcpy(fuzz_steps, fuzz_now.steps, sizeof fuzz_steps);
@@ -125,6 +151,13 @@ static inline void fuzz_build(void)
         .constant_crc = poet_crc32(0, fuzz_constant_words, sizeof fuzz_constant_words),
         .constants = fuzz_constants,
         .constant_words = fuzz_constant_words,
+        .kept_count = FUZZ_KEPT,
+        .unit_count = FUZZ_UNITS,
+        .check_count = FUZZ_UNITS,
+        .home_blocks = fuzz_now.home_blocks,
+        .batch_block = fuzz_now.batch_block,
+        .batch_blocks = fuzz_now.batch_blocks,
+        .kept = fuzz_kept,
     };
     fuzz_schedule = (poet_schedule){
         .graph_hash = 1,
@@ -136,7 +169,25 @@ static inline void fuzz_build(void)
         .steps = fuzz_steps,
         .offsets = fuzz_offsets,
     };
-    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, &fuzz_trace}};
+    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, fuzz_checks, &fuzz_trace}};
+}
+
+/* A first record, with tensors of zeros. Whether it is there: a damaged model may not fit the card. */
+static inline bool fuzz_prepare(poet_record *record, const poet_block_device *card)
+{
+    static const uint8_t zeros[64];
+    poet_record_init(record, &fuzz_model, (uint8_t *)fuzz_ram, fuzz_checks);
+    (void)poet_record_load(record, card);
+    if (poet_record_set_batches(record, FUZZ_BATCHES) != POET_OK) {
+        return false;
+    }
+    for (uint32_t i = 0; i < FUZZ_KEPT; i++) {
+        for (uint32_t offset = 0; offset < fuzz_kept[i].bytes && offset < 4096u; offset += sizeof zeros) {
+            const uint32_t left = fuzz_kept[i].bytes - offset;
+            (void)poet_record_put(record, &fuzz_kept[i], offset, zeros, left < sizeof zeros ? left : sizeof zeros);
+        }
+    }
+    return poet_record_commit(record, 0) == POET_OK;
 }
 
 #endif

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.firmware.core import (
     BLOCK,
     E_ABSENT,
+    E_ARGUMENT,
     E_CORRUPT,
     E_FULL,
     E_IO,
@@ -33,12 +34,12 @@ def opened(core: c.CDLL, card: Card) -> Pager:
 
 def page_out(core: c.CDLL, pager: Pager, block: int, data: bytes) -> tuple[int, int]:
     crc = c.c_uint32()
-    return core.poet_pager_out(c.byref(pager), block, data, len(data), c.byref(crc)), crc.value
+    return core.poet_pager_out(c.byref(pager), PAGE_AREA + block, data, len(data), c.byref(crc)), crc.value
 
 
 def page_in(core: c.CDLL, pager: Pager, block: int, count: int, crc: int) -> tuple[int, bytes]:
     data = c.create_string_buffer(count)
-    status = core.poet_pager_in(c.byref(pager), block, data, count, c.c_uint32(crc))
+    status = core.poet_pager_in(c.byref(pager), c.c_uint32(PAGE_AREA + block), data, count, c.c_uint32(crc))
     return status, data.raw
 
 
@@ -99,7 +100,16 @@ def test_a_full_card(core: c.CDLL, block: int, count: int, expected: int) -> Non
     before = bytes(card.content)
     assert page_out(core, pager, block, b"\1" * count)[0] == expected
     assert (bytes(card.content) == before) == (expected != OK)
-    assert page_in(core, pager, 2**32 - 1, 512, 0)[0] == E_FULL
+    assert page_in(core, pager, 2**32 - 1 - PAGE_AREA, 512, 0)[0] == E_FULL
+
+
+def test_neither_label_nor_commits_are_pages(core: c.CDLL) -> None:
+    card = Card(PAGE_AREA + PAGES)
+    pager = opened(core, card)
+    before = bytes(card.content)
+    assert page_out(core, pager, -1, b"abc")[0] == E_ARGUMENT
+    assert page_in(core, pager, -PAGE_AREA, 12, 0)[0] == E_ARGUMENT
+    assert bytes(card.content) == before
 
 
 @pytest.mark.parametrize("dma", [False, True])

@@ -96,7 +96,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.ram = (c.c_uint64 * (self.ram_bytes // 8))()
         self.runner = Runner()
-        self.run_ = Run(None, 0.5, False)
+        self.run_ = Run(learning_rate=0.5)
         self.x = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32)
         self.parameter = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
         self.tensors = np.frombuffer(self.ram, np.float32)

@@ -4,10 +4,10 @@
  *     poet_pager pager;
  *     poet_pager_open(&pager, &card);                    // POET_E_ABSENT: not a card labelled for poet
  *     uint32_t crc;
- *     poet_pager_out(&pager, 0, activation, 5000, &crc); // page blocks 0..9
- *     poet_pager_in(&pager, 0, activation, 5000, crc);   // POET_E_CORRUPT if the card does not give back the same
+ *     poet_pager_out(&pager, pager.page_area, activation, 5000, &crc); // the first ten blocks for pages
+ *     poet_pager_in(&pager, pager.page_area, activation, 5000, crc);   // POET_E_CORRUPT: other bytes came back
  *
- * Blocks are counted from the page area's start. The caller keeps the CRC of each page.
+ * Blocks are the card's. The caller keeps the CRC of each page.
  */
 #ifndef POET_PAGER_H
 #define POET_PAGER_H
@@ -23,7 +23,9 @@
 
 typedef struct poet_pager {
     const poet_block_device *device;
-    bool reading; /* the transfer under way, if any */
+    uint32_t page_area; /* its first block: POET_CARD_DATA_BLOCK, unless kept tensors lie there */
+    bool reading;       /* the transfer under way, if any */
+    bool checked;       /* what it reads has a CRC */
     bool busy;
     uint32_t block;
     void *data;
@@ -53,6 +55,7 @@ int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t byte
  * failed, nothing is started and its error returned. */
 int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);
 int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
+int poet_pager_start_unchecked_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes);
 int poet_pager_wait(poet_pager *pager);
 
 #endif

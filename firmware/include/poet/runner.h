@@ -20,6 +20,7 @@
 #include "poet/arena.h"
 #include "poet/model.h"
 #include "poet/pager.h"
+#include "poet/record.h"
 #include "poet/schedule.h"
 #include "poet/status.h"
 
@@ -46,6 +47,7 @@ typedef struct poet_trace_part {
 typedef struct poet_tables {
     poet_block *blocks;     /* live_count: what is in the arena now */
     poet_page *pages;       /* page_count */
+    poet_check *checks;     /* check_count */
     poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card */
 } poet_tables;
 
@@ -64,7 +66,8 @@ typedef struct poet_runner {
 
 /* One run of the schedule: what the caller wants, and what came of it. */
 typedef struct poet_run {
-    poet_pager *pager; /* may be NULL where poet_runner_needs_card says no */
+    poet_pager *pager;   /* may be NULL where poet_runner_needs_card says no */
+    poet_record *record; /* loaded; NULL for a model without kept tensors */
     float learning_rate;
     bool trace; /* a window around each compute and page step, instead of one around all; no step overlaps another */
     uint64_t ticks;
@@ -81,8 +84,9 @@ typedef struct poet_run {
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
-/* Runs the schedule once. On an error the step it happened in is the last; the window line is low again, and if it was
- * the card's, no parameter or state has changed. */
+/* Runs the schedule once. On an error the step it happened in is the last, and the window line is low again. If it was
+ * the card's, no resident parameter or state has changed; in a model with kept tensors they may have, and none of the
+ * step's changes counts: load the record again, and read the residents back. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
 /* Whether a run does: the schedule pages, or the trace has no room in RAM. */

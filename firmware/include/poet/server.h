@@ -19,6 +19,7 @@
 #include "poet/built.h"
 #include "poet/frame.h"
 #include "poet/pager.h"
+#include "poet/record.h"
 #include "poet/runner.h"
 
 typedef struct poet_server {
@@ -30,9 +31,15 @@ typedef struct poet_server {
     poet_block_device card;
     bool card_up;
     poet_pager pager;
-    bool greeted;      /* a `hello` has been heard since boot */
-    bool leaving;      /* for the bootloader, when the answer has been sent */
-    uint16_t sequence; /* of the last request carried out, whose answer is kept */
+    poet_record record;   /* of a model with kept tensors */
+    bool record_known;    /* since the card came up */
+    int record_status;    /* POET_OK, or why no record of the card counts */
+    bool preparing;       /* without a record yet: tensors are put on the card for a first one */
+    bool residents_count; /* those in RAM are those that the record names, or were committed with it */
+    bool residents_stale; /* they were, and are to be read back before the next step */
+    bool greeted;         /* a `hello` has been heard since boot */
+    bool leaving;         /* for the bootloader, when the answer has been sent */
+    uint16_t sequence;    /* of the last request carried out, whose answer is kept */
     poet_line line;
     char answer[POET_LINE_BYTES + 2u];
     uint32_t answer_length;

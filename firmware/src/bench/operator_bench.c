@@ -144,7 +144,7 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     poet_board_window(true);
     uint32_t before = poet_board_ticks();
     for (uint32_t i = 0; status == POET_OK && i < repeats; i++) {
-        card.block = 0;
+        card.block = to_card ? pager->page_area : 0u;
         card.checksum = 0;
         status = operator->run(&args);
         const uint32_t now = poet_board_ticks();

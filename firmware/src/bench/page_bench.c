@@ -8,7 +8,7 @@ static uint32_t place(const poet_pager *pager, const poet_page_bench *bench, uin
     const uint32_t blocks = (bench->bytes - 1u) / POET_BLOCK_BYTES + 1u;
     const uint32_t slots = poet_pager_blocks(pager) / blocks;
     const uint32_t slot = bench->scattered ? i * 2654435761u : i;
-    return slot % slots * blocks;
+    return pager->page_area + slot % slots * blocks;
 }
 
 int poet_bench_page(poet_pager *pager, uint8_t *ram, uint32_t ram_bytes, poet_page_bench *bench)

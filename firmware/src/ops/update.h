@@ -12,8 +12,9 @@
 
 #include "poet/operator.h"
 
-#define POET_UPDATE_BUFFER_BYTES 512u /* a block of the card: at the begin of the workspace, for what fills none yet \
-                                       */
+#define POET_UPDATE_BUFFER_BYTES                                                        \
+    512u /* a block of the card: at the begin of the workspace, for what fills none yet \
+          */
 
 typedef struct poet_update {
     const poet_op_args *args;

@@ -5,6 +5,7 @@
 #include "poet/bench.h"
 #include "poet/board.h"
 #include "poet/checkpoint.h"
+#include "poet/saved.h"
 #include "poet/server.h"
 
 #ifndef POET_FIRMWARE_ID
@@ -193,6 +194,8 @@ static void note_card(poet_server *server, int status)
 {
     if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED) {
         server->card_up = false;
+        server->record_known = false;
+        server->preparing = false;
     }
 }
 
@@ -203,13 +206,63 @@ static int bring_card_up(poet_server *server)
     return status;
 }
 
+static bool keeps_tensors(const poet_server *server)
+{
+    return server->runner_status == POET_OK && server->built->model->kept_count > 0;
+}
+
+/* Opens the card; pages go behind the tensors that a model keeps there. */
 static int open_pager(poet_server *server)
 {
     int status = bring_card_up(server);
     if (status == POET_OK) {
         status = poet_pager_open(&server->pager, &server->card);
     }
+    if (status == POET_OK && keeps_tensors(server)) {
+        if (!server->record_known) {
+            server->record_status = poet_record_load(&server->record, &server->card);
+            server->record_known = true;
+            status = server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
+        }
+        server->pager.page_area = poet_record_page_block(&server->record);
+    }
     note_card(server, status);
+    return status;
+}
+
+/* Opens a card on which a record says what counts, or on which the tensors for a first one are being put. */
+static int open_record(poet_server *server, bool preparing_will_do)
+{
+    const int status = open_pager(server);
+    if (status != POET_OK || (preparing_will_do && server->preparing)) {
+        return status;
+    }
+    return server->record_status;
+}
+
+static int fail_record(poet_text *answer, int status)
+{
+    return fail(answer, status,
+                status == POET_E_ABSENT ? "no card, no label on it, or no record of this model" : explain(status));
+}
+
+/* The RAM was used otherwise, or a step failed that may have changed residents. */
+static void lose_residents(poet_server *server)
+{
+    poet_runner_forget_trace(&server->runner);
+    server->residents_stale = server->residents_stale || server->residents_count;
+    server->residents_count = false;
+}
+
+/* A step begins with the residents that were committed with the last one. */
+static int read_residents_back(poet_server *server)
+{
+    if (server->residents_count || poet_saved_blocks(server->built->model) == 0) {
+        return POET_OK;
+    }
+    const int status = server->residents_stale ? poet_record_read_residents(&server->record) : POET_E_ORDER;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = server->residents_stale && status != POET_OK;
     return status;
 }
 
@@ -237,7 +290,7 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
 
     poet_operator_bench result;
     poet_pager *pager = NULL;
-    poet_runner_forget_trace(&server->runner);
+    lose_residents(server);
     int status = POET_OK;
     if (poet_bench_writes_card(operator, params)) {
         status = open_pager(server);
@@ -278,7 +331,7 @@ static int page(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, usage);
     }
 
-    poet_runner_forget_trace(&server->runner);
+    lose_residents(server);
     int status = open_pager(server);
     if (status == POET_OK) {
         status = poet_bench_page(&server->pager, server->ram, server->ram_bytes, &work);
@@ -310,44 +363,87 @@ static int idle(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* Finds `count` bytes of a resident tensor. */
-static int locate(poet_server *server, uint32_t index, uint32_t offset, uint32_t count, uint8_t **bytes)
+/* The bytes of a resident tensor; NULL for another one. */
+static uint8_t *resident_bytes(const poet_server *server, uint32_t index, uint32_t *size)
 {
     const poet_model *model = server->built->model;
     if (index >= model->resident_count) {
-        return POET_E_ARGUMENT;
+        return NULL;
     }
-    const poet_resident *resident = &model->residents[index];
-    if (count > resident->bytes || offset > resident->bytes - count) {
-        return POET_E_ARGUMENT;
+    *size = model->residents[index].bytes;
+    return server->ram + model->residents[index].offset;
+}
+
+/* A tensor on the card, which has its number behind the residents; NULL if there is none. */
+static const poet_kept *kept_tensor(const poet_server *server, uint32_t index)
+{
+    const poet_model *model = server->built->model;
+    const uint32_t place = index - model->resident_count;
+    return index >= model->resident_count && place < model->kept_count ? &model->kept[place] : NULL;
+}
+
+static int put_bytes(poet_server *server, uint32_t index, uint32_t offset, const uint8_t *data, uint32_t count)
+{
+    uint32_t size;
+    uint8_t *bytes = resident_bytes(server, index, &size);
+    const poet_kept *kept = kept_tensor(server, index);
+    if (bytes != NULL) {
+        if (count > size || offset > size - count) {
+            return POET_E_ARGUMENT;
+        }
+        memcpy(bytes + offset, data, count);
+        return POET_OK;
     }
-    *bytes = server->ram + resident->offset + offset;
-    return POET_OK;
+    int status = kept != NULL ? open_record(server, true) : POET_E_ARGUMENT;
+    if (status == POET_OK) {
+        status = poet_record_put(&server->record, kept, offset, data, count);
+        note_card(server, status);
+    }
+    return status;
+}
+
+static int get_bytes(poet_server *server, uint32_t index, uint32_t offset, uint8_t *data, uint32_t count)
+{
+    uint32_t size;
+    const uint8_t *bytes = resident_bytes(server, index, &size);
+    const poet_kept *kept = kept_tensor(server, index);
+    if (bytes != NULL) {
+        if (count > size || offset > size - count) {
+            return POET_E_ARGUMENT;
+        }
+        memcpy(data, bytes + offset, count);
+        return POET_OK;
+    }
+    int status = kept != NULL ? open_record(server, false) : POET_E_ARGUMENT;
+    if (status == POET_OK) {
+        status = poet_record_get(&server->record, kept, offset, data, count);
+        note_card(server, status);
+    }
+    return status;
 }
 
 static int put(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t index;
     uint32_t offset;
+    uint8_t data[POET_LINE_BYTES / 2u];
     if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) || !poet_read_char(&arguments, ' ')) {
         return fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
     }
     const uint32_t digits = (uint32_t)strlen(arguments);
-    uint8_t *bytes;
-    const int status = digits % 2u == 0 ? locate(server, index, offset, digits / 2u, &bytes) : POET_E_ARGUMENT;
-    if (status != POET_OK) {
-        return finish(answer, status);
+    if (digits % 2u != 0 || digits / 2u > sizeof data) {
+        return finish(answer, POET_E_ARGUMENT);
     }
-    const char *check = arguments;
-    uint32_t value;
     for (uint32_t i = 0; i < digits / 2u; i++) {
-        if (!poet_read_hex(&check, 2, &value)) {
+        uint32_t value;
+        if (!poet_read_hex(&arguments, 2, &value)) {
             return fail(answer, POET_E_ARGUMENT, "data must be lower-case hex");
         }
+        data[i] = (uint8_t)value;
     }
-    for (uint32_t i = 0; i < digits / 2u; i++) {
-        (void)poet_read_hex(&arguments, 2, &value);
-        bytes[i] = (uint8_t)value;
+    const int status = put_bytes(server, index, offset, data, digits / 2u);
+    if (status != POET_OK) {
+        return fail_record(answer, status);
     }
     put_number(answer, "bytes", digits / 2u);
     return POET_OK;
@@ -358,19 +454,42 @@ static int get(poet_server *server, const char *arguments, poet_text *answer)
     uint32_t index;
     uint32_t offset;
     uint32_t count;
+    uint8_t data[MOST_GET_BYTES];
     if (!read_unsigned(&arguments, &index) || !read_unsigned(&arguments, &offset) ||
         !read_unsigned(&arguments, &count) || !at_end(arguments) || count > MOST_GET_BYTES) {
         return fail(answer, POET_E_ARGUMENT, "expected: get INDEX offset count, count at most 224");
     }
-    uint8_t *bytes;
-    const int status = locate(server, index, offset, count, &bytes);
+    const int status = get_bytes(server, index, offset, data, count);
     if (status != POET_OK) {
-        return finish(answer, status);
+        return fail_record(answer, status);
     }
     put_key(answer, "data");
     for (uint32_t i = 0; i < count; i++) {
-        poet_text_hex(answer, bytes[i], 2);
+        poet_text_hex(answer, data[i], 2);
     }
+    return POET_OK;
+}
+
+/* How many batches the card holds from now on; their tensors are to be put there anew. */
+static int batches(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t count;
+    if (!read_unsigned(&arguments, &count) || !at_end(arguments) || count == 0) {
+        return fail(answer, POET_E_ARGUMENT, "expected: batches COUNT, at least 1");
+    }
+    if (!keeps_tensors(server)) {
+        return fail(answer, POET_E_UNSUPPORTED, "the built model keeps no tensors on the card");
+    }
+    int status = open_record(server, true);
+    if (status == POET_OK || status == POET_E_ABSENT) {
+        server->preparing = status == POET_E_ABSENT || server->preparing;
+        status = server->card_up ? poet_record_set_batches(&server->record, count) : POET_E_ABSENT;
+    }
+    if (status != POET_OK) {
+        server->preparing = false;
+        return finish(answer, status);
+    }
+    put_number(answer, "batches", count);
     return POET_OK;
 }
 
@@ -406,16 +525,33 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
         return fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
     }
     poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
-    if (poet_runner_needs_card(&server->runner, run.trace)) {
-        const int status = open_pager(server);
+    int status = POET_OK;
+    if (keeps_tensors(server)) {
+        status = open_record(server, false);
         if (status != POET_OK) {
-            return finish(answer, status);
+            return fail_record(answer, status);
         }
+        status = read_residents_back(server);
+        note_card(server, status);
+        if (status == POET_E_ORDER) {
+            return fail(answer, status, "restore or commit first: the card has weights that are not in RAM");
+        }
+        run.record = &server->record;
+    }
+    if (status == POET_OK && poet_runner_needs_card(&server->runner, run.trace)) {
+        status = open_pager(server);
         run.pager = &server->pager;
     }
-    const int status = poet_runner_step(&server->runner, &run);
+    if (status != POET_OK) {
+        return finish(answer, status);
+    }
+    status = poet_runner_step(&server->runner, &run);
     note_card(server, status);
     if (status != POET_OK) {
+        if (run.record != NULL) {
+            lose_residents(server);
+            server->record_known = false; /* the failure may have been that of the record itself */
+        }
         return fail_step(answer, status, &run);
     }
     put_number(answer, "ticks", run.ticks);
@@ -424,6 +560,9 @@ static int step(poet_server *server, const char *arguments, poet_text *answer)
     put_number(answer, "page_ins", run.page_ins);
     put_number(answer, "page_outs", run.page_outs);
     put_hex(answer, "loss", loss_bits(server), 8);
+    if (run.record != NULL) {
+        put_number(answer, "committed", run.record->step);
+    }
     return POET_OK;
 }
 
@@ -468,29 +607,62 @@ static int peaks(poet_server *server, const char *arguments, poet_text *answer)
     return put_trace(server, arguments, answer, "bytes", true);
 }
 
+static int commit_record(poet_server *server, uint32_t step_number, uint32_t *bytes)
+{
+    const int status = poet_record_commit(&server->record, step_number);
+    if (status == POET_E_ORDER) {
+        return status; /* nothing has been written */
+    }
+    server->record_known = status == POET_OK;
+    server->record_status = status;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = status != POET_OK;
+    server->preparing = false;
+    *bytes = poet_record_bytes(&server->record);
+    return status;
+}
+
 static int commit(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t step_number;
     if (!read_unsigned(&arguments, &step_number) || !at_end(arguments)) {
         return fail(answer, POET_E_ARGUMENT, "expected: commit STEP");
     }
-    int status = open_pager(server);
+    int status = keeps_tensors(server) ? open_record(server, true) : open_pager(server);
     if (status != POET_OK) {
-        return finish(answer, status);
+        return fail_record(answer, status);
     }
     uint32_t bytes;
     poet_board_window(true);
     const uint32_t before = poet_board_ticks();
-    status = poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
+    status = keeps_tensors(server)
+                 ? commit_record(server, step_number, &bytes)
+                 : poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
     const uint32_t after = poet_board_ticks();
     poet_board_window(false);
     note_card(server, status);
+    if (status == POET_E_ORDER) {
+        return fail(answer, status, "not all tensors of the first record, or no batches, have been put on the card");
+    }
     if (status != POET_OK) {
         return finish(answer, status);
     }
     put_number(answer, "ticks", after - before);
     put_number(answer, "bytes", bytes);
     return POET_OK;
+}
+
+static int restore_record(poet_server *server, uint32_t *step_number, uint32_t *bytes)
+{
+    const int status = poet_record_restore(&server->record, &server->card);
+    server->record_known = status == POET_OK;
+    server->record_status = status;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = false;
+    server->preparing = false;
+    *step_number = server->record.step;
+    *bytes = poet_record_bytes(&server->record);
+    return status;
 }
 
 static int restore(poet_server *server, const char *arguments, poet_text *answer)
@@ -504,7 +676,9 @@ static int restore(poet_server *server, const char *arguments, poet_text *answer
     if (status != POET_OK) {
         return finish(answer, status);
     }
-    status = poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
+    status = keeps_tensors(server)
+                 ? restore_record(server, &step_number, &bytes)
+                 : poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
     note_card(server, status);
     if (status == POET_E_ABSENT) {
         return fail(answer, status, "no commit of this model on the card");
@@ -535,6 +709,7 @@ static int format(poet_server *server, const char *arguments, poet_text *answer)
     int status = bring_card_up(server);
     if (status == POET_OK) {
         status = poet_pager_format(&server->card);
+        server->record_known = false;
     }
     note_card(server, status);
     if (status != POET_OK) {
@@ -564,13 +739,11 @@ static const struct {
     int (*run)(poet_server *server, const char *arguments, poet_text *answer);
     bool needs_plan;
 } verbs[] = {
-    {"hello", hello, false},    {"bench", bench, false},
-    {"page", page, false},      {"idle", idle, false},
-    {"put", put, true},         {"get", get, true},
-    {"step", step, true},       {"times", times, true},
-    {"peaks", peaks, true},     {"commit", commit, true},
-    {"restore", restore, true}, {"stack", stack, false},
-    {"format", format, false},  {"bootloader", bootloader, false},
+    {"hello", hello, false},  {"bench", bench, false},    {"page", page, false},
+    {"idle", idle, false},    {"put", put, true},         {"get", get, true},
+    {"step", step, true},     {"times", times, true},     {"peaks", peaks, true},
+    {"commit", commit, true}, {"batches", batches, true}, {"restore", restore, true},
+    {"stack", stack, false},  {"format", format, false},  {"bootloader", bootloader, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

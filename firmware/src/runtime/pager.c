@@ -21,7 +21,7 @@ int poet_pager_format(const poet_block_device *device)
 int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
-    *pager = (poet_pager){.device = device};
+    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK};
     const int status = device->read(device->context, 0, found, sizeof found);
     if (status != POET_OK) {
         return status;
@@ -32,18 +32,18 @@ int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 uint32_t poet_pager_blocks(const poet_pager *pager)
 {
     const uint32_t blocks = pager->device->block_count;
-    return blocks > POET_CARD_DATA_BLOCK ? blocks - POET_CARD_DATA_BLOCK : 0;
+    return blocks > pager->page_area ? blocks - pager->page_area : 0;
 }
 
-/* Whether a page lies wholly on the card. */
+/* Whether a transfer lies wholly on the card, and neither on its label nor on what is committed. */
 static int check_room(const poet_pager *pager, uint32_t block, uint32_t bytes)
 {
-    if (bytes == 0) {
+    if (bytes == 0 || block < POET_CARD_DATA_BLOCK) {
         return POET_E_ARGUMENT;
     }
     const uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;
-    const uint32_t available = poet_pager_blocks(pager);
-    return needed <= available && block <= available - needed ? POET_OK : POET_E_FULL;
+    const uint32_t blocks = pager->device->block_count;
+    return needed <= blocks && block <= blocks - needed ? POET_OK : POET_E_FULL;
 }
 
 /* Reads a page until its check passes; `arrived` says that the device has just read it once. */
@@ -52,13 +52,12 @@ static int read_checked(poet_pager *pager, bool arrived)
     const poet_block_device *device = pager->device;
     for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
         if (reads > 0 || !arrived) {
-            const int status =
-                device->read(device->context, POET_CARD_DATA_BLOCK + pager->block, pager->data, pager->bytes);
+            const int status = device->read(device->context, pager->block, pager->data, pager->bytes);
             if (status != POET_OK) {
                 return status;
             }
         }
-        if (poet_crc32(0, pager->data, pager->bytes) == pager->crc) {
+        if (!pager->checked || poet_crc32(0, pager->data, pager->bytes) == pager->crc) {
             return POET_OK;
         }
     }
@@ -90,15 +89,16 @@ int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, ui
     }
     *crc = poet_crc32(0, data, bytes);
     if (device->start_write == NULL) {
-        return device->write(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
+        return device->write(device->context, block, data, bytes);
     }
-    status = device->start_write(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
+    status = device->start_write(device->context, block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = false;
     return status;
 }
 
-int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc)
+/* Starts a read whose check, if it has one, the pager has been told. */
+static int start_read(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
 {
     const poet_block_device *device = pager->device;
     int status = poet_pager_wait(pager);
@@ -111,11 +111,10 @@ int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t 
     pager->block = block;
     pager->data = data;
     pager->bytes = bytes;
-    pager->crc = crc;
     if (device->start_read == NULL) {
         return read_checked(pager, false);
     }
-    status = device->start_read(device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
+    status = device->start_read(device->context, block, data, bytes);
     pager->busy = status == POET_OK;
     pager->reading = true;
     return status;
@@ -127,8 +126,22 @@ int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t byte
     if (status == POET_OK) {
         status = check_room(pager, block, bytes);
     }
-    return status != POET_OK ? status
-                             : pager->device->read(pager->device->context, POET_CARD_DATA_BLOCK + block, data, bytes);
+    return status != POET_OK ? status : pager->device->read(pager->device->context, block, data, bytes);
+}
+
+int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc)
+{
+    const int status = poet_pager_wait(pager);
+    pager->checked = true;
+    pager->crc = crc;
+    return status != POET_OK ? status : start_read(pager, block, data, bytes);
+}
+
+int poet_pager_start_unchecked_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
+{
+    const int status = poet_pager_wait(pager);
+    pager->checked = false;
+    return status != POET_OK ? status : start_read(pager, block, data, bytes);
 }
 
 int poet_pager_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc)

@@ -9,13 +9,13 @@
 
 /* --- operands --- */
 
-/* Values, residents, constants: reference numbers below these are of the kind, or of one before it. */
+/* Values, residents, constants, kept tensors: reference numbers below these are of the kind, or of one before it. */
 static uint32_t residents_end(const poet_model *model)
 {
     return (uint32_t)model->value_count + model->resident_count;
 }
 
-static uint32_t operands_end(const poet_model *model)
+static uint32_t constants_end(const poet_model *model)
 {
     return residents_end(model) + model->constant_count;
 }
@@ -30,13 +30,25 @@ static bool is_resident(const poet_model *model, uint16_t reference)
     return reference >= model->value_count && reference < residents_end(model);
 }
 
+static bool is_kept(const poet_model *model, uint16_t reference)
+{
+    return reference >= constants_end(model);
+}
+
+static const poet_kept *kept_of(const poet_model *model, uint16_t reference)
+{
+    return &model->kept[reference - constants_end(model)];
+}
+
 static uint32_t operand_bytes(const poet_model *model, uint16_t reference)
 {
     if (reference < model->value_count) {
         return model->values[reference].bytes;
     }
-    return is_resident(model, reference) ? model->residents[reference - model->value_count].bytes
-                                         : constant(model, reference)->bytes;
+    if (is_resident(model, reference)) {
+        return model->residents[reference - model->value_count].bytes;
+    }
+    return is_kept(model, reference) ? kept_of(model, reference)->bytes : constant(model, reference)->bytes;
 }
 
 /* --- checks, once --- */
@@ -51,11 +63,40 @@ static uint32_t produced_values(const poet_model *model, const poet_node *node)
     return count;
 }
 
+/* What the runner does itself, between a value and a kept tensor. */
+static bool is_transfer(const poet_node *node)
+{
+    return node->op == POET_OP_FETCH || node->op == POET_OP_STORE;
+}
+
+static poet_uses uses_of(const poet_node *node, const poet_sizes *sizes)
+{
+    if (is_transfer(node)) {
+        return POET_USES_BUS;
+    }
+    return sizes->kept != POET_KEPT_NONE || node->op == POET_OP_COMMIT ? POET_USES_BOTH : POET_USES_CPU;
+}
+
+/* Whether an operand is of a kind that the operator takes there, and large enough. Flash is only read. */
+static bool is_sound(const poet_model *model, const poet_node *node, const poet_sizes *sizes, uint32_t place)
+{
+    const bool input = place < sizes->inputs;
+    const uint16_t reference = model->operands[node->operands + place];
+    const uint32_t needed = input ? sizes->input_bytes[place] : sizes->output_bytes[place - sizes->inputs];
+    if (sizes->kept == (input ? POET_KEPT_INPUT : POET_KEPT_OUTPUTS)) {
+        return is_kept(model, reference) && reference < constants_end(model) + model->kept_count &&
+               kept_of(model, reference)->bytes == needed &&
+               (input || kept_of(model, reference)->check < model->unit_count);
+    }
+    const uint32_t end = is_transfer(node) ? model->value_count : input ? constants_end(model) : residents_end(model);
+    return reference < end && operand_bytes(model, reference) >= needed;
+}
+
 static int check_node(const poet_model *model, const poet_node *node)
 {
     if (node->op == 0) {
-        return node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0 ? POET_OK
-                                                                                               : POET_E_CORRUPT;
+        const bool empty = node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0;
+        return empty && node->uses == POET_USES_CPU ? POET_OK : POET_E_CORRUPT;
     }
     const poet_operator *operator = poet_operator_find(node->op);
     if (operator == NULL) {
@@ -73,14 +114,12 @@ static int check_node(const poet_model *model, const poet_node *node)
         return POET_E_CORRUPT;
     }
     if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
-        sizes.workspace_bytes > node->workspace_bytes) {
+        sizes.workspace_bytes > node->workspace_bytes || node->uses != uses_of(node, &sizes) ||
+        (is_transfer(node) && node->workspace_bytes > 0)) {
         return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < operands; i++) {
-        const uint16_t reference = model->operands[node->operands + i];
-        const uint32_t needed = i < sizes.inputs ? sizes.input_bytes[i] : sizes.output_bytes[i - sizes.inputs];
-        const uint32_t end = i < sizes.inputs ? operands_end(model) : residents_end(model); /* flash is only read */
-        if (reference >= end || operand_bytes(model, reference) < needed) {
+        if (!is_sound(model, node, &sizes, i)) {
             return POET_E_CORRUPT;
         }
     }
@@ -114,7 +153,8 @@ static int check_model(const poet_model *model, uint32_t page_count)
             return POET_E_CORRUPT;
         }
     }
-    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc) {
+    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc ||
+        !poet_record_layout_is_sound(model)) {
         return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < model->node_count; i++) {
@@ -169,19 +209,27 @@ static bool changes_weights(const poet_model *model, const poet_node *node)
     return false;
 }
 
-/* A transfer can fail; behind the first change of a weight there is none, so that a failed step has changed nothing. */
+/* A transfer can fail; behind the first change of a resident weight there is none, so that a failed step has changed
+ * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
 static int check_order(const poet_model *model, const poet_schedule *schedule)
 {
     bool changed = false;
+    bool committed = false;
     for (uint32_t i = 0; i < schedule->step_count; i++) {
         const poet_step *step = &schedule->steps[i];
-        if (step->action == POET_COMPUTE) {
-            changed = changed || changes_weights(model, &model->nodes[step->index]);
-        } else if (changed && step->action != POET_FREE) {
+        if (step->action == POET_FREE) {
+            continue;
+        }
+        const poet_node *node = step->action == POET_COMPUTE ? &model->nodes[step->index] : NULL;
+        const bool commits = node != NULL && node->op == POET_OP_COMMIT;
+        const bool transfers = node == NULL || (node->uses != POET_USES_CPU && !commits);
+        if (committed || (changed && transfers)) {
             return POET_E_ORDER;
         }
+        changed = changed || (node != NULL && changes_weights(model, node));
+        committed = commits;
     }
-    return POET_OK;
+    return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;
 }
 
 /* Blocks that the schedule's pages take. */
@@ -252,7 +300,7 @@ static bool schedule_pages(const poet_schedule *schedule)
 
 bool poet_runner_needs_card(const poet_runner *runner, bool trace)
 {
-    return (trace && !runner->trace_in_ram) || schedule_pages(runner->schedule);
+    return (trace && !runner->trace_in_ram) || runner->model->kept_count > 0 || schedule_pages(runner->schedule);
 }
 
 /* --- trace --- */
@@ -272,7 +320,8 @@ static void keep_row(poet_runner *runner, const poet_run *run, const poet_trace_
     part->number = number;
     part->crc = poet_crc32(0, part, sizeof *part - sizeof part->crc);
     uint32_t crc;
-    runner->traced = poet_pager_out(run->pager, runner->trace_block + number, part, sizeof *part, &crc) == POET_OK;
+    runner->traced = poet_pager_out(run->pager, run->pager->page_area + runner->trace_block + number, part,
+                                    sizeof *part, &crc) == POET_OK;
 }
 
 static bool is_whole(const poet_trace_part *part, uint32_t number)
@@ -291,7 +340,7 @@ int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step
         return POET_E_ARGUMENT;
     }
     if (!runner->trace_in_ram && !is_whole(part, number)) {
-        const int status = poet_pager_read(pager, runner->trace_block + number, part, sizeof *part);
+        const int status = poet_pager_read(pager, pager->page_area + runner->trace_block + number, part, sizeof *part);
         if (status != POET_OK || !is_whole(part, number)) {
             return status != POET_OK ? status : POET_E_CORRUPT;
         }
@@ -351,18 +400,46 @@ static int place_value(poet_runner *runner, uint16_t value, uint32_t offset, voi
     return poet_arena_take(&runner->arena, value, offset, runner->model->values[value].bytes, memory);
 }
 
-static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
-{
-    const poet_model *model = runner->model;
-    const poet_node *node = &model->nodes[step->index];
-    if (node->op == 0) {
-        return POET_OK;
-    }
-    const uint16_t *operands = model->operands + node->operands;
-    const uint32_t *places = runner->schedule->offsets + step->place;
-    const void *inputs[POET_MAX_INPUTS];
-    void *outputs[POET_MAX_OUTPUTS];
+/* Where the outputs of an update go: into the homes that do not count yet, one after the other. */
+typedef struct next_versions {
+    const poet_model *model;
+    const uint16_t *outputs;
+    poet_record *record;
+    uint32_t written; /* bytes of the output under way */
+    uint32_t block;
+    uint32_t crc;
+} next_versions;
 
+static int write_next(void *context, uint32_t output, const void *data, uint32_t bytes)
+{
+    next_versions *next = context;
+    const poet_kept *kept = kept_of(next->model, next->outputs[output]);
+    const poet_block_device *device = next->record->device;
+    int status = POET_OK;
+    if (next->written == 0) {
+        next->crc = 0;
+        status = poet_record_begin(next->record, kept, &next->block);
+    }
+    if (status == POET_OK) {
+        status = bytes <= kept->bytes - next->written ? device->write(device->context, next->block, data, bytes)
+                                                      : POET_E_CORRUPT;
+    }
+    if (status != POET_OK) {
+        return status;
+    }
+    next->crc = poet_crc32(next->crc, data, bytes);
+    next->block += bytes / POET_BLOCK_BYTES;
+    next->written += bytes;
+    if (next->written == kept->bytes) {
+        poet_record_end(next->record, kept, next->crc);
+        next->written = 0;
+    }
+    return POET_OK;
+}
+
+static int await_inputs(poet_runner *runner, const poet_node *node, const poet_run *run, const void **inputs)
+{
+    const uint16_t *operands = runner->model->operands + node->operands;
     for (uint32_t i = 0; i < node->input_count; i++) {
         inputs[i] = address(runner, operands[i]);
         if (inputs[i] == NULL) {
@@ -373,36 +450,126 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
             return status;
         }
     }
-    operands += node->input_count;
+    return POET_OK;
+}
+
+/* Values get their places, residents have theirs, and kept tensors have none in RAM. */
+static int place_outputs(poet_runner *runner, const poet_node *node, const uint32_t **places, void **outputs)
+{
+    const poet_model *model = runner->model;
+    const uint16_t *operands = model->operands + node->operands + node->input_count;
     for (uint32_t i = 0; i < node->output_count; i++) {
         if (operands[i] >= model->value_count) {
-            outputs[i] = resident_address(runner, operands[i]);
+            outputs[i] = is_kept(model, operands[i]) ? NULL : resident_address(runner, operands[i]);
             continue;
         }
-        const int status = place_value(runner, operands[i], *places++, &outputs[i]);
+        const int status = place_value(runner, operands[i], *(*places)++, &outputs[i]);
         if (status != POET_OK) {
             return status;
         }
     }
+    return POET_OK;
+}
+
+static int run_operator(poet_runner *runner, const poet_step *step, poet_run *run)
+{
+    const poet_model *model = runner->model;
+    const poet_node *node = &model->nodes[step->index];
+    const uint32_t *places = runner->schedule->offsets + step->place;
+    const void *inputs[POET_MAX_INPUTS];
+    void *outputs[POET_MAX_OUTPUTS];
     void *workspace = NULL;
-    if (node->workspace_bytes > 0) {
-        const int status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
-        if (status != POET_OK) {
-            return status;
-        }
+
+    int status = await_inputs(runner, node, run, inputs);
+    if (status == POET_OK) {
+        status = place_outputs(runner, node, &places, outputs);
     }
-    if (run->pager != NULL && changes_weights(model, node)) {
-        const int status = poet_pager_wait(run->pager); /* what can still fail has to fail now */
-        if (status != POET_OK) {
-            return status;
-        }
+    if (status == POET_OK && node->workspace_bytes > 0) {
+        status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
     }
-    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate, NULL};
-    const int status = poet_operator_find(node->op)->run(&args);
+    if (status == POET_OK && run->pager != NULL && (node->uses == POET_USES_BOTH || changes_weights(model, node))) {
+        status = poet_pager_wait(run->pager); /* the node needs the bus, or: what can still fail has to fail now */
+    }
+    if (status != POET_OK) {
+        return status;
+    }
+    next_versions next = {
+        .model = model, .outputs = model->operands + node->operands + node->input_count, .record = run->record};
+    const poet_sink sink = {&next, write_next};
+    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate, &sink};
+    status = poet_operator_find(node->op)->run(&args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, POET_NO_VALUE);
     }
     return status;
+}
+
+/* As a page-in, from where the card keeps the tensor. */
+static int fetch(poet_runner *runner, const poet_step *step, const poet_run *run)
+{
+    const uint16_t *operands = runner->model->operands + runner->model->nodes[step->index].operands;
+    const uint16_t value = operands[1];
+    poet_kept_place place;
+    void *data;
+    int status = poet_pager_wait(run->pager);
+    if (status == POET_OK) {
+        status = poet_record_find(run->record, kept_of(runner->model, operands[0]), &place);
+    }
+    if (status == POET_OK) {
+        status = place_value(runner, value, runner->schedule->offsets[step->place], &data);
+    }
+    if (status != POET_OK) {
+        return status;
+    }
+    runner->moving = value;
+    status = place.checked ? poet_pager_start_in(run->pager, place.block, data, place.bytes, place.crc)
+                           : poet_pager_start_unchecked_in(run->pager, place.block, data, place.bytes);
+    return status == POET_OK && run->trace ? complete_transfer_of(runner, run, value) : status;
+}
+
+/* As a page-out, to where the tensor's next version belongs. */
+static int store(poet_runner *runner, const poet_step *step, const poet_run *run)
+{
+    const uint16_t *operands = runner->model->operands + runner->model->nodes[step->index].operands;
+    const poet_kept *kept = kept_of(runner->model, operands[1]);
+    const void *data;
+    uint32_t block;
+    uint32_t crc;
+    int status = await_inputs(runner, &runner->model->nodes[step->index], run, &data);
+    if (status == POET_OK) {
+        status = poet_record_begin(run->record, kept, &block);
+    }
+    if (status == POET_OK) {
+        runner->moving = operands[0];
+        status = poet_pager_start_out(run->pager, block, data, kept->bytes, &crc);
+    }
+    if (status != POET_OK) {
+        return status;
+    }
+    poet_record_end(run->record, kept, crc);
+    return run->trace ? complete_transfer_of(runner, run, operands[0]) : POET_OK;
+}
+
+static int commit(const poet_run *run)
+{
+    const int status = poet_pager_wait(run->pager);
+    return status != POET_OK ? status : poet_record_commit(run->record, run->record->step + 1u);
+}
+
+static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
+{
+    switch (runner->model->nodes[step->index].op) {
+    case 0:
+        return POET_OK;
+    case POET_OP_FETCH:
+        return fetch(runner, step, run);
+    case POET_OP_STORE:
+        return store(runner, step, run);
+    case POET_OP_COMMIT:
+        return commit(run);
+    default:
+        return run_operator(runner, step, run);
+    }
 }
 
 /* Starts a transfer. A device without DMA has completed it by now; a traced one is completed inside its window. */
@@ -420,7 +587,7 @@ static int page_in(poet_runner *runner, const poet_step *step, poet_run *run)
     }
     run->page_ins++;
     runner->moving = step->index;
-    status = poet_pager_start_in(run->pager, value->page_block, data, value->bytes, page->crc);
+    status = poet_pager_start_in(run->pager, run->pager->page_area + value->page_block, data, value->bytes, page->crc);
     return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
@@ -435,7 +602,8 @@ static int page_out(poet_runner *runner, const poet_step *step, poet_run *run)
     page->written = true;
     run->page_outs++;
     runner->moving = step->index;
-    const int status = poet_pager_start_out(run->pager, value->page_block, data, value->bytes, &page->crc);
+    const int status =
+        poet_pager_start_out(run->pager, run->pager->page_area + value->page_block, data, value->bytes, &page->crc);
     return status == POET_OK && run->trace ? complete_transfer_of(runner, run, step->index) : status;
 }
 
@@ -477,6 +645,9 @@ static void begin(poet_runner *runner, poet_run *run)
     run->page_outs = 0;
     runner->moving = POET_NO_VALUE;
     runner->traced = run->trace;
+    if (run->record != NULL) {
+        poet_record_forget(run->record);
+    }
 }
 
 /* Runs one step; the last one also waits for the bus, and a failed one leaves no transfer behind. */
@@ -507,7 +678,8 @@ static void pause_between_windows(void)
 int poet_runner_step(poet_runner *runner, poet_run *run)
 {
     const poet_schedule *schedule = runner->schedule;
-    if (run->pager == NULL && poet_runner_needs_card(runner, run->trace)) {
+    if ((run->pager == NULL && poet_runner_needs_card(runner, run->trace)) ||
+        (run->record == NULL && runner->model->kept_count > 0)) {
         return POET_E_ABSENT;
     }
     begin(runner, run);

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
 LIVE_ENTRY_BYTES = 12  # poet_block
 PAGE_ENTRY_BYTES = 8  # poet_page
+CHECK_ENTRY_BYTES = 12  # poet_check
 
 # How many more blocks an optimised schedule may hold at once than the one that stores all: it holds fewer, as a rule,
 # but may make a value again beside others.
@@ -23,32 +25,40 @@ MORE_LIVE = 16
 
 @dataclass(frozen=True)
 class FirmwareTables:
-    """Lengths of the tables: blocks of the arena that are live at once, and values that are paged."""
+    """Lengths of the tables: blocks of the arena that are live at once, values that are paged, checks of a record."""
 
     live_count: int
     page_count: int
+    check_count: int = 0
 
     @property
     def bytes(self) -> int:
         """RAM that they take."""
-        return LIVE_ENTRY_BYTES * self.live_count + PAGE_ENTRY_BYTES * self.page_count
+        entries = LIVE_ENTRY_BYTES * self.live_count + PAGE_ENTRY_BYTES * self.page_count
+        return entries + CHECK_ENTRY_BYTES * self.check_count
 
 
 def tables_of(graph: Graph, schedule: Schedule) -> FirmwareTables:
     """The tables of a plan."""
-    return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)))
+    return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)), _check_count(graph))
 
 
 def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:
     """What the tables of a plan of this graph are taken to be before there is one."""
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values if value.bytes}
     live = min(len(sizes) + 1, _live_count(graph, store_all) + MORE_LIVE)
-    return FirmwareTables(live, sum(value.page is not None for node in graph.nodes for value in node.values))
+    pages = sum(value.page is not None for node in graph.nodes for value in node.values)
+    return FirmwareTables(live, pages, _check_count(graph))
 
 
 def paged_values(schedule: Schedule) -> set[str]:
     """Values of which the card gets a copy."""
     return {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
+
+
+def _check_count(graph: Graph) -> int:
+    layout = card_layout(graph)
+    return layout.checks if layout else 0
 
 
 def _live_count(graph: Graph, schedule: Schedule) -> int:

@@ -10,6 +10,7 @@ import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.schedule.firmware_tables import (
+    CHECK_ENTRY_BYTES,
     LIVE_ENTRY_BYTES,
     PAGE_ENTRY_BYTES,
     FirmwareTables,
@@ -30,6 +31,7 @@ def test_entries_are_as_long_as_the_compiler_makes_them(tmp_path: Path) -> None:
     source.write_text(
         '#include "poet/runner.h"\n'
         f'_Static_assert(sizeof(poet_block) == {LIVE_ENTRY_BYTES}, "");\n'
+        f'_Static_assert(sizeof(poet_check) == {CHECK_ENTRY_BYTES}, "");\n'
         f'_Static_assert(sizeof(poet_page) == {PAGE_ENTRY_BYTES}, "");\n'
     )
     include = f"-I{ROOT / 'firmware' / 'include'}"

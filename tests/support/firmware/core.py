@@ -18,14 +18,18 @@ FIRMWARE = ROOT / "firmware"
 NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-contract=off")
 CORE = ("runtime", "protocol", "bench")
+# The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
+KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
+FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
 NO_PAGE = 0xFFFF
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
+USES = {FETCH: USES_BUS, STORE: USES_BUS, COMMIT: USES_BOTH, SGD_UPDATE: USES_BOTH}
 NO_VALUE = 0xFFFF
 SCHEDULE_HASH = 0xFEDCBA9876543210
 BLOCK = 512
@@ -41,7 +45,8 @@ def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
 
 
 def core_sources() -> list[Path]:
-    return [source for folder in CORE for source in sorted((FIRMWARE / "src" / folder).glob("*.c"))]
+    sources = [source for folder in CORE for source in sorted((FIRMWARE / "src" / folder).glob("*.c"))]
+    return [*sources, *(FIRMWARE / "src" / "ops" / f"{name}.c" for name in KEPT_OPERATORS)]
 
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)
@@ -65,8 +70,9 @@ Arena = structure(
     peak_bytes=u32, high_water=u32,
 )  # fmt: skip
 Pager = structure(
-    "Pager", device=P(BlockDevice), reading=c.c_bool, busy=c.c_bool, block=u32, data=c.c_void_p, bytes=u32, crc=u32
-)
+    "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
+    data=c.c_void_p, bytes=u32, crc=u32,
+)  # fmt: skip
 Node = structure("Node", op=u8, input_count=u8, output_count=u8, uses=u8, params=u16, operands=u16, workspace_bytes=u32)
 Value = structure("Value", bytes=u32, page_block=u32, page=u16)
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
@@ -88,14 +94,19 @@ Page = structure("Page", crc=u32, written=c.c_bool)
 TRACE_ROWS = 63
 TraceRow = structure("TraceRow", ticks=u32, peak_bytes=u32)
 TracePart = structure("TracePart", rows=TraceRow * TRACE_ROWS, number=u32, crc=u32)
-Tables = structure("Tables", blocks=P(Block), pages=P(Page), trace=P(TracePart))
+Check = structure("Check", crc=u32, next_crc=u32, second=c.c_bool, written=c.c_bool)
+Record = structure(
+    "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), device=P(BlockDevice), sequence=u32, refused=u32,
+    place=u32, step=u32, batches=u32,
+)  # fmt: skip
+Tables = structure("Tables", blocks=P(Block), pages=P(Page), checks=P(Check), trace=P(TracePart))
 Runner = structure(
     "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, pages=P(Page),
     trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
 )  # fmt: skip
 Run = structure(
-    "Run", pager=P(Pager), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32, arena_bytes=u32,
-    page_ins=u32, page_outs=u32, steps=u32,
+    "Run", pager=P(Pager), record=P(Record), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32,
+    arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
@@ -107,7 +118,8 @@ Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, ove
 Request = structure("Request", sequence=u16, body=c.c_char_p)
 Server = structure(
     "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, runner=Runner, runner_status=c.c_int, card=BlockDevice,
-    card_up=c.c_bool, pager=Pager, greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line,
+    card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool, record_status=c.c_int, preparing=c.c_bool,
+    residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line,
     answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
 
@@ -199,6 +211,52 @@ class Card:
         return status
 
 
+def blocks_of(count: int) -> int:
+    return -(-count // BLOCK)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where kept tensors lie on the card, written after docs/SPEC.md alone. `rows`: bytes, block, check, kind."""
+
+    rows: list[tuple[int, int, int, int]]
+    units: int
+    checks: int
+    home_blocks: int
+    resident_block: int
+    batch_block: int
+    batch_blocks: int
+
+    @classmethod
+    def of(cls, kept: Sequence[tuple[int, int, int | None]], residents: Sequence[tuple[int, int, int]] = ()) -> Layout:
+        changing = sorted((unit, place) for place, (_, _, unit) in enumerate(kept) if unit is not None)
+        blocks: dict[int, int] = {}
+        homes = 0
+        for _, place in changing:
+            blocks[place] = homes
+            homes += blocks_of(kept[place][0])
+        resident_block = homes
+        saved = sum(count for _, count, kind in residents if kind in (PARAMETER, STATE)) if kept else 0
+        homes += blocks_of(saved)
+        units = len(changing) + (saved > 0)
+        checks = {place: unit for unit, place in changing}
+        block, constants = 2 * homes, 0
+        for place, (count, kind, unit) in enumerate(kept):
+            if unit is None and kind not in (INPUT, TARGET):
+                blocks[place], checks[place] = block, units + constants
+                block += blocks_of(count)
+                constants += 1
+        batch_block = block
+        for place, (count, kind, _) in enumerate(kept):
+            if kind in (INPUT, TARGET):
+                blocks[place] = block
+                block += blocks_of(count)
+        rows = [
+            (count, blocks[place], checks.get(place, NO_CHECK), kind) for place, (count, kind, _) in enumerate(kept)
+        ]
+        return cls(rows, units, units + constants, homes, resident_block, batch_block, block - batch_block)
+
+
 class Net:
     """A model and a schedule in memory, with the tables that a runner needs."""
 
@@ -212,16 +270,18 @@ class Net:
         graph_hash: int = 0x0123456789ABCDEF,
         constants: Sequence[tuple[int, int]] = (),
         constant_words: bytes = b"",
+        kept: Sequence[tuple[int, int, int | None]] = (),
     ) -> None:
         """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets.
 
-        `values`: bytes, and the first block of the page or None.
+        `values`: bytes, and the first block of the page or None. `kept`: bytes, kind, and the unit or None.
         """
         params: list[int] = []
         operands: list[int] = []
         rows = []
         for op, node_params, inputs, outputs, workspace in nodes:
-            rows.append((op, len(inputs), len(outputs), 0, len(params), len(operands), workspace))
+            uses = USES.get(op, USES_CPU)
+            rows.append((op, len(inputs), len(outputs), uses, len(params), len(operands), workspace))
             params += node_params
             operands += [*inputs, *outputs]
         offsets: list[int] = []
@@ -233,6 +293,9 @@ class Net:
             else:
                 step_rows.append((action, 0, index, place))
         self.resident_bytes = sum(count for _, count, _ in residents)
+        layout = Layout.of(kept, residents)
+        self.layout = layout
+        self.kept = (Kept * max(1, len(kept)))(*layout.rows)
         paged = [block for _, block in values if block is not None]
         value_rows = [
             (count, 0, NO_PAGE) if block is None else (count, block, paged.index(block)) for count, block in values
@@ -260,6 +323,8 @@ class Net:
             binascii.crc32(constant_words),
             self.constants,
             self.constant_words,
+            *(len(kept), layout.units, layout.checks, layout.home_blocks, layout.batch_block, layout.batch_blocks),
+            self.kept,
         )
         self.steps = (Step * max(1, len(step_rows)))(*step_rows)
         self.offsets = (u32 * max(1, len(offsets)))(*offsets)
@@ -278,8 +343,9 @@ class Net:
         )
         self.blocks = (Block * live)()
         self.pages = (Page * max(1, len(paged)))()
+        self.checks = (Check * max(1, layout.checks))()
         self.trace = TracePart()
-        self.tables = Tables(self.blocks, self.pages, c.pointer(self.trace))
+        self.tables = Tables(self.blocks, self.pages, self.checks, c.pointer(self.trace))
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
 

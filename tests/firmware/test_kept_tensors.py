@@ -1,0 +1,519 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with tensors on the card: every step counts wholly or not at all, whatever the card does."""
+
+from __future__ import annotations
+
+import ctypes as c
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.firmware.core import (
+    ADD,
+    BLOCK,
+    COMMIT,
+    COMPUTE,
+    CONSTANT,
+    E_CORRUPT,
+    E_IO,
+    E_ORDER,
+    FETCH,
+    FREE,
+    INPUT,
+    OK,
+    PAGE_AREA,
+    PAGE_IN,
+    PAGE_OUT,
+    PARAMETER,
+    RELU,
+    SGD,
+    SGD_UPDATE,
+    STATE,
+    STORE,
+    Card,
+    Net,
+    Runner,
+    blocks_of,
+)
+from tests.support.firmware.device import Device, boot
+
+SIZE = 300
+BYTES = 4 * SIZE
+TILE = 70  # elements: 280 bytes, so that tiles end in the middle of blocks
+RATE = np.float32(0.05)
+RATE_NANO = 50_000_000
+BATCHES = 2
+STEPS = 3
+RECORDS = (16, 1032)
+TEARS = ["nothing written", "half written", "half written, rest erased", "erased", "written, but not reported"]
+Floats = NDArray[np.float32]
+
+# Values: 0 w, 1 x, 2 relu(x), 3 w's gradient relu(x) + w, 4 c, 5 the residents' gradient (w's + c).
+# Residents 6: a parameter r. Kept tensors: 7 x (batches), 8 w (unit 0), 9 c (a constant), 10 s (unit 1).
+W, S, X, C = 8, 10, 7, 9
+KEPT = [(BYTES, INPUT, None), (BYTES, PARAMETER, 0), (BYTES, CONSTANT, None), (BYTES, STATE, 1)]
+NODES = [
+    (FETCH, [SIZE], [W], [0], 0),
+    (FETCH, [SIZE], [X], [1], 0),
+    (RELU, [SIZE], [1], [2], 0),
+    (ADD, [SIZE], [2, 0], [3], BYTES),
+    (FETCH, [SIZE], [C], [4], 0),
+    (ADD, [SIZE], [3, 4], [5], BYTES),
+    (SGD_UPDATE, [SIZE, TILE], [3, 0], [W], 512 + 4 * TILE),
+    (STORE, [SIZE], [2], [S], 0),
+    (SGD, [SIZE], [5, 6], [6], 0),
+    (COMMIT, [1], [], [], 0),
+]
+RESIDENTS = [(0, BYTES, PARAMETER)]
+SCHEDULE: list[tuple[int, int, object]] = [
+    (COMPUTE, 0, [0]),
+    (COMPUTE, 1, [BYTES]),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 1, 0),
+    (PAGE_OUT, 2, 0),
+    (COMPUTE, 3, [BYTES, 3 * BYTES]),
+    (FREE, 2, 0),
+    (FREE, 0, 0),
+    (COMPUTE, 0, [0]),  # fetched again, which is a recomputation
+    (COMPUTE, 4, [3 * BYTES]),
+    (COMPUTE, 5, [2 * BYTES, 4 * BYTES]),
+    (FREE, 4, 0),
+    (PAGE_IN, 2, 4 * BYTES),
+    (COMPUTE, 6, [3 * BYTES]),
+    (COMPUTE, 7, []),
+    (FREE, 2, 0),
+    (COMPUTE, 8, []),
+    (COMPUTE, 9, []),
+    (FREE, 0, 0),
+]
+
+
+def training_net(steps: list[tuple[int, int, object]] | None = None, **changes: object) -> Net:
+    values = [(BYTES, 0 if value == 2 else None) for value in range(6)]
+    parts = {"nodes": NODES, "values": values, "residents": RESIDENTS, "kept": KEPT} | changes
+    return Net(**parts, steps=SCHEDULE if steps is None else steps, arena_bytes=6 * BYTES)  # type: ignore[arg-type]
+
+
+NET = training_net()
+CARD_BLOCKS = PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks + 8
+
+
+def draw(seed: int) -> Floats:
+    return np.random.default_rng(seed).standard_normal(SIZE).astype(np.float32)
+
+
+def expected_after(steps: int) -> dict[str, Floats]:
+    """What the weights are by numpy: float32, in the order of the operators."""
+    w, r, s = draw(1), draw(2), draw(3)
+    for step in range(steps):
+        s = np.maximum(draw(10 + step % BATCHES), 0)
+        gradient = s + w
+        r = r - RATE * (gradient + draw(4))
+        w = w - RATE * gradient
+    return {"w": w, "r": r, "s": s}
+
+
+class BlockCard(Card):
+    """Writes block by block. The supply fails in the middle of block write number `cut`; then nothing answers."""
+
+    def __init__(self, dma: bool = False) -> None:
+        super().__init__(CARD_BLOCKS, dma)
+        self.cut: int | None = None
+        self.torn = TEARS[0]
+        self.writes = 0
+        self.dead = False
+
+    def _read(self, context: int, block: int, data: int, count: int) -> int:
+        return E_IO if self.dead else super()._read(context, block, data, count)
+
+    def _sync(self, context: int) -> int:
+        return E_IO if self.dead else super()._sync(context)
+
+    def _write(self, context: int, block: int, data: int, count: int) -> int:
+        for done in range(0, count, BLOCK):
+            if self.dead:
+                return E_IO
+            if self.writes == self.cut:
+                self.dead = True
+                self._tear(block + done // BLOCK, c.string_at(data + done, min(BLOCK, count - done)))
+                return E_IO
+            self.writes += 1
+            status = super()._write(context, block + done // BLOCK, data + done, min(BLOCK, count - done))
+            if status != OK:
+                return status
+        return OK
+
+    def _tear(self, block: int, data: bytes) -> None:
+        place = slice(block * BLOCK, (block + 1) * BLOCK)
+        old, new = bytes(self.content[place]), data.ljust(BLOCK, b"\0")
+        self.content[place] = {
+            "nothing written": old,
+            "half written": new[:48] + old[48:],
+            "half written, rest erased": new[:48] + b"\xff" * (BLOCK - 48),
+            "erased": b"\xff" * BLOCK,
+            "written, but not reported": new,
+        }[self.torn]
+
+
+def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) -> bytes:
+    checks = [tensors[name].tobytes() for name in "wsr"] + [draw(4).tobytes()]
+    head = b"POET RECORD 1\n\0\0" + struct.pack(
+        "<IIQIIIII", sequence, 52 + 4 * 5, NET.model.graph_hash, step, BATCHES, 3, 4, second
+    )
+    body = head + b"".join(struct.pack("<I", zlib.crc32(check)) for check in checks)
+    return (body + struct.pack("<I", zlib.crc32(body))).ljust(BLOCK, b"\0")
+
+
+def image() -> bytes:
+    """A prepared card, laid out after docs/SPEC.md alone."""
+    content = bytearray(CARD_BLOCKS * BLOCK)
+    layout = NET.layout
+    first = expected_after(0)
+
+    def write(block: int, data: bytes) -> None:
+        content[block * BLOCK : block * BLOCK + len(data)] = data
+
+    write(0, b"POET CARD 1\n")
+    write(PAGE_AREA + layout.rows[W - 7][1], first["w"].tobytes())
+    write(PAGE_AREA + layout.rows[S - 7][1], first["s"].tobytes())
+    write(PAGE_AREA + layout.resident_block, first["r"].tobytes())
+    write(PAGE_AREA + layout.rows[C - 7][1], draw(4).tobytes())
+    for batch in range(BATCHES):
+        write(PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks, draw(10 + batch).tobytes())
+    write(RECORDS[0], record(1, 0, 0, first))
+    return bytes(content)
+
+
+def start(core: c.CDLL, card: Card, net: Net | None = None) -> Device:
+    device = boot(core, net or training_net(), noise=True)
+    device.insert(card)
+    device.ok("hello")
+    return device
+
+
+def prepared(dma: bool = False) -> BlockCard:
+    card = BlockCard(dma)
+    card.content[:] = image()
+    return card
+
+
+def tensor(device: Device, index: int) -> Floats:
+    data = "".join(device.ok(f"get {index} {offset} 200")["data"] for offset in range(0, BYTES, 200))
+    return np.frombuffer(bytes.fromhex(data), np.float32)
+
+
+def weights(device: Device) -> dict[str, bytes]:
+    return {"w": tensor(device, 2).tobytes(), "r": tensor(device, 0).tobytes(), "s": tensor(device, 4).tobytes()}
+
+
+def bits(tensors: dict[str, Floats]) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in tensors.items()}
+
+
+@pytest.mark.parametrize("trace", [0, 1])
+@pytest.mark.parametrize("dma", [False, True])
+def test_training_gives_the_bits_of_the_same_arithmetic(core: c.CDLL, dma: bool, trace: int) -> None:
+    device = start(core, prepared(dma))
+    assert device.ok("restore")["step"] == "0"
+    for step in range(1, STEPS + 1):
+        answer = device.ok(f"step {RATE_NANO} {trace}")
+        assert answer["committed"] == str(step)
+        assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
+        assert weights(device) == bits(expected_after(step))
+    device = start(core, device.keep[1])
+    assert device.ok("restore")["step"] == str(STEPS)
+    assert weights(device) == bits(expected_after(STEPS))
+
+
+def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
+    card = prepared()
+    before = bytes(card.content)
+    device = start(core, card)
+    device.ok("restore")
+    device.ok(f"step {RATE_NANO} 0")
+    after, layout = expected_after(1), NET.layout
+    assert card.content[RECORDS[1] * BLOCK : (RECORDS[1] + 1) * BLOCK] == record(2, 1, 0b111, after)
+    homes = (PAGE_AREA + layout.home_blocks) * BLOCK
+    written = b"".join(after[name].tobytes().ljust(blocks_of(BYTES) * BLOCK, b"\0") for name in "wsr")
+    assert card.content[homes : homes + len(written)] == written
+    pages = (PAGE_AREA + layout.batch_block + BATCHES * layout.batch_blocks) * BLOCK
+    same = [slice(0, RECORDS[1] * BLOCK), slice((RECORDS[1] + 1) * BLOCK, homes), slice(homes + len(written), pages)]
+    assert all(card.content[part] == before[part] for part in same)
+
+
+def train(device: Device) -> int | None:
+    """Train to the end, or until the card is dead; the last step that was answered."""
+    done = None
+    while done is None or done < STEPS:
+        answer = device.ask(f"step {RATE_NANO} 0")
+        if not answer.startswith("ok"):
+            return done
+        done = int(answer.split("committed=")[1])
+    return done
+
+
+@pytest.mark.parametrize("torn", TEARS)
+def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL, torn: str) -> None:
+    whole = prepared()
+    device = start(core, whole)
+    device.ok("restore")
+    assert train(device) == STEPS
+    a_step = 3 * blocks_of(BYTES) + 1 + blocks_of(BYTES)  # three units, the record, a page
+    assert whole.writes == STEPS * a_step
+    expected = {step: bits(expected_after(step)) for step in range(STEPS + 1)}
+    for cut in range(whole.writes):
+        card = prepared(dma=cut % 2 == 1)
+        device = start(core, card)
+        device.ok("restore")
+        card.cut, card.torn = cut, torn
+        committed = train(device) or 0
+        assert card.dead and committed == cut // a_step
+        card.dead, card.cut = False, None
+
+        device = start(core, card)
+        resumed = int(device.ok("restore")["step"])
+        assert resumed - committed in ((0, 1) if torn == "written, but not reported" else (0,)), cut
+        assert weights(device) == expected[resumed], cut
+        assert resumed == STEPS or train(device) == STEPS
+        assert weights(device) == expected[STEPS], cut
+
+
+def transfers(core: c.CDLL, dma: bool, fault: str) -> int:
+    """How many of the transfers of the second step can fail."""
+    card = prepared(dma)
+    device = start(core, card)
+    device.ok("restore")
+    device.ok(f"step {RATE_NANO} 0")
+    setattr(card, fault, 10_000)
+    device.ok(f"step {RATE_NANO} 0")
+    return 10_000 - int(getattr(card, fault))
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
+def test_an_error_at_any_transfer_leaves_the_committed_step_intact(core: c.CDLL, fault: str, dma: bool) -> None:
+    count = transfers(core, dma, fault)
+    assert count > 5
+    for transfer in range(count):
+        card = prepared(dma)
+        device = start(core, card)
+        device.ok("restore")
+        device.ok(f"step {RATE_NANO} 0")
+        setattr(card, fault, transfer)
+        assert "err -5" in device.ask(f"step {RATE_NANO} 0")
+        setattr(card, fault, None)
+        other = start(core, card)  # another start of the board sees the step before, or the one that was just sealed
+        resumed = int(other.ok("restore")["step"])
+        last = fault == "fail_reads" and transfer == count - 1  # the record was written and could not be read back
+        assert resumed == 1 + last
+        assert weights(other) == bits(expected_after(resumed))
+
+
+@pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
+def test_after_an_error_the_step_can_be_asked_for_again(core: c.CDLL, fault: str) -> None:
+    """Without a restart: residents that the failed step had changed are read back."""
+    for transfer in range(transfers(core, False, fault)):
+        card = prepared()
+        device = start(core, card)
+        device.ok("restore")
+        device.ok(f"step {RATE_NANO} 0")
+        setattr(card, fault, transfer)
+        assert "err -5" in device.ask(f"step {RATE_NANO} 0")
+        setattr(card, fault, None)
+        done = int(device.ok(f"step {RATE_NANO} 0")["committed"])
+        assert done in (2, 3)
+        assert weights(device) == bits(expected_after(done))
+
+
+def damaged(index: int, byte: int, second: bool) -> int:
+    layout = NET.layout
+    return (PAGE_AREA + layout.rows[index][1] + second * layout.home_blocks) * BLOCK + byte
+
+
+@pytest.mark.parametrize("unit", [1, 3])
+def test_a_damaged_newest_version_gives_way_to_the_step_before(core: c.CDLL, unit: int) -> None:
+    card = prepared()
+    device = start(core, card)
+    device.ok("restore")
+    device.ok(f"step {RATE_NANO} 0")
+    card.content[damaged(unit, 700, second=True)] ^= 4
+    device = start(core, card)
+    assert device.ok("restore")["step"] == "0"
+    assert weights(device) == bits(expected_after(0))
+    assert train(device) == STEPS
+    assert weights(device) == bits(expected_after(STEPS))
+    sequence = struct.unpack_from("<I", card.content, RECORDS[0] * BLOCK + 16)
+    assert max(sequence, struct.unpack_from("<I", card.content, RECORDS[1] * BLOCK + 16))[0] == 2 + STEPS
+
+
+def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
+    places = {
+        "a weight": damaged(1, 700, second=False),
+        "a constant": damaged(2, 700, second=False),
+    }
+    for what, place in places.items():
+        card = prepared()
+        device = start(core, card)
+        device.ok("restore")
+        card.content[place] ^= 1
+        assert "check failed" in device.ask(f"step {RATE_NANO} 0"), what
+        card.content[place] ^= 1
+        assert device.ok(f"step {RATE_NANO} 0")["committed"] == "1", what
+
+
+def test_both_versions_damaged(core: c.CDLL) -> None:
+    card = prepared()
+    device = start(core, card)
+    device.ok("restore")
+    device.ok(f"step {RATE_NANO} 0")
+    for second in (False, True):
+        card.content[damaged(1, 100, second)] ^= 1
+    assert start(core, card).ask("restore") == "err -7 check failed"
+
+
+def put(device: Device, index: int, data: bytes, offset: int = 0) -> None:
+    for at in range(0, len(data), 230):
+        device.ok(f"put {index} {offset + at} {data[at : at + 230].hex()}")
+
+
+def prepare(device: Device) -> None:
+    device.ok("format")
+    device.ok(f"batches {BATCHES}")
+    for index, seed in ((0, 2), (2, 1), (3, 4), (4, 3)):
+        put(device, index, draw(seed).tobytes())
+    for batch in range(BATCHES):
+        put(device, 1, draw(10 + batch).tobytes(), batch * BYTES)
+
+
+def test_a_card_prepared_over_the_line_is_the_one_of_the_spec(core: c.CDLL) -> None:
+    card = BlockCard()
+    card.content[:] = b"\xa5" * len(card.content)
+    device = start(core, card)
+    prepare(device)
+    device.ok("commit 0")
+    wanted = image()
+    second = slice((PAGE_AREA + NET.layout.home_blocks) * BLOCK, (PAGE_AREA + 2 * NET.layout.home_blocks) * BLOCK)
+    end = (PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * BLOCK
+    assert card.content[RECORDS[0] * BLOCK : (RECORDS[0] + 1) * BLOCK] == wanted[RECORDS[0] * BLOCK :][:BLOCK]
+    assert card.content[PAGE_AREA * BLOCK : second.start] == wanted[PAGE_AREA * BLOCK : second.start]
+    assert card.content[second.stop : end] == wanted[second.stop : end]
+    assert train(device) == STEPS
+    assert weights(device) == bits(expected_after(STEPS))
+
+
+def test_an_incomplete_first_record_is_refused(core: c.CDLL) -> None:
+    device = start(core, BlockCard())
+    no_record = "err -9 no card, no label on it, or no record of this model"
+    assert device.ask("put 2 0 00") == no_record
+    assert device.ask(f"step {RATE_NANO} 0") == no_record
+    device.ok(f"batches {BATCHES}")
+    put(device, 2, draw(1).tobytes())
+    assert device.ask("commit 0").startswith("err -4 not all tensors")
+    put(device, 4, draw(3).tobytes()[:-4])
+    assert device.ask("commit 0").startswith("err -4 not all tensors")
+    put(device, 4, draw(3).tobytes()[-4:], BYTES - 4)
+    assert device.ask("commit 0").startswith("err -4 not all tensors")
+    put(device, 3, draw(4).tobytes())
+    device.ok("commit 0")
+
+
+def test_a_step_needs_the_residents_of_the_record(core: c.CDLL) -> None:
+    device = start(core, prepared())
+    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 restore or commit first")
+    device.ok("restore")
+    device.ok("bench 7 1 4")  # overwrites them; they are read back
+    device.ok(f"step {RATE_NANO} 0")
+    assert weights(device) == bits(expected_after(1))
+
+
+def test_a_batch_put_before_each_step(core: c.CDLL) -> None:
+    card = prepared()
+    device = start(core, card)
+    device.ok("restore")
+    put(device, 1, draw(10).tobytes(), BYTES)  # the second batch is now the first
+    assert device.ok(f"step {RATE_NANO} 0")["committed"] == "1"
+    assert device.ok(f"step {RATE_NANO} 0")["committed"] == "2"
+    np.testing.assert_array_equal(tensor(device, 4), np.maximum(draw(10), 0))
+    assert device.ask(f"put 1 {BATCHES * BYTES} 00").startswith("err -1")
+    assert device.ask(f"put 1 {BYTES - 1} 0000").startswith("err -1")
+
+
+def test_page_benchmarks_keep_away_from_what_is_kept(core: c.CDLL) -> None:
+    card = prepared()
+    device = start(core, card)
+    before = bytes(card.content)
+    device.ok("page out 512 3 sequential")
+    device.ok(f"bench {SGD_UPDATE} 2 200 70")
+    pages = (PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * BLOCK
+    assert card.content[:pages] == before[:pages]
+    assert card.content[pages:] != before[pages:]
+
+
+def refused(core: c.CDLL, net: Net) -> int:
+    ram = (c.c_uint64 * (1 << 13))()
+    return int(
+        core.poet_runner_init(
+            *(c.byref(part) for part in (Runner(), net.model, net.schedule, net.tables, ram)), c.sizeof(ram)
+        )
+    )
+
+
+def without(*indices: int) -> list[tuple[int, int, object]]:
+    return [step for place, step in enumerate(SCHEDULE) if place not in indices]
+
+
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        (SCHEDULE, OK),
+        (SCHEDULE[:-2], E_ORDER),  # no commit
+        ([*SCHEDULE, (COMPUTE, 2, [0])], E_ORDER),  # something behind it
+        ([*SCHEDULE, (COMPUTE, 9, [])], E_ORDER),
+        ([*without(13), *SCHEDULE[13:14], (COMPUTE, 9, [])], E_ORDER),  # an update behind a changed resident
+        ([*SCHEDULE[:17], (COMPUTE, 1, [0]), *SCHEDULE[17:]], E_ORDER),  # a fetch there
+    ],
+)
+def test_schedules_that_break_the_order_are_refused(
+    core: c.CDLL, steps: list[tuple[int, int, object]], status: int
+) -> None:
+    assert refused(core, training_net(steps)) == status
+
+
+def test_a_second_next_version_in_one_step_is_refused(core: c.CDLL) -> None:
+    twice = training_net([*SCHEDULE[:14], SCHEDULE[13], *SCHEDULE[14:]])
+    device = start(core, prepared(), twice)
+    device.ok("restore")
+    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 schedule step 14")
+
+
+def broken() -> Iterator[tuple[str, Net]]:
+    yield (
+        "a kept tensor where a value belongs",
+        training_net(nodes=[*NODES[:2], (RELU, [SIZE], [X], [2], 0), *NODES[3:]]),
+    )
+    yield "a value where a kept tensor belongs", training_net(nodes=[(FETCH, [SIZE], [1], [0], 0), *NODES[1:]])
+    yield "another size", training_net(nodes=[(FETCH, [SIZE - 1], [W], [0], 0), *NODES[1:]])
+    yield "one home cannot be written", training_net(nodes=[*NODES[:7], (STORE, [SIZE], [2], [C], 0), *NODES[8:]])
+    yield "no such tensor", training_net(nodes=[(FETCH, [SIZE], [11], [0], 0), *NODES[1:]])
+    for field in ("unit_count", "check_count", "home_blocks", "batch_block", "batch_blocks"):
+        net = training_net()
+        setattr(net.model, field, getattr(net.model, field) + 1)
+        yield field, net
+    for field in ("bytes", "block", "check"):
+        for place in range(4):
+            net = training_net()
+            tensor_ = net.model.kept[place]
+            setattr(tensor_, field, getattr(tensor_, field) ^ (BLOCK if field == "bytes" else 1))
+            yield f"{field} of {place}", net
+    net = training_net()
+    net.model.nodes[0].uses = 0
+    yield "uses", net
+
+
+def test_damaged_tables_are_refused(core: c.CDLL) -> None:
+    for what, net in broken():
+        assert refused(core, net) == E_CORRUPT, what

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates of kept tensors, tile by tile: bits of gradient and descent as two operators, in whole blocks to the card."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.firmware.host_operators import Array, CArguments, Operators, params_array
+from tests.support.firmware.operator_references import REFERENCES, Draw
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+
+RATE = 0.125
+BLOCK = 512
+WRITE = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)
+
+
+class CSink(c.Structure):
+    _fields_ = (("context", c.c_void_p), ("write", WRITE))
+
+
+def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
+    """The gradient as one operator, all at once, and `sgd` behind it."""
+    gy, x, *weights = inputs
+    if name == "conv2d_update":
+        gradients = operators.run("conv2d_backward_weight", {key: p[key] for key in p if key != "tile"}, [gy, x])
+    elif name == "linear_update":
+        product = {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}
+        gradients = operators.run("matmul", product, [gy, x])
+        if p["bias"]:
+            gradients += operators.run("sum_rows", {"m": p["m"], "n": p["n"]}, [gy])
+    else:
+        gradients, weights = [gy.view(np.uint8)], [x]
+    after = []
+    for gradient, weight in zip(gradients, weights, strict=True):
+        size = {"size": weight.size}
+        [new] = operators.run("sgd", size, [gradient.view(np.float32).reshape(weight.shape), weight], RATE)
+        after.append(new.tobytes())
+    return after
+
+
+def through_sink(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
+    """What the operator writes to a card; whole blocks, but for the end of each output."""
+    sizes = operators.sizes(name, p)
+    written: list[bytes] = [b""] * sizes.outputs
+
+    def write(_context: int, output: int, data: int, count: int) -> int:
+        assert not any(written[output + 1 :]) and len(written[output]) % BLOCK == 0 < count
+        written[output] += c.string_at(data, count)
+        return 0
+
+    sink = CSink(None, WRITE(write))
+    given_ = [np.array(array, order="C") for array in inputs]
+    workspace = np.full(sizes.workspace_bytes + 64, 0xFF, np.uint8)
+    arguments = CArguments(
+        params_array(name, p),
+        (c.c_void_p * 6)(*[array.ctypes.data for array in given_]),
+        (c.c_void_p * 4)(),
+        workspace.ctypes.data,
+        RATE,
+        c.addressof(sink),
+    )
+    assert operators.table[name].run(c.byref(arguments)) == 0
+    assert (workspace[sizes.workspace_bytes :] == 0xFF).all()
+    return written
+
+
+@pytest.mark.parametrize("name", ["conv2d_update", "linear_update", "sgd_update"])
+def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> None:
+    @settings(max_examples=120, deadline=None, derandomize=True)
+    @given(CONFIGURATIONS[name], st.integers(0, 2**16))
+    def equal(params: Params, seed: int) -> None:
+        inputs = REFERENCES[name](params, Draw(seed)).inputs
+        expected = separately(operators, name, params, inputs)
+        assert [output.tobytes() for output in operators.run(name, params, inputs, RATE)] == expected
+        assert through_sink(operators, name, params, inputs) == expected
+
+    equal()
+
+
+LAYERS: list[tuple[str, Mapping[str, int]]] = [
+    ("conv2d_update", {"n": 1, "c": 16, "h": 8, "w": 8, "k": 32, "r": 3, "s": 3, "sh": 2, "sw": 2, "ph": 1, "pw": 1,
+                       "g": 1, "bias": 0, "tile": 14}),
+    ("conv2d_update", {"n": 2, "c": 64, "h": 4, "w": 4, "k": 64, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1,
+                       "g": 1, "bias": 1, "tile": 3}),
+    ("linear_update", {"m": 8, "k": 128, "n": 96, "bias": 0, "tile": 16}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "params"), LAYERS)
+def test_layers_of_many_tiles(operators: Operators, name: str, params: Params) -> None:
+    inputs = REFERENCES[name](params, Draw(7)).inputs
+    assert through_sink(operators, name, params, inputs) == separately(operators, name, params, inputs)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_error_of_the_card_ends_the_update(operators: Operators, failing: int) -> None:
+    name, params = LAYERS[0]
+    calls = []
+
+    def write(_context: int, _output: int, _data: int, _count: int) -> int:
+        calls.append(None)
+        return -5 if len(calls) > failing else 0
+
+    sink = CSink(None, WRITE(write))
+    inputs = [np.ascontiguousarray(array) for array in REFERENCES[name](params, Draw(7)).inputs]
+    workspace = np.zeros(operators.sizes(name, params).workspace_bytes, np.uint8)
+    arguments = CArguments(
+        params_array(name, params),
+        (c.c_void_p * 6)(*[array.ctypes.data for array in inputs]),
+        (c.c_void_p * 4)(),
+        workspace.ctypes.data,
+        RATE,
+        c.addressof(sink),
+    )
+    assert operators.table[name].run(c.byref(arguments)) == -5
+    assert len(calls) == failing + 1
