@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import typer
 
+from benchmarks.planner.card import card
 from benchmarks.planner.limits import limits
 from benchmarks.planner.parts import compare_parts
 from benchmarks.planner.run import measure_suites, table
@@ -14,6 +15,7 @@ app.command("measure")(measure_suites)
 app.command("table")(table)
 app.command("parts")(compare_parts)
 app.command("limits")(limits)
+app.command("card")(card)
 
 if __name__ == "__main__":
     app()
