@@ -73,13 +73,18 @@ def frame(number: int, body: str) -> bytes:
     return text + b"*%04x\n" % binascii.crc_hqx(text, 0xFFFF)
 
 
-def train(program: Path, card: Path, session: TrainingSession) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-    """Answers of the training steps, and every parameter, gradient and loss after the last."""
-    stream = b"".join(frame(number, body) for number, body in enumerate(session.requests))
+def answers_of(program: Path, card: Path, requests: Sequence[str]) -> list[dict[str, str]]:
+    """What the program answers to requests, all of which must be carried out."""
+    stream = b"".join(frame(number, body) for number, body in enumerate(requests))
     command = [str(program), "--card", str(card), "--ram", "1000000"]
     done = subprocess.run(command, input=stream, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     lines = [line.split("*")[0][6:] for line in done.stdout.decode().splitlines() if " ack*" not in line]
-    assert len(lines) == len(session.requests)
-    answers = [values(line) for line in lines]
+    assert len(lines) == len(requests)
+    return [values(line) for line in lines]
+
+
+def train(program: Path, card: Path, session: TrainingSession) -> tuple[list[dict[str, str]], dict[str, bytes]]:
+    """Answers of the training steps, and every parameter, gradient and loss after the last."""
+    answers = answers_of(program, card, session.requests)
     return session.steps(answers), session.tensors(answers)
