@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flash, RAM and stack of the firmware, by part.
 
-    .venv/bin/python -m benchmarks.firmware.size_report [BOARD] [--plan PLAN]
+    .venv/bin/python -m benchmarks.firmware.size_report [BOARD] [--plan PLAN [--card IMAGE]]
 
 Builds the image (with the model and schedule in PLAN, a folder written by poet-plan), sums the linker's map by source
-folder, and runs the image on the emulated board: every benchmark, paging, and with PLAN training and a commit.
-The most stack that this used is found by painting.
+folder, and runs the image on the emulated board: every benchmark, paging, and with PLAN training and a commit. A plan
+with parameters on the card needs the IMAGE that poet-harness card made for it. The most stack that this used is found
+by painting.
 """
 
 from __future__ import annotations
@@ -86,9 +87,12 @@ def exercise(device: Device, plan: Path | None) -> None:
         device.page(direction, 5000, 2, "scattered")
     for operator in (operator for name, operator in OPERATORS.items() if name not in TRANSFERS):
         device.bench(operator.code, 1, [SMALL.get(name, 2) for name in operator.params])
-    if plan:
+    if plan and json.loads((plan / "graph.json").read_text()).get("kept"):
+        device.restore()
+    elif plan:
         for index, resident in enumerate(json.loads((plan / "graph.json").read_text())["residents"]):
             device.put(index, bytes(resident["bytes"]))
+    if plan:
         for index in range(2):
             device.step(0.0, trace=bool(index), expected_s=60.0)
         device.link.request("commit 1")
@@ -99,6 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("board", nargs="?", default="nrf52840")
     parser.add_argument("--plan", type=Path)
+    parser.add_argument("--card", type=Path)
     arguments = parser.parse_args()
     board = load_board(arguments.board)
     image = build(board, arguments.plan)
@@ -108,7 +113,7 @@ def main() -> None:
         table.add_row(part, f"{flash:,}", f"{ram:,}")
     table.add_section()
     table.add_row("all", *(f"{sum(column):,}" for column in zip(*parts.values(), strict=True)))
-    with connect(board, image=image, emulate=True) as target:
+    with connect(board, image=image, emulate=True, card=arguments.card) as target:
         exercise(target.device, arguments.plan)
         table.add_row("most stack used (emulated)", "", f"{target.device.stack():,}")
         table.add_row("RAM for tensors", "", f"{target.device.hello.ram_bytes:,}")

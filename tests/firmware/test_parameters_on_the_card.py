@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import TrainingStep, training_step
-from poet_planner.reference.training_data import training_data
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
 
+from tests.support.firmware.card_session import CardSession
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
-from tests.support.firmware.training_session import CHUNK, RATE_NANO, answers_of
+from tests.support.firmware.training_session import answers_of
 
 MODEL, BATCH, STEPS = "digits_cnn", 4, 3
 BOARD = load_board("nrf52840")
@@ -27,54 +26,6 @@ Run = tuple[Schedule, list[dict[str, str]], dict[str, bytes]]
 @pytest.fixture(scope="module")
 def step() -> TrainingStep:
     return training_step(MODEL, BATCH)
-
-
-class Session:
-    """Requests that put a network's data where its graph wants them, train, and read the weights.
-
-    A batch in RAM is put before its step, batches on the card once; every other step is traced.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.tensors = [*graph.residents, *graph.kept]
-        self.index = {tensor.id: place for place, tensor in enumerate(self.tensors)}
-        self.weights = [tensor for tensor in self.tensors if tensor.kind in ("parameter", "state")]
-        on_card = {tensor.id for tensor in graph.kept}
-        data = training_data(MODEL, STEPS, 0, BATCH)
-        self.requests = ["hello", "format", *([f"batches {STEPS}"] if on_card else [])]
-        for tensor in self.weights:
-            self.put(tensor.id, data[tensor.id].tobytes())
-        for name in on_card & {"input", "target"}:
-            self.put(name, data[name].tobytes())
-        if on_card:
-            self.requests.append("commit 0")
-        for number in range(STEPS):
-            for name in ("input", "target"):
-                if name not in on_card:
-                    self.put(name, data[name][number].tobytes())
-            self.requests.append(f"step {RATE_NANO} {number % 2}")
-        for tensor in self.weights:
-            self.requests += [
-                f"get {self.index[tensor.id]} {offset} {min(CHUNK, tensor.bytes - offset)}"
-                for offset in range(0, tensor.bytes, CHUNK)
-            ]
-
-    def put(self, name: str, data: bytes) -> None:
-        """No line reaches over the end of a batch."""
-        size = self.tensors[self.index[name]].bytes
-        for start in range(0, len(data), size):
-            for offset in range(start, start + size, CHUNK):
-                part = data[offset : min(offset + CHUNK, start + size)]
-                self.requests.append(f"put {self.index[name]} {offset} {part.hex()}")
-
-    def run(self, program: Path, card: Path) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-        answers = answers_of(program, card, self.requests)
-        found = {tensor.id: b"" for tensor in self.weights}
-        for request, answer in zip(self.requests, answers, strict=True):
-            if request.startswith("get"):
-                found[self.tensors[int(request.split()[1])].id] += bytes.fromhex(answer["data"])
-        steps = [answer for request, answer in zip(self.requests, answers, strict=True) if request.startswith("step")]
-        return steps, found
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +44,9 @@ def runs(step: TrainingStep, host_firmware: HostFirmware, tmp_path_factory: pyte
         schedule = make(graph)
         write_headers(graph, schedule, folder, step.constants(graph))
         program = host_firmware.link(folder / "poet", "-I", str(folder))
-        results[name] = (schedule, *Session(graph).run(program, folder / "card.img"))
+        session = CardSession(graph, MODEL, BATCH, STEPS)
+        answers = answers_of(program, folder / "card.img", session.requests)
+        results[name] = (schedule, session.steps(answers), session.found(answers))
     return results
 
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training run of a graph whose parameters and batches may lie on the card, as the requests that a host sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poet_planner.reference.training_data import training_data
+from poet_profiles.graph import Graph
+
+from tests.support.firmware.training_session import CHUNK, RATE_NANO
+
+
+class CardSession:
+    """Requests that put a network's data where its graph wants them, train, and read the weights.
+
+    A batch in RAM is put before its step, batches on the card once; every other step is traced.
+    """
+
+    def __init__(self, graph: Graph, model: str, batch: int, steps: int) -> None:
+        self.tensors = [*graph.residents, *graph.kept]
+        self.index = {tensor.id: place for place, tensor in enumerate(self.tensors)}
+        self.weights = [tensor for tensor in self.tensors if tensor.kind in ("parameter", "state")]
+        on_card = {tensor.id for tensor in graph.kept}
+        data = training_data(model, steps, 0, batch)
+        self.requests = ["hello", "format", *([f"batches {steps}"] if on_card else [])]
+        for tensor in self.weights:
+            self.put(tensor.id, data[tensor.id].tobytes())
+        for name in on_card & {"input", "target"}:
+            self.put(name, data[name].tobytes())
+        if on_card:
+            self.requests.append("commit 0")
+        for number in range(steps):
+            for name in ("input", "target"):
+                if name not in on_card:
+                    self.put(name, data[name][number].tobytes())
+            self.requests.append(f"step {RATE_NANO} {number % 2}")
+        self.gets = [
+            f"get {self.index[tensor.id]} {offset} {min(CHUNK, tensor.bytes - offset)}"
+            for tensor in self.weights
+            for offset in range(0, tensor.bytes, CHUNK)
+        ]
+        self.requests += self.gets
+
+    def put(self, name: str, data: bytes) -> None:
+        """No line reaches over the end of a batch."""
+        size = self.tensors[self.index[name]].bytes
+        for start in range(0, len(data), size):
+            for offset in range(start, start + size, CHUNK):
+                part = data[offset : min(offset + CHUNK, start + size)]
+                self.requests.append(f"put {self.index[name]} {offset} {part.hex()}")
+
+    def found(self, answers: Sequence[dict[str, str]]) -> dict[str, bytes]:
+        """The weights that the answers hold, the last of all requests."""
+        found = {tensor.id: b"" for tensor in self.weights}
+        for request, answer in zip(self.gets, answers[-len(self.gets) :], strict=True):
+            found[self.tensors[int(request.split()[1])].id] += bytes.fromhex(answer["data"])
+        return found
+
+    def steps(self, answers: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+        """The answers to the training steps."""
+        return [answer for request, answer in zip(self.requests, answers, strict=False) if request.startswith("step")]
