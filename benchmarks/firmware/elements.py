@@ -28,7 +28,7 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
-PRODUCTS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight", "linear", "matmul")
+PRODUCTS = ("conv2d", "conv2d_relu", "conv2d_backward_input", "conv2d_backward_weight", "linear", "matmul")
 # The words of poet_sizes: counts, input and output bytes, workspace, in place, and which input holds indices.
 SIZES_WORDS = 17
 IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 14, 15, 16

@@ -49,21 +49,30 @@ class _Translation:
 
     def constants(self) -> Iterator[Step]:
         known = {*self._traced.constants, *self._traced.frozen}
-        folding = self._folding()
+        folded = self._folded()
         for operator in self._traced.operators:
             if operator.id in self._reads:
                 continue
             if not operator.random and known.issuperset(ref.source for ref in operator.refs):
                 known.update(operator.values)
                 yield from self._run(operator)
-            elif not operator.values or not self._readers(operator) <= folding:
+            elif operator.id not in folded:
                 raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
 
-    def _folding(self) -> set[str]:
-        """Ids of the nodes with constants that the model does not have: others have been folded into them."""
-        known = {*self._traced.constants, *self._traced.frozen, *self._traced.values}
-        own = {constant.id for constant in self._planned.constants} - known
-        return {node.id for node in self._planned.nodes if node.operation and own.intersection(node.operation.operands)}
+    def _folded(self) -> set[str]:
+        """Ids of the operators that nodes with constants have taken in, or that such operators have."""
+        constants = {constant.id for constant in self._planned.constants}
+        operations = ((node.id, node.operation) for node in self._planned.nodes if node.operation)
+        taking = {id for id, operation in operations if not constants.isdisjoint(operation.operands)}
+        folded: set[str] = set()
+        for operator in reversed(self._traced.operators):
+            if operator.id in self._reads:
+                continue
+            readers = self._readers(operator)
+            if readers and readers <= taking:
+                folded.add(operator.id)
+                taking.add(operator.id)
+        return folded
 
     def _readers(self, operator: TracedOperator) -> set[str]:
         return {other.id for other in self._traced.operators if set(operator.values) & set(self._traced.inputs(other))}

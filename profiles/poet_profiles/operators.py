@@ -115,6 +115,11 @@ def _conv2d(p: Params) -> Sizes:
     return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(_laid_out(p)))
 
 
+def _conv2d_relu(p: Params) -> Sizes:
+    sizes = _conv2d(p)
+    return Sizes(sizes.inputs, sizes.outputs, sizes.flops + sizes.outputs[0] // 4, sizes.workspace)
+
+
 def _conv2d_backward_input(p: Params) -> Sizes:
     x, w, _, y, flops = _conv(p)
     return Sizes((y, w), (x,), flops, _conv2d_backward_input_workspace(_laid_out(p)))
@@ -362,6 +367,7 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (70, "sgd_update", "size tile", _sgd_update),
     (71, "conv2d_update", f"{CONV_PARAMS} tile", _conv2d_update),
     (72, "linear_update", "m k n bias tile", _linear_update),
+    (73, "conv2d_relu", CONV_PARAMS, _conv2d_relu),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -17,6 +17,7 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
+from poet_planner.lowering.clipped import with_clipped_convolutions
 from poet_planner.lowering.clones import with_copies_in_two
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, velocities
@@ -73,7 +74,9 @@ def lower_for_firmware(
         traced = _with_gradients_as_values(traced)
     traced = with_own_generator(_in_parts(traced))
     lowering = _Lowering(traced)
+    fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
+    drafts = with_clipped_convolutions(drafts, fixed)
     states = velocities(traced) if momentum else []
     used = {operand for draft in drafts for operand in draft.operands}
     used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}

@@ -52,7 +52,7 @@ def operators(graph: Graph, prefix: str = "") -> list[str]:
 @pytest.mark.parametrize("make", [frozen_backbone, backbone_without_gradients])
 def test_a_backbone_that_is_cut_off_runs_forward_alone(make: Callable[[], Model]) -> None:
     graph = lowered(make())
-    assert operators(graph, "backbone") == ["conv2d", "relu", "max_pool2d", "conv2d", "relu", "avg_pool2d"]
+    assert operators(graph, "backbone") == ["conv2d_relu", "max_pool2d", "conv2d_relu", "avg_pool2d"]
     assert not [node.id for node in graph.nodes if node.backward and node.id.startswith("backbone")]
     trained = {"head.weight", "head.bias"}
     assert ids(graph, "parameter", "state", "constant") == trained
@@ -80,13 +80,19 @@ def test_values_of_a_frozen_part_live_until_the_next_operator() -> None:
 def test_norms_are_folded_on_the_way_back_too() -> None:
     graph = lowered(trained_through_folded_norms())
     frozen = [node for node in graph.nodes if node.id.startswith("2.")]
-    forward = ["conv2d", "relu", "conv2d", "linear", "tanh", "linear"]
+    forward = ["conv2d_relu", "conv2d", "linear", "tanh", "linear"]
     backward = ["matmul", "tanh_backward", "matmul", "conv2d_backward_input", "relu_backward", "conv2d_backward_input"]
     assert [node.operation.op for node in frozen if node.operation and not node.backward] == forward
     assert [node.operation.op for node in frozen if node.operation and node.backward] == backward
     weights = [f"2.{norm}..weight" for norm in (1, 5, 8, 11)]
     for node in frozen:
-        if node.operation and node.operation.op in ("conv2d", "linear", "matmul", "conv2d_backward_input"):
+        if node.operation and node.operation.op in (
+            "conv2d",
+            "conv2d_relu",
+            "linear",
+            "matmul",
+            "conv2d_backward_input",
+        ):
             assert [id for id in node.operation.operands if id in weights]
     biases = [id.replace("weight", "bias") for id in weights]
     assert {constant.id for constant in graph.constants} == {*weights, *biases}

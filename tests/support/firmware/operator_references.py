@@ -68,6 +68,11 @@ def conv2d(p: Params, draw: Draw) -> Golden:
     return _golden((x, w) if b is None else (x, w, b), (y,))
 
 
+def conv2d_relu(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, _ = _convolution(p, draw)
+    return _golden((x, w) if b is None else (x, w, b), (torch.relu(y),))
+
+
 def conv2d_backward_input(p: Params, draw: Draw) -> Golden:
     x, w, _, y, gy = _convolution(p, draw)
     return _golden((gy, w), torch.autograd.grad(y, (x,), gy))
@@ -611,6 +616,7 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         sgd_update,
         conv2d_update,
         linear_update,
+        conv2d_relu,
         strided_copy,
         strided_copy_backward,
         group_norm,

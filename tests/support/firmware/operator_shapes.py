@@ -101,6 +101,7 @@ def _bits(number: float) -> int:
 
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "conv2d": convolutions(),
+    "conv2d_relu": convolutions(),
     "conv2d_backward_input": convolutions(),
     "conv2d_backward_weight": convolutions(),
     "linear": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)),
