@@ -202,7 +202,7 @@ class Bench:
         outputs = [core.place(size) for size in sizes.outputs]
         workspace = core.place(sizes.workspace)
         params = core.words([case.params[name] for name in OPERATORS[case.op].params])
-        arguments = core.words([params, core.words(inputs), core.words(outputs), workspace, 0, 0])
+        arguments = core.words([params, core.words(inputs), core.words(outputs), workspace, 0, 0, 0])
         status, cycles = core.call(f"poet_{case.op}_run", arguments)
         assert status == 0, (case, status)
         return cycles / case.macs

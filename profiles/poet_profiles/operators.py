@@ -7,7 +7,7 @@ Mirrors ``firmware/include/poet/operators.def``; a test compares the two, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Params = Mapping[str, int]
 
@@ -25,12 +25,21 @@ class Sizes:
     """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
 
     ``flops`` counts a multiply-accumulate as two operations; ``workspace`` is the firmware's scratch memory in bytes.
+    Tensors on the card are the input ``kept_input``, if there is one, and all outputs if ``kept_outputs``.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     flops: int
     workspace: int = 0
+    kept_input: int | None = None
+    kept_outputs: bool = False
+
+    @property
+    def ram(self) -> tuple[int, ...]:
+        """Operands that are not on the card, and the workspace, in bytes."""
+        inputs = (size for place, size in enumerate(self.inputs) if place != self.kept_input)
+        return (*inputs, *(() if self.kept_outputs else self.outputs), self.workspace)
 
 
 @dataclass(frozen=True)
@@ -90,8 +99,9 @@ def _conv2d_workspace(p: Params) -> int:
 def _conv2d_backward_input_workspace(p: Params) -> int:
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
-    channels = p["k"] // p["g"]
-    strides = -(-p["h"] // p["sh"]) if channels == 1 else 1
+    in_group = p["k"] // p["g"]
+    channels = min(in_group, p.get("tile", in_group))
+    strides = -(-p["h"] // p["sh"]) if in_group == 1 else 1
     rows = _positions_met(strides * p["sh"], p["r"], p["sh"], p["ph"])
     return _padded_rows(channels, rows, _positions_met(max(p["w"], BLOCK * p["sw"]), p["s"], p["sw"], p["pw"]))
 
@@ -261,7 +271,7 @@ def _rows(inputs: int, flops_per_element: int) -> Callable[[Params], Sizes]:
 
 def _sgd_update(p: Params) -> Sizes:
     size = 4 * p["size"]
-    return Sizes((size, size), (size,), 2 * p["size"], UPDATE_BUFFER + 4 * p["tile"])
+    return Sizes((size, size), (size,), 2 * p["size"], UPDATE_BUFFER + 4 * p["tile"], kept_outputs=True)
 
 
 def _conv2d_update(p: Params) -> Sizes:
@@ -269,14 +279,33 @@ def _conv2d_update(p: Params) -> Sizes:
     tensors = (w, b) if p["bias"] else (w,)
     tile = w // p["k"] * p["tile"]
     workspace = UPDATE_BUFFER + tile + _conv2d_backward_weight_workspace(_laid_out(p))
-    return Sizes((y, x, *tensors), tensors, flops + sum(tensors) // 2, workspace)
+    return Sizes((y, x, *tensors), tensors, flops + sum(tensors) // 2, workspace, kept_outputs=True)
 
 
 def _linear_update(p: Params) -> Sizes:
     m, k, n = p["m"], p["k"], p["n"]
     tensors = (4 * n * k, 4 * n) if p["bias"] else (4 * n * k,)
     workspace = UPDATE_BUFFER + 4 * p["tile"] * k
-    return Sizes((4 * m * n, 4 * m * k, *tensors), tensors, 2 * m * k * n + sum(tensors) // 2, workspace)
+    flops = 2 * m * k * n + sum(tensors) // 2
+    return Sizes((4 * m * n, 4 * m * k, *tensors), tensors, flops, workspace, kept_outputs=True)
+
+
+def _streamed(whole: Sizes, weights: int, rows: int, tile: int) -> Sizes:
+    """The same with the input ``weights``, which has so many rows, on the card, and a tile of it in the workspace."""
+    workspace = whole.workspace + whole.inputs[weights] // rows * tile
+    return replace(whole, workspace=workspace, kept_input=weights)
+
+
+def _streamed_linear_backward_input(p: Params) -> Sizes:
+    m, k, n = p["m"], p["k"], p["n"]
+    return _streamed(Sizes((4 * m * n, 4 * n * k), (4 * m * k,), 2 * m * k * n), 1, n, p["tile"])
+
+
+def _streamed_embedding_update(p: Params) -> Sizes:
+    w, tokens, y = 4 * p["v"] * p["d"], 4 * p["m"], 4 * p["m"] * p["d"]
+    gradient = UPDATE_BUFFER + 4 * p["tile"] * p["d"]
+    whole = Sizes((y, tokens, w), (w,), p["m"] * p["d"] + w // 2, gradient, kept_outputs=True)
+    return _streamed(whole, 2, p["v"], p["tile"])
 
 
 _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
@@ -361,13 +390,26 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (64, "scale_by", "size factor_f32", _elementwise(1)),
     (65, "bernoulli", "size keep_nano stream", lambda p: Sizes((GENERATOR,), (4 * p["size"],), 30 * p["size"])),
     (66, "advance", "steps", lambda p: Sizes((GENERATOR,), (GENERATOR,), 1)),
-    (67, "fetch", "size", _elementwise(1, 0)),
-    (68, "store", "size", _elementwise(1, 0)),
+    (67, "fetch", "size", lambda p: Sizes((4 * p["size"],), (4 * p["size"],), 0, kept_input=0)),
+    (68, "store", "size", lambda p: Sizes((4 * p["size"],), (4 * p["size"],), 0, kept_outputs=True)),
     (69, "commit", "steps", lambda _: Sizes((), (), 0)),
     (70, "sgd_update", "size tile", _sgd_update),
     (71, "conv2d_update", f"{CONV_PARAMS} tile", _conv2d_update),
     (72, "linear_update", "m k n bias tile", _linear_update),
     (73, "conv2d_relu", CONV_PARAMS, _conv2d_relu),
+    (74, "streamed_conv2d", f"{CONV_PARAMS} tile", lambda p: _streamed(_conv2d(p), 1, p["k"], p["tile"])),
+    (
+        75,
+        "streamed_conv2d_backward_input",
+        f"{CONV_PARAMS} tile",
+        lambda p: _streamed(_conv2d_backward_input(p), 1, p["k"], p["tile"]),
+    ),
+    (76, "streamed_conv2d_update", f"{CONV_PARAMS} tile", lambda p: _streamed(_conv2d_update(p), 2, p["k"], p["tile"])),
+    (77, "streamed_linear", "m k n bias tile", lambda p: _streamed(_linear(p), 1, p["n"], p["tile"])),
+    (78, "streamed_linear_backward_input", "m k n tile", _streamed_linear_backward_input),
+    (79, "streamed_linear_update", "m k n bias tile", lambda p: _streamed(_linear_update(p), 2, p["n"], p["tile"])),
+    (80, "streamed_embedding", "m v d", lambda p: replace(_embedding(p), kept_input=0)),
+    (81, "streamed_embedding_update", "m v d tile", _streamed_embedding_update),
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -48,7 +48,7 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[byt
     workspace = core.place(sizes.workspace_bytes)
     guard = core.place(64)
     rate = int(np.float32(golden.learning_rate).view(np.uint32))
-    arguments = core.words([values, core.words(inputs), core.words(outputs), workspace, rate, 0])
+    arguments = core.words([values, core.words(inputs), core.words(outputs), workspace, rate, 0, 0])
     assert core.call(f"poet_{name}_run", arguments)[0] == 0
     assert core.machine.read_memory(guard, 64) == b"\xff" * 64
     return [core.machine.read_memory(at, length) for at, length in zip(outputs, lengths, strict=True)]
@@ -63,7 +63,9 @@ def assert_equals_host(core: EmulatedCore, operators: Operators, name: str, para
 @pytest.mark.parametrize("name", OPERATORS)
 def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -> None:
     @settings(
-        max_examples=40 if "conv2d" in name or name in ("linear", "matmul") else 6, deadline=None, derandomize=True
+        max_examples=40 if any(op in name for op in ("conv2d", "linear", "matmul")) else 6,
+        deadline=None,
+        derandomize=True,
     )
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:

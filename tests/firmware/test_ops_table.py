@@ -12,6 +12,7 @@ from poet_profiles.operators import OPERATORS
 
 from tests.support.firmware.host_operators import FIRMWARE, Operators, StatusError
 from tests.support.firmware.operator_shapes import CONFIGURATIONS
+from tests.support.firmware.operators_on_card import KEPT_INPUT, KEPT_OUTPUTS
 
 LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTILINE)
 
@@ -40,6 +41,8 @@ def test_sizes_agree(operators: Operators, name: str) -> None:
         assert tuple(theirs.input_bytes[: theirs.inputs]) == ours.inputs
         assert tuple(theirs.output_bytes[: theirs.outputs]) == ours.outputs
         assert theirs.workspace_bytes == ours.workspace
+        assert (theirs.kept_input if theirs.kept & KEPT_INPUT else None) == ours.kept_input
+        assert bool(theirs.kept & KEPT_OUTPUTS) == ours.kept_outputs
 
     agree()
 

@@ -21,13 +21,13 @@ typedef struct poet_operator_bench {
     uint32_t checksum; /* CRC-32 of all outputs after the last repeat */
 } poet_operator_bench;
 
-/* Whether a benchmark of the operator writes next versions of kept tensors, and so needs the pager: they go into the
- * page area. */
-bool poet_bench_writes_card(const poet_operator *operator, const int32_t *params);
+/* Whether a benchmark of the operator reads or writes kept tensors, and so needs the pager: they lie in the page area.
+ */
+bool poet_bench_needs_card(const poet_operator *operator, const int32_t *params);
 
 /* Runs an operator `repeats` times on pseudo-random data, equal on every board. POET_E_MEMORY if its operands do not
  * fit the RAM, POET_E_ARGUMENT for parameters that make no sense, POET_E_UNSUPPORTED for what the schedule runner does
- * itself. `pager` may be NULL where poet_bench_writes_card says no. */
+ * itself. `pager` may be NULL where poet_bench_needs_card says no. */
 int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
                         uint32_t ram_bytes, poet_pager *pager, poet_operator_bench *result);
 

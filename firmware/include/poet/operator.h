@@ -11,12 +11,13 @@
  *     conv->sizes(params, &sizes);                 // POET_E_ARGUMENT if the parameters make no sense
  *     const void *in[] = {x, w, b};
  *     void *out[] = {y};
- *     poet_op_args args = {params, in, out, workspace, 0.0f, NULL};
+ *     poet_op_args args = {params, in, out, workspace, 0.0f, NULL, NULL};
  *     conv->run(&args);
  */
 #ifndef POET_OPERATOR_H
 #define POET_OPERATOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,12 +35,13 @@ typedef struct poet_sizes {
     uint32_t workspace_bytes;
     uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
     uint32_t kept;        /* POET_KEPT_*: which operands are kept tensors, on the card */
+    uint32_t kept_input;  /* with POET_KEPT_INPUT: which input */
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
 } poet_sizes;
 
-/* What `sizes` says of kept tensors: none, the one input of `fetch`, or the outputs. */
+/* What `sizes` says of kept tensors: none, one input, all outputs, or both. */
 enum { POET_KEPT_NONE = 0, POET_KEPT_INPUT = 1, POET_KEPT_OUTPUTS = 2 };
 
 /* Where an operator puts next versions of kept tensors: one output after the other, each from its begin to its end, in
@@ -49,6 +51,15 @@ typedef struct poet_sink {
     int (*write)(void *context, uint32_t output, const void *data, uint32_t bytes);
 } poet_sink;
 
+/* Where an operator reads a kept tensor: `read` starts, and after `wait` the data is there. One read at a time is under
+ * way. Without it the tensor lies in `inputs`, as for any operator. */
+typedef struct poet_source {
+    void *context;
+    bool overlaps; /* data arrive while the CPU computes */
+    int (*read)(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes);
+    int (*wait)(void *context);
+} poet_source;
+
 typedef struct poet_op_args {
     const int32_t *params;
     const void *const *inputs;
@@ -56,6 +67,7 @@ typedef struct poet_op_args {
     void *workspace;
     float learning_rate; /* read by the optimiser operators only */
     const poet_sink *sink;
+    const poet_source *source;
 } poet_op_args;
 
 typedef struct poet_operator {

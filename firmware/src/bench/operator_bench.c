@@ -59,9 +59,13 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
 {
     uint32_t random = 0x2545f491u;
     for (uint32_t i = 0; i < sizes->inputs; i++) {
-        inputs[i] = reserve(free_ram, sizes->input_bytes[i]);
+        const bool kept = (sizes->kept & POET_KEPT_INPUT) != 0 && sizes->kept_input == i;
+        inputs[i] = reserve(free_ram, kept ? 0 : sizes->input_bytes[i]);
         if (inputs[i] == NULL) {
             return POET_E_MEMORY;
+        }
+        if (kept) {
+            continue;
         }
         if (sizes->index_bound != 0 && sizes->index_input == i) {
             fill_indices(inputs[i], sizes, &random);
@@ -70,7 +74,7 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
         }
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {
-        const uint32_t bytes = sizes->kept == POET_KEPT_OUTPUTS ? 0 : sizes->output_bytes[i];
+        const uint32_t bytes = (sizes->kept & POET_KEPT_OUTPUTS) != 0 ? 0 : sizes->output_bytes[i];
         outputs[i] = sizes->in_place ? inputs[sizes->inputs - sizes->outputs + i] : reserve(free_ram, bytes);
         if (outputs[i] == NULL) {
             return POET_E_MEMORY;
@@ -86,28 +90,71 @@ static bool is_transfer(const poet_operator *operator)
     return operator->code == POET_OP_FETCH || operator->code == POET_OP_STORE || operator->code == POET_OP_COMMIT;
 }
 
-bool poet_bench_writes_card(const poet_operator *operator, const int32_t *params)
+bool poet_bench_needs_card(const poet_operator *operator, const int32_t *params)
 {
     poet_sizes sizes;
-    return !is_transfer(operator) && operator->sizes(params, &sizes) == POET_OK && sizes.kept == POET_KEPT_OUTPUTS;
+    return !is_transfer(operator) && operator->sizes(params, &sizes) == POET_OK && sizes.kept != POET_KEPT_NONE;
 }
 
-/* Where the outputs of an update go: one behind the other from the page area's start, in each run anew. */
-typedef struct card_outputs {
+/* The kept tensors of an update or a streaming operator, in the page area: what is read from its start on, what is
+ * written behind that, one output behind the other, in each run anew. */
+typedef struct card_operands {
     poet_pager *pager;
-    uint32_t block;
+    uint32_t first_output;
+    uint32_t block; /* of the next output */
     uint32_t checksum;
-} card_outputs;
+    const void *arriving;
+    uint32_t arriving_bytes;
+    uint32_t crc; /* of what was read, so that the check of a kept tensor is timed */
+} card_operands;
+
+static uint32_t blocks_of(uint32_t bytes)
+{
+    return (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
+}
 
 static int write_to_card(void *context, uint32_t output, const void *data, uint32_t bytes)
 {
-    card_outputs *outputs = context;
+    card_operands *card = context;
     (void)output;
     uint32_t crc;
-    const uint32_t block = outputs->block;
-    outputs->block += (bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
-    outputs->checksum = poet_crc32(outputs->checksum, data, bytes);
-    return poet_pager_out(outputs->pager, block, data, bytes, &crc);
+    const uint32_t block = card->block;
+    card->block += blocks_of(bytes);
+    card->checksum = poet_crc32(card->checksum, data, bytes);
+    return poet_pager_out(card->pager, block, data, bytes, &crc);
+}
+
+static int read_from_card(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes)
+{
+    card_operands *card = context;
+    (void)input;
+    card->arriving = data;
+    card->arriving_bytes = bytes;
+    return poet_pager_start_unchecked_in(card->pager, card->pager->page_area + offset / POET_BLOCK_BYTES, data, bytes);
+}
+
+static int wait_for_card(void *context)
+{
+    card_operands *card = context;
+    const int status = poet_pager_wait(card->pager);
+    card->crc = poet_crc32(card->crc, card->arriving, card->arriving_bytes);
+    return status;
+}
+
+/* Pseudo-random weights for the kept input, a block at a time. */
+static int fill_card(poet_pager *pager, uint32_t bytes)
+{
+    float block[POET_BLOCK_BYTES / sizeof(float)];
+    uint32_t random = 0x9e3779b9u;
+    uint32_t crc;
+    for (uint32_t i = 0; i < blocks_of(bytes); i++) {
+        fill_floats(block, POET_BLOCK_BYTES / sizeof(float), &random);
+        const int status = poet_pager_out(pager, pager->page_area + i, block, sizeof block, &crc);
+        if (status != POET_OK) {
+            return status;
+        }
+    }
+    return POET_OK;
 }
 
 int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
@@ -118,8 +165,9 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     if (status != POET_OK) {
         return status;
     }
-    const bool to_card = sizes.kept == POET_KEPT_OUTPUTS;
-    if (to_card && pager == NULL) {
+    const bool to_card = (sizes.kept & POET_KEPT_OUTPUTS) != 0;
+    const bool from_card = (sizes.kept & POET_KEPT_INPUT) != 0;
+    if ((to_card || from_card) && pager == NULL) {
         return POET_E_ABSENT;
     }
 
@@ -136,15 +184,24 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     for (uint32_t i = 0; i < sizes.inputs; i++) {
         operands[i] = inputs[i];
     }
-    card_outputs card = {.pager = pager};
+    card_operands card = {.pager = pager};
+    if (from_card) {
+        status = fill_card(pager, sizes.input_bytes[sizes.kept_input]);
+        card.first_output = blocks_of(sizes.input_bytes[sizes.kept_input]);
+    }
     const poet_sink sink = {&card, write_to_card};
-    const poet_op_args args = {params, operands, outputs, workspace, 0x1p-10f, to_card ? &sink : NULL};
+    const poet_source source = {.context = &card,
+                                .overlaps = pager != NULL && pager->device->start_read != NULL,
+                                .read = read_from_card,
+                                .wait = wait_for_card};
+    const poet_op_args args = {
+        params, operands, outputs, workspace, 0x1p-10f, to_card ? &sink : NULL, from_card ? &source : NULL};
 
     result->ticks = 0;
     poet_board_window(true);
     uint32_t before = poet_board_ticks();
     for (uint32_t i = 0; status == POET_OK && i < repeats; i++) {
-        card.block = to_card ? pager->page_area : 0u;
+        card.block = to_card ? pager->page_area + card.first_output : 0u;
         card.checksum = 0;
         status = operator->run(&args);
         const uint32_t now = poet_board_ticks();

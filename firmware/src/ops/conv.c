@@ -39,3 +39,9 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     conv->in_place = pointwise && win->ow >= POET_TILE;
     return POET_OK;
 }
+
+int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int32_t end)
+{
+    const int32_t group_end = (channel / conv->out_channels + 1) * conv->out_channels;
+    return (group_end < end ? group_end : end) - channel;
+}

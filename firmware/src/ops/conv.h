@@ -17,4 +17,7 @@ typedef struct poet_conv {
 /* Reads the parameters of one of the three convolution operators; POET_E_ARGUMENT if they make no sense. */
 int poet_conv_read(const int32_t *params, poet_conv *conv);
 
+/* How many of the output channels from `channel` on, before `end`, are of one group. */
+int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int32_t end);
+
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on the kept weights and bias of a convolution, some output channels at a time. */
+/* Gradient descent on the kept weights and bias of a convolution, some output channels at a time. The present weights
+ * are a value, or read from the card as well. */
+#include <stddef.h>
+
+#include "stream.h"
 #include "update.h"
 #include "weight_gradient.h"
 
@@ -32,33 +36,78 @@ int poet_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
     return status;
 }
 
-/* The workspace: a block that is not full yet, a tile of gradients, the rows of the input. */
-int poet_conv2d_update_run(const poet_op_args *args)
+int poet_streamed_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_conv2d_update_params *p = (const poet_conv2d_update_params *)args->params;
+    const poet_streamed_conv2d_update_params *p = (const poet_streamed_conv2d_update_params *)params;
+    const int status = poet_conv2d_update_sizes(params, sizes);
+    if (status != POET_OK) {
+        return status;
+    }
+    const int32_t row_floats = (int32_t)(sizes->input_bytes[2] / sizeof(float)) / p->k;
+    sizes->kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS;
+    sizes->kept_input = 2;
+    sizes->workspace_bytes += 4 * (uint32_t)(p->tile * row_floats);
+    return poet_stream_suits(p->k, row_floats, p->tile) ? POET_OK : POET_E_ARGUMENT;
+}
+
+/* `present` is where to read a tile of present weights; NULL: they are a value. They arrive while their gradient is
+ * computed. */
+static int update_weights(const poet_op_args *args, const poet_conv *conv, int32_t tile_rows, float *present,
+                          float *gradient, float *rows)
+{
+    const int32_t out_channels = out_channels_of(conv);
+    poet_update update = poet_update_begin(args, 0, args->inputs[2]);
+    for (int32_t k = 0; k < out_channels; k += tile_rows) {
+        const int32_t count = out_channels - k < tile_rows ? out_channels - k : tile_rows;
+        int status = POET_OK;
+        if (present != NULL) {
+            status = poet_stream_start_read(args, 2, k * conv->taps, count * conv->taps, present);
+        }
+        if (status == POET_OK) {
+            poet_weight_gradient(conv, k, count, args->inputs[0], args->inputs[1], rows, gradient);
+        }
+        if (status == POET_OK && present != NULL) {
+            update.weights = poet_stream_finish_read(args, 2, k * conv->taps, present, &status);
+        }
+        if (status != POET_OK) {
+            return status;
+        }
+        poet_update_tile(&update, gradient, count * conv->taps);
+    }
+    return poet_update_end(&update);
+}
+
+static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient)
+{
+    poet_update update = poet_update_begin(args, 1, args->inputs[3]);
+    for (int32_t k = 0; k < out_channels_of(conv); k++) {
+        *gradient = poet_bias_gradient(conv, k, args->inputs[0]);
+        poet_update_tile(&update, gradient, 1);
+    }
+    return poet_update_end(&update);
+}
+
+/* The workspace: a block that is not full yet, a tile of gradients, of present weights, the rows of the input. */
+static int run(const poet_op_args *args, int32_t tile_rows, bool streamed)
+{
     poet_conv conv;
     int status = poet_conv_read(args->params, &conv);
     if (status != POET_OK) {
         return status;
     }
-    const int32_t out_channels = out_channels_of(&conv);
-    const float *gy = args->inputs[0];
-    float *tile = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    float *rows = tile + p->tile * conv.taps;
-    poet_update weights = poet_update_begin(args, 0, args->inputs[2]);
-    for (int32_t k = 0; k < out_channels; k += p->tile) {
-        const int32_t count = out_channels - k < p->tile ? out_channels - k : p->tile;
-        poet_weight_gradient(&conv, k, count, gy, args->inputs[1], rows, tile);
-        poet_update_tile(&weights, tile, count * conv.taps);
-    }
-    status = poet_update_end(&weights);
-    if (status != POET_OK || !conv.bias) {
-        return status;
-    }
-    poet_update bias = poet_update_begin(args, 1, args->inputs[3]);
-    for (int32_t k = 0; k < out_channels; k++) {
-        *tile = poet_bias_gradient(&conv, k, gy);
-        poet_update_tile(&bias, tile, 1);
-    }
-    return poet_update_end(&bias);
+    float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
+    float *behind = gradient + tile_rows * conv.taps;
+    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, behind + tile_rows * conv.taps)
+                      : update_weights(args, &conv, tile_rows, NULL, gradient, behind);
+    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient);
+}
+
+int poet_conv2d_update_run(const poet_op_args *args)
+{
+    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false);
+}
+
+int poet_streamed_conv2d_update_run(const poet_op_args *args)
+{
+    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true);
 }

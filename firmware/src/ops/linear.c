@@ -24,7 +24,8 @@ int poet_linear_sizes(const int32_t *params, poet_sizes *sizes)
 int poet_linear_run(const poet_op_args *args)
 {
     const poet_linear_params *p = (const poet_linear_params *)args->params;
-    const poet_product product = {.m = p->m, .k = p->k, .n = p->n, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k};
+    const poet_product product = {
+        .m = p->m, .k = p->k, .n = p->n, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k, .y_m = p->n};
     float *y = args->outputs[0];
     poet_product_compute(&product, args->inputs[0], args->inputs[1], y);
     if (p->bias) {

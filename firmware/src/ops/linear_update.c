@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on the kept weights and bias of a linear layer, some rows at a time. The gradient of a row of
- * weights is gw[n,k] = sum over m of gy[m,n] * x[m,k], that of the bias gb[n] = sum over m of gy[m,n], each one running
- * sum as in `matmul` and `sum_rows`. */
+/* Gradient descent on the kept weights and bias of a linear layer, some rows at a time. The present weights are a
+ * value, or read from the card as well. The gradient of a row of weights is gw[n,k] = sum over m of gy[m,n] * x[m,k],
+ * that of the bias gb[n] = sum over m of gy[m,n], each one running sum as in `matmul` and `sum_rows`. */
+#include <stddef.h>
+
 #include "product.h"
 #include "shape.h"
+#include "stream.h"
 #include "update.h"
 
 int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
@@ -27,6 +30,19 @@ int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
+int poet_streamed_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_linear_update_params *p = (const poet_streamed_linear_update_params *)params;
+    const int status = poet_linear_update_sizes(params, sizes);
+    if (status != POET_OK || !poet_stream_suits(p->n, p->k, p->tile)) {
+        return POET_E_ARGUMENT;
+    }
+    sizes->kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS;
+    sizes->kept_input = 2;
+    sizes->workspace_bytes += 4 * (uint32_t)(p->tile * p->k);
+    return POET_OK;
+}
+
 static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, float *sums)
 {
     for (int32_t j = 0; j < columns; j++) {
@@ -40,29 +56,61 @@ static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, 
     }
 }
 
-int poet_linear_update_run(const poet_op_args *args)
+/* As in conv2d_update.c. */
+static int update_weights(const poet_op_args *args, float *present, float *gradient)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const float *gy = args->inputs[0];
-    const float *x = args->inputs[1];
-    float *tile = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    poet_update weights = poet_update_begin(args, 0, args->inputs[2]);
+    poet_update update = poet_update_begin(args, 0, args->inputs[2]);
     for (int32_t n = 0; n < p->n; n += p->tile) {
         const int32_t rows = p->n - n < p->tile ? p->n - n : p->tile;
-        const poet_product product = {.m = rows, .k = p->m, .n = p->k, .a_m = 1, .a_k = p->n, .c_k = p->k, .c_n = 1};
-        poet_product_compute(&product, gy + n, x, tile);
-        poet_update_tile(&weights, tile, rows * p->k);
+        const poet_product product = {
+            .m = rows, .k = p->m, .n = p->k, .a_m = 1, .a_k = p->n, .c_k = p->k, .c_n = 1, .y_m = p->k};
+        int status = POET_OK;
+        if (present != NULL) {
+            status = poet_stream_start_read(args, 2, n * p->k, rows * p->k, present);
+        }
+        if (status == POET_OK) {
+            poet_product_compute(&product, gy + n, args->inputs[1], gradient);
+        }
+        if (status == POET_OK && present != NULL) {
+            update.weights = poet_stream_finish_read(args, 2, n * p->k, present, &status);
+        }
+        if (status != POET_OK) {
+            return status;
+        }
+        poet_update_tile(&update, gradient, rows * p->k);
     }
-    const int status = poet_update_end(&weights);
-    if (status != POET_OK || !p->bias) {
-        return status;
-    }
+    return poet_update_end(&update);
+}
+
+static int update_bias(const poet_op_args *args, float *gradient)
+{
+    const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const int32_t columns_at_once = p->tile * p->k;
-    poet_update bias = poet_update_begin(args, 1, args->inputs[3]);
+    poet_update update = poet_update_begin(args, 1, args->inputs[3]);
     for (int32_t n = 0; n < p->n; n += columns_at_once) {
         const int32_t columns = p->n - n < columns_at_once ? p->n - n : columns_at_once;
-        sum_columns(gy + n, p->m, p->n, columns, tile);
-        poet_update_tile(&bias, tile, columns);
+        sum_columns((const float *)args->inputs[0] + n, p->m, p->n, columns, gradient);
+        poet_update_tile(&update, gradient, columns);
     }
-    return poet_update_end(&bias);
+    return poet_update_end(&update);
+}
+
+static int run(const poet_op_args *args, bool streamed)
+{
+    const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
+    float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
+    const int status = update_weights(args, streamed ? gradient + p->tile * p->k : NULL, gradient);
+    return status != POET_OK || !p->bias ? status : update_bias(args, gradient);
+}
+
+int poet_linear_update_run(const poet_op_args *args)
+{
+    return run(args, false);
+}
+
+int poet_streamed_linear_update_run(const poet_op_args *args)
+{
+    return run(args, true);
 }

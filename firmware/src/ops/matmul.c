@@ -30,6 +30,7 @@ int poet_matmul_run(const poet_op_args *args)
         .a_k = p->ta ? p->m : 1,
         .c_k = p->tb ? 1 : p->n,
         .c_n = p->tb ? p->k : 1,
+        .y_m = p->n,
     };
     for (int32_t b = 0; b < p->b; b++) {
         poet_product_compute(&product, a, c, y);

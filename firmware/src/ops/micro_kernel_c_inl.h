@@ -18,15 +18,12 @@ static inline micro_kernel choose_micro_kernel(poet_cursor *cursor, const poet_g
     return 0;
 }
 
-static void multiply_4x4(const poet_cursor *cursor)
+/* `sums` come in as they begin. */
+static void multiply_4x4(const poet_cursor *cursor, float *sums)
 {
-    float sums[POET_TILE * POET_TILE];
     const float *columns[POET_TILE];
     for (int32_t i = 0; i < POET_TILE; i++) {
         columns[i] = cursor->b + i * cursor->b_column;
-        for (int32_t j = 0; j < POET_TILE; j++) {
-            sums[i * POET_TILE + j] = cursor->start[i];
-        }
     }
     ptrdiff_t a = 0;
     ptrdiff_t b = 0;
@@ -53,7 +50,33 @@ static void multiply_tiles(const poet_cursor *whole, micro_kernel kernel)
     (void)kernel;
     poet_cursor cursor = *whole;
     for (; cursor.tiles > 0; cursor.tiles--) {
-        multiply_4x4(&cursor);
+        float sums[POET_TILE * POET_TILE];
+        for (int32_t i = 0; i < POET_TILE * POET_TILE; i++) {
+            sums[i] = cursor.start[i / POET_TILE];
+        }
+        multiply_4x4(&cursor, sums);
+        cursor.b += POET_TILE * cursor.b_column;
+        cursor.out += POET_TILE;
+    }
+}
+
+#define ANY_ADDING_KERNEL 0
+
+static inline micro_kernel choose_adding_kernel(poet_cursor *cursor, const poet_gemm *gemm)
+{
+    return choose_micro_kernel(cursor, gemm);
+}
+
+static void add_tiles(const poet_cursor *whole, micro_kernel kernel)
+{
+    (void)kernel;
+    poet_cursor cursor = *whole;
+    for (; cursor.tiles > 0; cursor.tiles--) {
+        float sums[POET_TILE * POET_TILE];
+        for (int32_t i = 0; i < POET_TILE * POET_TILE; i++) {
+            sums[i] = cursor.out[i / POET_TILE * cursor.out_row + i % POET_TILE];
+        }
+        multiply_4x4(&cursor, sums);
         cursor.b += POET_TILE * cursor.b_column;
         cursor.out += POET_TILE;
     }

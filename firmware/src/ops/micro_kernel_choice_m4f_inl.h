@@ -108,12 +108,43 @@ static inline void prepare_tiles(poet_cursor *cursor, micro_kernel kernel, const
     cursor->b_tile_bytes = (POET_TILE * gemm->b_column - passed) * (int32_t)sizeof(float);
 }
 
+/* Adds to results of whatever shape. */
+#define ANY_ADDING_KERNEL MICRO_GENERAL
+
+/* Only these have a form that adds to results: what else there is serves shapes that are seldom or never streamed. */
+static inline micro_kernel adding_kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
+{
+    const micro_kernel kernel = gemm->rows >= POET_TILE ? kernel_of(cursor, gemm) : MICRO_GENERAL;
+    switch (kernel) {
+    case MICRO_SINGLES:
+    case MICRO_TRANSPOSED:
+    case MICRO_GRADIENT_3X3:
+        return kernel;
+    case MICRO_TRANSPOSED_FIVE:
+        return MICRO_TRANSPOSED;
+    case MICRO_GRADIENT_THREE:
+        return MICRO_GRADIENT_3X3;
+    default:
+        return MICRO_GENERAL;
+    }
+}
+
 /* Picks the micro-kernel, and fills in what it needs. */
 static inline micro_kernel choose_micro_kernel(poet_cursor *cursor, const poet_gemm *gemm)
 {
     const micro_kernel kernel = kernel_of(cursor, gemm);
     cursor->rows = kernel == MICRO_TRANSPOSED_FIVE ? 5 : kernel == MICRO_GRADIENT_THREE ? 3 : POET_TILE;
     prepare_k_loop(cursor, kernel);
+    prepare_tiles(cursor, kernel, gemm);
+    return kernel;
+}
+
+static inline micro_kernel choose_adding_kernel(poet_cursor *cursor, const poet_gemm *gemm)
+{
+    const micro_kernel kernel = adding_kernel_of(cursor, gemm);
+    cursor->rows = POET_TILE;
+    prepare_k_loop(cursor, kernel);
+    cursor->entry = ENTER_WITH_START; /* which is what these kernels take from the results */
     prepare_tiles(cursor, kernel, gemm);
     return kernel;
 }

@@ -62,6 +62,12 @@
     "vmov.f32 s25, s24\n vmov.f32 s26, s24\n vmov.f32 s27, s24\n"        \
     "vmov.f32 s29, s28\n vmov.f32 s30, s28\n vmov.f32 s31, s28\n"
 
+/* From the results instead: `a1`, `a2` and `row` are registers to spare. */
+#define START_FROM_RESULTS(row, a1, a2)                                                                   \
+    "add " a1 ", %[out], " row "\n add " a2 ", " a1 ", " row "\n vldm %[out], {s16-s19}\n"                \
+    "vldm " a1 ", {s20-s23}\n vldm " a2 ", {s24-s27}\n add " a2 ", " a2 ", " row "\n vldm " a2 ", {s28-s31}\n"
+#define START_RESULTS START_FROM_RESULTS("%[out_row]", "%[a1]", "%[a2]")
+
 #define START(POINTERS, COUNTS) POINTERS COUNTS START_SUMS
 
 /* Rows of the tile below `out`; moves `b` on to the next tile. */
@@ -122,11 +128,19 @@
     "vadd.f32 s24, s2, s24\n vadd.f32 s25, s2, s25\n vadd.f32 s26, s2, s26\n vadd.f32 s27, s2, s27\n" \
     "vadd.f32 s28, s3, s28\n vadd.f32 s29, s3, s29\n vadd.f32 s30, s3, s30\n vadd.f32 s31, s3, s31\n"
 
+#define ADD_RESULTS                                                                                          \
+    "add %[t], %[out], %[out_row]\n vldm %[out], {s0-s3}\n vldm %[t], {s4-s7}\n"                             \
+    "add %[t], %[t], %[out_row]\n vldm %[t], {s8-s11}\n add %[t], %[t], %[out_row]\n vldm %[t], {s12-s15}\n" \
+    "vadd.f32 s16, s0, s16\n vadd.f32 s17, s1, s17\n vadd.f32 s18, s2, s18\n vadd.f32 s19, s3, s19\n"        \
+    "vadd.f32 s20, s4, s20\n vadd.f32 s21, s5, s21\n vadd.f32 s22, s6, s22\n vadd.f32 s23, s7, s23\n"        \
+    "vadd.f32 s24, s8, s24\n vadd.f32 s25, s9, s25\n vadd.f32 s26, s10, s26\n vadd.f32 s27, s11, s27\n"      \
+    "vadd.f32 s28, s12, s28\n vadd.f32 s29, s13, s29\n vadd.f32 s30, s14, s30\n vadd.f32 s31, s15, s31\n"
+
 /* The loop over K, for one tap in each k_row of a single channel. FIRST multiplies the first k_row, outside the loop.
  * The loop takes eight k_rows at a time and is entered so that none is left over at its end: %[entry] of its steps are
- * passed over, all of them if there was but one k_row. ENTER_WITH_START instead goes round by ADD_START. BACK puts A
- * where the step that is entered reads it. */
-#define K_LOOP(STORE_TILE, POINTERS, FIRST, BACK, STEPS)                                                        \
+ * passed over, all of them if there was but one k_row. ENTER_WITH_START instead goes round by ADD. BACK puts A where the
+ * step that is entered reads it. */
+#define K_LOOP(ADD, STORE_TILE, POINTERS, FIRST, BACK, STEPS)                                                   \
     __asm__ volatile("7:\n" POINTERS FIRST BACK                                                                 \
                      "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                               \
                      "1: tbh [pc, %[t], lsl #1]\n"                                                              \
@@ -135,7 +149,7 @@
                      ".2byte (5f - 10b) / 2, (6f - 10b) / 2\n"                                                  \
                      "2:\n" STEPS "subs %[n], %[n], #1\n bne 2b\n"                                              \
                      "5:\n" STORE_TILE "bne 7b\n b 9f\n"                                                        \
-                     "6:\n" ADD_START "ldr %[t], [%[w], %[resume]]\n b 1b\n"                                    \
+                     "6:\n" ADD "ldr %[t], [%[w], %[resume]]\n b 1b\n"                                          \
                      "9:\n"                                                                                     \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),            \
                        [n] "=&r"(n), [t] "=&r"(t), [out] "+&r"(out), [tiles] "+&r"(tiles)                       \
@@ -174,23 +188,23 @@
 
 /* A contiguous. */
 #define SINGLE(at, LOAD, TAPS) LOAD_A(at) LOAD TAPS NEXT_K_ROW
-#define SINGLES(STORE_TILE, LOAD, FIRST, TAPS)                                                               \
-    K_LOOP(STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST), ADVANCE_A("%[a_step]"),                          \
+#define SINGLES(ADD, STORE_TILE, LOAD, FIRST, TAPS)                                                          \
+    K_LOOP(ADD, STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST), ADVANCE_A("%[a_step]"),                     \
            ADVANCE_A("#32") "20:\n" SINGLE("0", LOAD, TAPS) "21:\n" SINGLE("4", LOAD, TAPS)                  \
            "22:\n" SINGLE("8", LOAD, TAPS) "23:\n" SINGLE("12", LOAD, TAPS) "24:\n" SINGLE("16", LOAD, TAPS) \
            "25:\n" SINGLE("20", LOAD, TAPS) "26:\n" SINGLE("24", LOAD, TAPS) "27:\n" SINGLE("28", LOAD, TAPS))
 
 /* With any step from k_row to k_row. */
-#define BY_EIGHT(STORE_TILE, POINTERS, FIRST, STEP)            \
-    K_LOOP(STORE_TILE, POINTERS, FIRST, ,                      \
+#define BY_EIGHT(ADD, STORE_TILE, POINTERS, FIRST, STEP)       \
+    K_LOOP(ADD, STORE_TILE, POINTERS, FIRST, ,                 \
            "20:\n" STEP "21:\n" STEP "22:\n" STEP "23:\n" STEP \
            "24:\n" STEP "25:\n" STEP "26:\n" STEP "27:\n" STEP)
 
 #define TRANSPOSED(LOAD, TAPS)                                                                 \
     "vldr s0, [%[a0]]\n vldr s1, [%[a0], #4]\n vldr s2, [%[a0], #8]\n vldr s3, [%[a0], #12]\n" \
     LOAD TAPS "add %[a0], %[a0], %[a_step]\n" NEXT_K_ROW
-#define TRANSPOSED_TILES(STORE_TILE, LOAD, FIRST, TAPS) \
-    BY_EIGHT(STORE_TILE, FROM_ONE_ROW, TRANSPOSED(LOAD, FIRST), TRANSPOSED(LOAD, TAPS))
+#define TRANSPOSED_TILES(ADD, STORE_TILE, LOAD, FIRST, TAPS) \
+    BY_EIGHT(ADD, STORE_TILE, FROM_ONE_ROW, TRANSPOSED(LOAD, FIRST), TRANSPOSED(LOAD, TAPS))
 
 /* Five rows: A in s0-s4, B in s5-s8, products in s9-s11, sums in s12-s31. */
 #define ROW_OF_FIVE(a, c0, c1, c2, c3)                                                      \
@@ -209,8 +223,8 @@
     "vldr s4, [%[a0], #16]\n" LOAD_B4("s5", "0", "s6", "4", "s7", "8", "s8", "12")             \
     ROWS_OF_FIVE(ROW) "add %[a0], %[a0], %[a_step]\n" NEXT_K_ROW
 
-#define STRIDED(STORE_TILE, LOAD, FIRST, TAPS)                                       \
-    BY_EIGHT(STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"), \
+#define STRIDED(STORE_TILE, LOAD, FIRST, TAPS)                                                  \
+    BY_EIGHT(ADD_START, STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"), \
              SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_step]"))
 
 /* Input gradients: rows of A lie one kernel apart, so that one register reaches them all. */
@@ -239,8 +253,8 @@
 #define REVERSED_3X3(THREE) THREE("0", "4", "8") NEXT_K_ROW THREE("12", "16", "20") NEXT_K_ROW THREE("24", "28", "32")
 
 /* The distances are those from channel to channel; b moves on `k_rows` - 1 times by itself. */
-#define GRADIENT(STORE_TILE, K_ROWS)                                                                                \
-    __asm__ volatile("7:\n" START(FROM_ONE_ROW, "ldr %[n], [%[w], %[channels]]\n") "1:\n" K_ROWS                    \
+#define GRADIENT(STARTED, STORE_TILE, K_ROWS)                                                                       \
+    __asm__ volatile("7:\n" FROM_ONE_ROW "ldr %[n], [%[w], %[channels]]\n" STARTED "1:\n" K_ROWS                    \
                      "add %[a0], %[a0], %[a_channel]\n add %[b], %[b], %[b_channel]\n"                              \
                      "subs %[n], %[n], #1\n bne 1b\n" STORE_TILE "bne 7b\n"                                         \
                      : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b),                \
@@ -251,9 +265,9 @@
                        AT(start), AT(a)                                                                             \
                      : FP_REGISTERS, "cc", "memory")
 
-#define GENERAL(LOAD)                                                                                               \
+#define GENERAL(STARTED, LOAD)                                                                                      \
     __asm__ volatile(                                                                                               \
-        "7:\n" START(FROM_ROWS, "")                                                                                 \
+        "7:\n" STARTED                                                                                              \
         "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                       \
         "1: ldr %[t], [%[w], %[k_rows]]\n str %[t], [%[w], %[k_row]]\n"                                             \
         "2: ldr %[n], [%[w], %[taps]]\n"                                                                            \
@@ -279,6 +293,10 @@
           [b_tile] "i"(offsetof(poet_cursor, b_tile_bytes)), AT(start), AT(a), AT(out_row),                         \
           AT(channels), AT(k_rows), AT(k_row), AT(taps), AT(a_k_row), AT(b_k_row), AT(a_channel), AT(b_channel)     \
         : FP_REGISTERS, "cc", "memory")
+
+#define LOAD_APART                                                                              \
+    "add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n" \
+    "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n"
 /* clang-format on */
 
 static inline void multiply_gradient(const poet_cursor *cursor, micro_kernel kernel)
@@ -290,9 +308,9 @@ static inline void multiply_gradient(const poet_cursor *cursor, micro_kernel ker
         enum { one_k_row = 1 };
         const int32_t a_channel = cursor->a_k_row, b_channel = cursor->b_k_row;
         if (kernel == MICRO_GRADIENT_1X2) {
-            GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8"));
+            GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_TWO("0", "8"));
         } else {
-            GRADIENT(STORE_SPREAD, REVERSED_ONE("0"));
+            GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_ONE("0"));
         }
         return;
     }
@@ -300,19 +318,19 @@ static inline void multiply_gradient(const poet_cursor *cursor, micro_kernel ker
     const int32_t a_channel = cursor->a_channel + cursor->k_rows * cursor->a_k_row;
     const int32_t b_channel = cursor->b_channel + cursor->b_k_row;
     if (kernel == MICRO_GRADIENT_3X3) {
-        GRADIENT(STORE, REVERSED_3X3(REVERSED_THREE));
+        GRADIENT(START_SUMS, STORE, REVERSED_3X3(REVERSED_THREE));
     } else if (kernel == MICRO_GRADIENT_THREE) {
-        GRADIENT(STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
+        GRADIENT(START_SUMS, STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
     } else if (kernel == MICRO_GRADIENT_2X2) {
-        GRADIENT(STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_K_ROW REVERSED_TWO("24", "32"));
+        GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_K_ROW REVERSED_TWO("24", "32"));
     } else {
-        GRADIENT(STORE_SPREAD, REVERSED_ONE("0") NEXT_K_ROW REVERSED_ONE("24"));
+        GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_ONE("0") NEXT_K_ROW REVERSED_ONE("24"));
     }
 }
 
 /* Any number of taps at any distances. The registers do not suffice: what changes only between k_rows stays in
  * memory, %[n] counts taps and %[t] is scratch. */
-static inline void multiply_tiles_general(const poet_cursor *cursor)
+static inline void multiply_tiles_general(const poet_cursor *cursor, int adds)
 {
     const float *a0, *a1, *a2, *a3, *b = cursor->b;
     float *out = cursor->out;
@@ -335,11 +353,12 @@ static inline void multiply_tiles_general(const poet_cursor *cursor)
     }
     bytes.all_channels = bytes.channels;
     bytes.out_row = cursor->out_row * 4;
-    if (cursor->b_column == 1) {
-        GENERAL(LOAD_B4("s4", "0", "s5", "4", "s6", "8", "s7", "12"));
+    if (adds) {
+        GENERAL("ldr %[t], [%[w], %[out_row]]\n" START_FROM_RESULTS("%[t]", "%[a1]", "%[a2]") FROM_ROWS, LOAD_APART);
+    } else if (cursor->b_column == 1) {
+        GENERAL(FROM_ROWS START_SUMS, LOAD_FOUR);
     } else {
-        GENERAL("add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n"
-                "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n");
+        GENERAL(FROM_ROWS START_SUMS, LOAD_APART);
     }
 }
 
@@ -360,9 +379,9 @@ static inline void multiply_left(const poet_cursor *cursor, micro_kernel kernel)
     float *out = cursor->out + POET_TILE * cursor->tiles + cursor->left - 2;
     int32_t tiles = 1, n, t;
     if (kernel == MICRO_SINGLES) {
-        SINGLES(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
+        SINGLES(ADD_START, STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     } else if (kernel == MICRO_TRANSPOSED) {
-        TRANSPOSED_TILES(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
+        TRANSPOSED_TILES(ADD_START, STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     } else {
         STRIDED(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
     }
@@ -375,11 +394,11 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
     int32_t tiles = cursor->tiles, n, t;
     switch (kernel) {
     case MICRO_SINGLES:
-        SINGLES(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+        SINGLES(ADD_START, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(cursor, kernel);
         break;
     case MICRO_SINGLES_STRIDE_2:
-        SINGLES(STORE, LOAD_FOUR_STRIDE_2, FIRST_FOUR, TAP_FOUR);
+        SINGLES(ADD_START, STORE, LOAD_FOUR_STRIDE_2, FIRST_FOUR, TAP_FOUR);
         break;
     case MICRO_TRIPLES:
         TRIPLES(TRIPLE);
@@ -388,7 +407,7 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
         TRIPLES(TRIPLE_STRIDE_2);
         break;
     case MICRO_TRANSPOSED:
-        TRANSPOSED_TILES(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+        TRANSPOSED_TILES(ADD_START, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         multiply_left(cursor, kernel);
         break;
     case MICRO_STRIDED:
@@ -396,10 +415,11 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
         multiply_left(cursor, kernel);
         break;
     case MICRO_TRANSPOSED_FIVE:
-        BY_EIGHT(STORE_FIVE_ROWS, FROM_ONE_ROW, TRANSPOSED_FIVE(FIRST_ROW_OF_FIVE), TRANSPOSED_FIVE(ROW_OF_FIVE));
+        BY_EIGHT(ADD_START, STORE_FIVE_ROWS, FROM_ONE_ROW, TRANSPOSED_FIVE(FIRST_ROW_OF_FIVE),
+                 TRANSPOSED_FIVE(ROW_OF_FIVE));
         break;
     case MICRO_TRANSPOSED_SPREAD:
-        TRANSPOSED_TILES(STORE_SPREAD, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+        TRANSPOSED_TILES(ADD_START, STORE_SPREAD, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
         break;
     case MICRO_GRADIENT_3X3:
     case MICRO_GRADIENT_THREE:
@@ -410,8 +430,28 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
         multiply_gradient(cursor, kernel);
         break;
     case MICRO_GENERAL:
-        multiply_tiles_general(cursor);
+        multiply_tiles_general(cursor, 0);
         break;
+    }
+}
+
+/* The same with sums that begin with the results; not inlined, because multiply_tiles would pay for its registers. */
+__attribute__((noinline)) static void add_tiles(const poet_cursor *cursor, micro_kernel kernel)
+{
+    enum { one_k_row = 0 };
+    const float *a0, *a1, *a2, *a3, *b = cursor->b;
+    float *out = cursor->out;
+    int32_t tiles = cursor->tiles, n, t;
+    if (kernel == MICRO_SINGLES) {
+        SINGLES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+    } else if (kernel == MICRO_TRANSPOSED) {
+        TRANSPOSED_TILES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+    } else if (kernel == MICRO_GRADIENT_3X3) {
+        const int32_t a_channel = cursor->a_channel + cursor->k_rows * cursor->a_k_row;
+        const int32_t b_channel = cursor->b_channel + cursor->b_k_row;
+        GRADIENT(START_RESULTS, STORE, REVERSED_3X3(REVERSED_THREE));
+    } else {
+        multiply_tiles_general(cursor, 1);
     }
 }
 

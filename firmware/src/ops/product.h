@@ -10,8 +10,12 @@ typedef struct poet_product {
     int32_t m, k, n;
     int32_t a_m, a_k;
     int32_t c_k, c_n;
+    int32_t y_m;
 } poet_product;
 
 void poet_product_compute(const poet_product *product, const float *a, const float *c, float *y);
+
+/* Adds to what is in y: k in several parts, one after the other, gives the bits of k as a whole. */
+void poet_product_add(const poet_product *product, const float *a, const float *c, float *y);
 
 #endif

@@ -122,13 +122,12 @@ void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, c
         poet_im2col_clear(&im2col, workspace);
     }
     for (int32_t n = 0; n < conv->n; n++) {
-        for (int32_t channel = first; channel < first + count;) {
+        int32_t channels;
+        for (int32_t channel = first; channel < first + count; channel += channels) {
             const int32_t group = channel / conv->out_channels;
-            const int32_t group_end = (group + 1) * conv->out_channels;
-            const int32_t end = group_end < first + count ? group_end : first + count;
-            add_image(conv, end - channel, gy + channel * plane, x + group * conv->in_channels * win->h * win->w,
-                      workspace, gw + (channel - first) * conv->taps);
-            channel = end;
+            channels = poet_conv_channels_in_group(conv, channel, first + count);
+            add_image(conv, channels, gy + channel * plane, x + group * conv->in_channels * win->h * win->w, workspace,
+                      gw + (channel - first) * conv->taps);
         }
         gy += conv->groups * conv->out_channels * plane;
         x += conv->groups * conv->in_channels * win->h * win->w;

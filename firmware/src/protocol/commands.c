@@ -292,7 +292,7 @@ static int bench(poet_server *server, const char *arguments, poet_text *answer)
     poet_pager *pager = NULL;
     lose_residents(server);
     int status = POET_OK;
-    if (poet_bench_writes_card(operator, params)) {
+    if (poet_bench_needs_card(operator, params)) {
         status = open_pager(server);
         pager = &server->pager;
     }

@@ -7,6 +7,8 @@
 #include "poet/crc32.h"
 #include "poet/operator.h"
 
+#include "kept_operands.h"
+
 /* --- operands --- */
 
 /* Values, residents, constants, kept tensors: reference numbers below these are of the kind, or of one before it. */
@@ -83,7 +85,8 @@ static bool is_sound(const poet_model *model, const poet_node *node, const poet_
     const bool input = place < sizes->inputs;
     const uint16_t reference = model->operands[node->operands + place];
     const uint32_t needed = input ? sizes->input_bytes[place] : sizes->output_bytes[place - sizes->inputs];
-    if (sizes->kept == (input ? POET_KEPT_INPUT : POET_KEPT_OUTPUTS)) {
+    if (input ? (sizes->kept & POET_KEPT_INPUT) != 0 && place == sizes->kept_input
+              : (sizes->kept & POET_KEPT_OUTPUTS) != 0) {
         return is_kept(model, reference) && reference < constants_end(model) + model->kept_count &&
                kept_of(model, reference)->bytes == needed &&
                (input || kept_of(model, reference)->check < model->unit_count);
@@ -400,47 +403,15 @@ static int place_value(poet_runner *runner, uint16_t value, uint32_t offset, voi
     return poet_arena_take(&runner->arena, value, offset, runner->model->values[value].bytes, memory);
 }
 
-/* Where the outputs of an update go: into the homes that do not count yet, one after the other. */
-typedef struct next_versions {
-    const poet_model *model;
-    const uint16_t *outputs;
-    poet_record *record;
-    uint32_t written; /* bytes of the output under way */
-    uint32_t block;
-    uint32_t crc;
-} next_versions;
-
-static int write_next(void *context, uint32_t output, const void *data, uint32_t bytes)
-{
-    next_versions *next = context;
-    const poet_kept *kept = kept_of(next->model, next->outputs[output]);
-    const poet_block_device *device = next->record->device;
-    int status = POET_OK;
-    if (next->written == 0) {
-        next->crc = 0;
-        status = poet_record_begin(next->record, kept, &next->block);
-    }
-    if (status == POET_OK) {
-        status = bytes <= kept->bytes - next->written ? device->write(device->context, next->block, data, bytes)
-                                                      : POET_E_CORRUPT;
-    }
-    if (status != POET_OK) {
-        return status;
-    }
-    next->crc = poet_crc32(next->crc, data, bytes);
-    next->block += bytes / POET_BLOCK_BYTES;
-    next->written += bytes;
-    if (next->written == kept->bytes) {
-        poet_record_end(next->record, kept, next->crc);
-        next->written = 0;
-    }
-    return POET_OK;
-}
-
+/* Kept tensors have no address. */
 static int await_inputs(poet_runner *runner, const poet_node *node, const poet_run *run, const void **inputs)
 {
     const uint16_t *operands = runner->model->operands + node->operands;
     for (uint32_t i = 0; i < node->input_count; i++) {
+        if (is_kept(runner->model, operands[i])) {
+            inputs[i] = NULL;
+            continue;
+        }
         inputs[i] = address(runner, operands[i]);
         if (inputs[i] == NULL) {
             return POET_E_ORDER;
@@ -471,6 +442,13 @@ static int place_outputs(poet_runner *runner, const poet_node *node, const uint3
     return POET_OK;
 }
 
+static void find_kept(const poet_model *model, const uint16_t *operands, uint32_t count, const poet_kept **kept)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        kept[i] = is_kept(model, operands[i]) ? kept_of(model, operands[i]) : NULL;
+    }
+}
+
 static int run_operator(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
@@ -493,10 +471,21 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     if (status != POET_OK) {
         return status;
     }
-    next_versions next = {
-        .model = model, .outputs = model->operands + node->operands + node->input_count, .record = run->record};
-    const poet_sink sink = {&next, write_next};
-    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace, run->learning_rate, &sink};
+    const poet_kept *kept_inputs[POET_MAX_INPUTS];
+    const poet_kept *kept_outputs[POET_MAX_OUTPUTS];
+    find_kept(model, model->operands + node->operands, node->input_count, kept_inputs);
+    find_kept(model, model->operands + node->operands + node->input_count, node->output_count, kept_outputs);
+    poet_kept_operands kept = {
+        .inputs = kept_inputs, .outputs = kept_outputs, .record = run->record, .pager = run->pager};
+    const poet_sink sink = {&kept, poet_kept_operands_write};
+    const poet_source source = {
+        .context = &kept,
+        .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
+        .read = poet_kept_operands_read,
+        .wait = poet_kept_operands_wait,
+    };
+    const poet_op_args args = {model->params + node->params, inputs, outputs, workspace,
+                               run->learning_rate,           &sink,  &source};
     status = poet_operator_find(node->op)->run(&args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, POET_NO_VALUE);

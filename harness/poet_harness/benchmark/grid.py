@@ -37,12 +37,12 @@ def _operators() -> Iterator[Configuration]:
     shapes = {names: list(shapes) for names, shapes in _shapes().items()}
     for operator in (operator for operator in OPERATORS.values() if operator.name not in TRANSFERS):
         extents = " ".join(name for name in operator.params if name not in CONSTANTS)
-        for shape in shapes.get(extents, []):
+        for shape in shapes.get(operator.name, shapes.get(extents, [])):
             yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
 
 
 def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
-    """Shapes by the parameters that they give, as the operator table lists them."""
+    """Shapes by the parameters that they give, as the operator table lists them, or by an operator that has its own."""
     rows = ((1, 10), (8, 10), (32, 10), (8, 64), (32, 64))
     dense = ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64))
     linear = [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense]
@@ -53,6 +53,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "m k n bias": linear,
         "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
         f"{CONV_PARAMS} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
+        "m k n tile": [{"m": m, "k": k, "n": n, "tile": min(n, 16)} for m, k, n in dense],
         "b m k n ta tb": [
             {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}
             for m, k, n in dense
@@ -70,6 +71,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
+        "m v d tile": [{"m": m, "v": v, "d": d, "tile": 16} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
+        "streamed_embedding": [{"m": m, "v": v, "d": 128} for m, v in ((4, 16), (16, 64), (32, 64))],
     }
 
 

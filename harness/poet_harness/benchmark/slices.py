@@ -7,6 +7,7 @@ Work is cut along an axis along which it grows in proportion: the batch first, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS
@@ -36,8 +37,18 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     # The table is what does not fit. Its gradient is written whole, however few rows are looked up.
     "embedding": (("d",), ("m",)),
     "embedding_backward": (("d",),),
+    # Along the rows of weights, so that computing and transfers shrink alike.
+    "streamed_conv2d": (("k",), ("c",)),
+    "streamed_conv2d_backward_input": (("k",), ("c",)),
+    "streamed_conv2d_update": (("k",), ("c",)),
+    "streamed_linear": (("n",),),
+    "streamed_linear_backward_input": (("n",),),
+    "streamed_linear_update": (("n",),),
+    "streamed_embedding": (("m",),),
+    "streamed_embedding_update": (("v",),),
 }
 TILED = {"sgd_update": "size", "conv2d_update": "k", "linear_update": "n"}
+TILED |= {op: axes[0][0] for op, axes in _AXES.items() if op.startswith("streamed_") and op != "streamed_embedding"}
 """Along which parameter tiles are cut: no tile is longer."""
 _ROWS: tuple[Axis, ...] = (("m",), ("size",))
 _PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))
@@ -45,9 +56,8 @@ _GROUPED_CONVOLUTION: tuple[Axis, ...] = (("n",), ("g", "c", "k"))
 
 
 def ram_bytes(op: str, params: Mapping[str, int]) -> int:
-    """Bytes of all inputs, outputs and workspace, each rounded up to 4."""
-    sizes = OPERATORS[op].sizes(params)
-    return sum(aligned(size) for size in (*sizes.inputs, *sizes.outputs, sizes.workspace))
+    """Bytes of all inputs, outputs and workspace, each rounded up to 4; without what lies on the card."""
+    return sum(aligned(size) for size in OPERATORS[op].sizes(params).ram)
 
 
 def slices(op: str, params: Mapping[str, int], limit_bytes: int) -> Iterator[tuple[float, dict[str, int]]]:
@@ -95,6 +105,8 @@ def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
         # Along the longest stride first: that shortens the source as well.
         outermost_first = sorted(range(4), key=lambda index: -params[f"s{index}"])
         return tuple((f"d{index}",) for index in outermost_first)
+    if op.startswith("streamed_conv2d") and params["g"] > 1:
+        return _GROUPED_CONVOLUTION[1:]
     return tuple(axis for axis in _AXES.get(op, _ROWS) if axis[0] in params)
 
 
@@ -102,10 +114,20 @@ def _cut(op: str, params: Mapping[str, int], axis: Axis, extent: int) -> dict[st
     leader = params[axis[0]]
     cut = {**params, **{name: params[name] // leader * extent for name in axis}}
     if op in TILED:
-        cut["tile"] = min(params["tile"], cut[TILED[op]])
+        cut["tile"] = _tile(op, cut, params["tile"])
     if op.startswith("strided_copy"):
         cut["size"] = cut["offset"] + 1 + sum((cut[f"d{index}"] - 1) * cut[f"s{index}"] for index in range(4))
     return cut
+
+
+def _tile(op: str, cut: Mapping[str, int], whole: int) -> int:
+    """As many rows at a time as the whole has, but no more than there are; streamed ones are whole blocks, or all."""
+    rows = cut[TILED[op]]
+    sizes = OPERATORS[op].sizes({**cut, "tile": rows})
+    if sizes.kept_input is None:
+        return min(whole, rows)
+    blocks = PAGE_GRANULE // gcd(PAGE_GRANULE, sizes.inputs[sizes.kept_input] // rows)
+    return min(rows, max(blocks, whole // blocks * blocks))
 
 
 def _grow(op: str, fits: Mapping[str, int], axis: Axis, too_large: int, limit_bytes: int) -> dict[str, int]:

@@ -19,17 +19,20 @@ NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-contract=off")
 CORE = ("runtime", "protocol", "bench")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
-KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape")
+KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream")
+KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
+STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
 NO_PAGE = 0xFFFF
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
 USES = {FETCH: USES_BUS, STORE: USES_BUS, COMMIT: USES_BOTH, SGD_UPDATE: USES_BOTH}
+USES |= {STREAMED_EMBEDDING: USES_BOTH, STREAMED_EMBEDDING_UPDATE: USES_BOTH}
 NO_VALUE = 0xFFFF
 SCHEDULE_HASH = 0xFEDCBA9876543210
 BLOCK = 512

@@ -31,6 +31,7 @@ class CSizes(ctypes.Structure):
         ("workspace_bytes", ctypes.c_uint32),
         ("in_place", ctypes.c_uint32),
         ("kept", ctypes.c_uint32),
+        ("kept_input", ctypes.c_uint32),
         ("index_input", ctypes.c_uint32),
         ("index_bytes", ctypes.c_uint32),
         ("index_bound", ctypes.c_uint32),
@@ -45,6 +46,7 @@ class CArguments(ctypes.Structure):
         ("workspace", ctypes.c_void_p),
         ("learning_rate", ctypes.c_float),
         ("sink", ctypes.c_void_p),
+        ("source", ctypes.c_void_p),
     )
 
 
@@ -111,6 +113,7 @@ class Operators:
             (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
             workspace.ctypes.data,
             learning_rate,
+            None,
             None,
         )
         status = self.table[name].run(ctypes.byref(arguments))

@@ -228,6 +228,41 @@ def linear_update(p: Params, draw: Draw) -> Golden:
     return _updated((gy, x), weights, torch.autograd.grad(y, weights, gy))
 
 
+def streamed_conv2d(p: Params, draw: Draw) -> Golden:
+    return conv2d(p, draw)
+
+
+def streamed_conv2d_backward_input(p: Params, draw: Draw) -> Golden:
+    return conv2d_backward_input(p, draw)
+
+
+def streamed_conv2d_update(p: Params, draw: Draw) -> Golden:
+    return conv2d_update(p, draw)
+
+
+def streamed_linear(p: Params, draw: Draw) -> Golden:
+    return linear(p, draw)
+
+
+def streamed_linear_backward_input(p: Params, draw: Draw) -> Golden:
+    x, w, gy = draw.normal(p["m"], p["k"]).requires_grad_(), draw.normal(p["n"], p["k"]), draw.normal(p["m"], p["n"])
+    return _golden((gy, w), torch.autograd.grad(F.linear(x, w), (x,), gy))
+
+
+def streamed_linear_update(p: Params, draw: Draw) -> Golden:
+    return linear_update(p, draw)
+
+
+def streamed_embedding(p: Params, draw: Draw) -> Golden:
+    return embedding(p, draw)
+
+
+def streamed_embedding_update(p: Params, draw: Draw) -> Golden:
+    w, tokens = draw.normal(p["v"], p["d"]).requires_grad_(), draw.labels(p["m"], p["v"])
+    gy = draw.normal(p["m"], p["d"])
+    return _updated((gy, tokens), (w,), torch.autograd.grad(F.embedding(tokens, w), (w,), gy))
+
+
 def _batch_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
     """x, gamma, beta, y, mean and invstd."""
     x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
@@ -617,6 +652,14 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         conv2d_update,
         linear_update,
         conv2d_relu,
+        streamed_conv2d,
+        streamed_conv2d_backward_input,
+        streamed_conv2d_update,
+        streamed_linear,
+        streamed_linear_backward_input,
+        streamed_linear_update,
+        streamed_embedding,
+        streamed_embedding_update,
         strided_copy,
         strided_copy_backward,
         group_norm,

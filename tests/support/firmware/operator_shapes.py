@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from math import gcd
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -94,6 +95,39 @@ def tiles(params: Params, along: str) -> SearchStrategy[Params]:
     return st.integers(1, params[along]).map(lambda tile: {**params, "tile": tile})
 
 
+def whole_blocks(params: Params, rows: str, row_floats: int) -> SearchStrategy[Params]:
+    """With tiles of rows that are whole blocks of the card, or with one tile for all."""
+    blocks = 128 // gcd(128, row_floats)
+    lengths = [params[rows], *range(blocks, params[rows], blocks)]
+    return st.sampled_from(lengths).map(lambda tile: {**params, "tile": tile})
+
+
+def _taps(p: Params) -> int:
+    return p["c"] // p["g"] * p["r"] * p["s"]
+
+
+@st.composite
+def streamed_convolutions(draw: DrawFn) -> Params:
+    """Convolutions whose rows of weights are blocks by twos to sixteens, so that small ones have several tiles."""
+    params = draw(convolutions())
+    if draw(st.integers(0, 3)):
+        row = draw(st.sampled_from([(8, 1, 1), (16, 1, 1), (8, 3, 3), (8, 3, 3), (4, 4, 2), (32, 1, 1)]))
+        g = draw(st.sampled_from([1, 1, 2]))
+        c, r, s = row
+        k = g * draw(st.integers(1, 50 // g))
+        h, w = draw(st.integers(r, 9)), draw(st.integers(s, 9))
+        params |= {"n": draw(st.integers(1, 2)), "c": c * g, "r": r, "s": s, "g": g, "k": k, "h": h, "w": w}
+        params |= {"ph": min(params["ph"], r // 2), "pw": min(params["pw"], s // 2)}
+    return draw(whole_blocks(params, "k", _taps(params)))
+
+
+def _streamed_linears(**more: tuple[int, int]) -> SearchStrategy[Params]:
+    rows = st.one_of(st.integers(1, 33), st.sampled_from([8, 16, 32, 64, 128]))
+    shapes = st.fixed_dictionaries({"k": rows, "n": st.integers(1, 70)})
+    others = integers(m=(1, 10), **more)
+    return st.tuples(shapes, others).flatmap(lambda p: whole_blocks(p[0] | p[1], "n", p[0]["k"]))
+
+
 def _bits(number: float) -> int:
     (bits,) = struct.unpack("<i", struct.pack("<f", number))
     return int(bits)
@@ -165,6 +199,19 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "sgd_update": integers(size=(1, 700)).flatmap(lambda p: tiles(p, "size")),
     "conv2d_update": convolutions().flatmap(lambda p: tiles(p, "k")),
     "linear_update": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)).flatmap(lambda p: tiles(p, "n")),
+    "streamed_conv2d": streamed_convolutions(),
+    "streamed_conv2d_backward_input": streamed_convolutions(),
+    "streamed_conv2d_update": streamed_convolutions(),
+    "streamed_linear": _streamed_linears(bias=(0, 1)),
+    "streamed_linear_backward_input": _streamed_linears(),
+    "streamed_linear_update": _streamed_linears(bias=(0, 1)),
+    "streamed_embedding": st.one_of(
+        integers(m=(1, 9), v=(1, 12), d=(1, 2)).map(lambda p: p | {"d": 128 * p["d"]}),
+        integers(m=(1, 9), v=(1, 1), d=(1, 9)),
+    ),
+    "streamed_embedding_update": st.one_of(
+        integers(m=(1, 9), v=(1, 70), d=(1, 70)), integers(m=(1, 9), v=(1, 70)).map(lambda p: p | {"d": 32})
+    ).flatmap(lambda p: whole_blocks(p, "v", p["d"])),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),

@@ -11,10 +11,12 @@ import ctypes
 import random
 import sys
 
+import numpy as np
 from hypothesis import given, settings
 
 from tests.support.firmware.host_operators import CArguments, Operators, params_array
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+from tests.support.firmware.operators_on_card import KEPT_INPUT, run_on_card
 
 Buffer = ctypes.Array[ctypes.c_uint8]
 
@@ -49,6 +51,10 @@ def run(operators: Operators, name: str, params: Params) -> None:
         0.125,
     )
     assert operators.table[name].run(ctypes.byref(arguments)) == 0, (name, params)
+    if sizes.kept & KEPT_INPUT and name != "fetch":
+        arrays = [np.frombuffer(target, np.uint8) for target in inputs]
+        for overlaps in (False, True):
+            run_on_card(operators, name, params, arrays, 0.125, overlaps=overlaps, guard=0)
 
 
 def check(operators: Operators, name: str) -> None:

@@ -101,6 +101,9 @@ const poet_operator poet_operators[] = {
     {"store", POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
     {"commit", POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
     {"sgd_update", POET_OP_SGD_UPDATE, 2, poet_sgd_update_sizes, poet_sgd_update_run},
+    {"streamed_embedding", POET_OP_STREAMED_EMBEDDING, 3, poet_streamed_embedding_sizes, poet_streamed_embedding_run},
+    {"streamed_embedding_update", POET_OP_STREAMED_EMBEDDING_UPDATE, 4, poet_streamed_embedding_update_sizes,
+     poet_streamed_embedding_update_run},
 };
 const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operators;
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolution whose weights are read from the card, some output channels at a time. */
+#include <stddef.h>
+
+#include "convolution.h"
+#include "stream.h"
+
+int poet_streamed_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_conv2d_params *p = (const poet_streamed_conv2d_params *)params;
+    poet_conv conv;
+    int status = poet_conv_read(params, &conv);
+    if (status != POET_OK || !poet_stream_suits(p->k, conv.taps, p->tile)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = conv.bias ? 3 : 2,
+        .outputs = 1,
+        .input_bytes = {conv.x_bytes, conv.w_bytes, conv.bias ? conv.b_bytes : 0},
+        .output_bytes = {conv.y_bytes},
+        .kept = POET_KEPT_INPUT,
+        .kept_input = 1,
+    };
+    status = poet_convolution_workspace(&conv, &sizes->workspace_bytes);
+    sizes->workspace_bytes += (uint32_t)(p->tile * conv.taps) * (uint32_t)sizeof(float);
+    return status;
+}
+
+/* The workspace: a tile of weights, the rows of the input. */
+int poet_streamed_conv2d_run(const poet_op_args *args)
+{
+    const poet_streamed_conv2d_params *p = (const poet_streamed_conv2d_params *)args->params;
+    poet_conv conv;
+    const int status = poet_conv_read(args->params, &conv);
+    if (status != POET_OK) {
+        return status;
+    }
+    float *tile = args->workspace;
+    poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, tile);
+    while (poet_stream_next(&weights)) {
+        poet_convolution(&conv, weights.first, weights.count, args->inputs[0], weights.data,
+                         conv.bias ? args->inputs[2] : NULL, tile + p->tile * conv.taps, args->outputs[0]);
+    }
+    return weights.status;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A linear layer, y[m,n] = sum over k of x[m,k] * w[n,k], plus b[n], and its gradient by the input,
+ * gx[m,k] = sum over n of gy[m,n] * w[n,k]; the weights are read from the card, some rows at a time. */
+#include "product.h"
+#include "shape.h"
+#include "stream.h"
+
+/* From an input of m x `from` to an output of m x `to`. */
+static int read_sizes(int32_t m, int32_t from, int32_t to, int32_t rows, int32_t columns, int32_t tile, int32_t bias,
+                      poet_sizes *sizes)
+{
+    const uint32_t w = poet_count(rows, columns, 1, 1);
+    const uint32_t x = poet_count(m, from, 1, 1);
+    const uint32_t y = poet_count(m, to, 1, 1);
+    if (w == 0 || x == 0 || y == 0 || (bias & ~1) != 0 || !poet_stream_suits(rows, columns, tile)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = bias ? 3 : 2,
+        .outputs = 1,
+        .input_bytes = {4 * x, 4 * w, bias ? 4 * (uint32_t)rows : 0},
+        .output_bytes = {4 * y},
+        .workspace_bytes = 4 * (uint32_t)(tile * columns),
+        .kept = POET_KEPT_INPUT,
+        .kept_input = 1,
+    };
+    return POET_OK;
+}
+
+int poet_streamed_linear_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)params;
+    return read_sizes(p->m, p->k, p->n, p->n, p->k, p->tile, p->bias, sizes);
+}
+
+int poet_streamed_linear_run(const poet_op_args *args)
+{
+    const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)args->params;
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    while (poet_stream_next(&weights)) {
+        const poet_product product = {
+            .m = p->m, .k = p->k, .n = weights.count, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k, .y_m = p->n};
+        float *y = (float *)args->outputs[0] + weights.first;
+        poet_product_compute(&product, args->inputs[0], weights.data, y);
+        for (int32_t m = 0; p->bias && m < p->m; m++) {
+            const float *bias = (const float *)args->inputs[2] + weights.first;
+            for (int32_t n = 0; n < weights.count; n++) {
+                y[m * p->n + n] += bias[n];
+            }
+        }
+    }
+    return weights.status;
+}
+
+int poet_streamed_linear_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_linear_backward_input_params *p = (const poet_streamed_linear_backward_input_params *)params;
+    return read_sizes(p->m, p->n, p->k, p->n, p->k, p->tile, 0, sizes);
+}
+
+int poet_streamed_linear_backward_input_run(const poet_op_args *args)
+{
+    const poet_streamed_linear_backward_input_params *p =
+        (const poet_streamed_linear_backward_input_params *)args->params;
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    while (poet_stream_next(&weights)) {
+        const poet_product product = {
+            .m = p->m, .k = weights.count, .n = p->k, .a_m = p->n, .a_k = 1, .c_k = p->k, .c_n = 1, .y_m = p->k};
+        const float *gy = (const float *)args->inputs[0] + weights.first;
+        if (weights.first == 0) {
+            poet_product_compute(&product, gy, weights.data, args->outputs[0]);
+        } else {
+            poet_product_add(&product, gy, weights.data, args->outputs[0]);
+        }
+    }
+    return weights.status;
+}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs operators whose kept tensors lie on a card: reads come tile by tile, next versions go to a sink."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.support.firmware.host_operators import Array, CArguments, Operators, StatusError, params_array
+
+BLOCK = 512
+GUARD = 64
+KEPT_INPUT, KEPT_OUTPUTS = 1, 2
+
+_READ = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32
+)
+_WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (("context", ctypes.c_void_p), ("overlaps", ctypes.c_bool), ("read", _READ), ("wait", _WAIT))
+
+
+class _Sink(ctypes.Structure):
+    _fields_ = (("context", ctypes.c_void_p), ("write", _WRITE))
+
+
+@dataclass
+class Card:
+    """Kept inputs by number. A transfer that overlaps arrives at its end, and whoever reads it before finds NaNs.
+
+    ``fails_at`` is the number of the call, counted over reads and waits, that gives ``status`` instead.
+    """
+
+    inputs: Mapping[int, bytes]
+    overlaps: bool = False
+    fails_at: int | None = None
+    status: int = -5
+    calls: int = 0
+    reads: list[tuple[int, int]] = field(default_factory=list)
+    written: dict[int, bytearray] = field(default_factory=dict)
+    _under_way: tuple[int, bytes] | None = None
+
+    def _failed(self) -> bool:
+        self.calls += 1
+        return self.calls - 1 == self.fails_at
+
+    def read(self, _context: int, place: int, offset: int, data: int, count: int) -> int:
+        """Starts a transfer of whole blocks."""
+        whole = self.inputs[place]
+        assert self._under_way is None
+        assert offset % BLOCK == 0
+        assert 0 < count <= len(whole) - offset
+        assert count % BLOCK == 0 or offset + count == len(whole)
+        if self._failed():
+            return self.status
+        self.reads.append((offset, count))
+        ctypes.memset(data, 0xFF, count)
+        self._under_way = (data, whole[offset : offset + count])
+        if not self.overlaps:
+            ctypes.memmove(*self._under_way, count)
+        return 0
+
+    def wait(self, _context: int) -> int:
+        """Ends the transfer under way."""
+        assert self._under_way is not None
+        data, content = self._under_way
+        self._under_way = None
+        if self._failed():
+            return self.status
+        ctypes.memmove(data, content, len(content))
+        return 0
+
+    def write(self, _context: int, place: int, data: int, count: int) -> int:
+        """Takes the next bytes of an output."""
+        self.written.setdefault(place, bytearray()).extend(ctypes.string_at(data, count))
+        return 0
+
+
+def run_on_card(
+    operators: Operators,
+    name: str,
+    params: Mapping[str, int],
+    inputs: Sequence[Array],
+    learning_rate: float = 0.0,
+    *,
+    overlaps: bool = False,
+    fails_at: int | None = None,
+    guard: int = GUARD,
+) -> tuple[Card, list[npt.NDArray[np.uint8]]]:
+    """The card behind the operator, and its outputs. Raises StatusError where the operator fails.
+
+    Every buffer has guard bytes behind it, which stay as they are; a failed operator too writes nowhere else.
+    """
+    sizes = operators.sizes(name, params)
+    kept = [sizes.kept_input] if sizes.kept & KEPT_INPUT else []
+    card = Card({place: inputs[place].tobytes() for place in kept}, overlaps, fails_at)
+    given = [np.array(array, order="C") for array in inputs]
+    before = [array.tobytes() for array in given]
+    lengths = [0 if sizes.kept & KEPT_OUTPUTS else size for size in sizes.output_bytes[: sizes.outputs]]
+    guarded = [np.full(size + guard, 0xFF, np.uint8) for size in (*lengths, sizes.workspace_bytes)]
+    source = _Source(None, overlaps, _READ(card.read), _WAIT(card.wait))
+    sink = _Sink(None, _WRITE(card.write))
+    addresses = [None if place in kept else array.ctypes.data for place, array in enumerate(given)]
+    arguments = CArguments(
+        params_array(name, params),
+        (ctypes.c_void_p * 6)(*addresses),
+        (ctypes.c_void_p * 4)(*[None if sizes.kept & KEPT_OUTPUTS else array.ctypes.data for array in guarded[:-1]]),
+        guarded[-1].ctypes.data,
+        learning_rate,
+        ctypes.addressof(sink),
+        ctypes.addressof(source),
+    )
+    status = operators.table[name].run(ctypes.byref(arguments))
+    assert all((array[len(array) - guard :] == 0xFF).all() for array in guarded)
+    assert [array.tobytes() for array in given] == before
+    assert card._under_way is None
+    if status < 0:
+        raise StatusError(status)
+    if sizes.kept & KEPT_OUTPUTS:
+        outputs = [np.frombuffer(bytes(card.written[place]), np.uint8) for place in range(sizes.outputs)]
+    else:
+        outputs = [array[: len(array) - guard] for array in guarded[:-1]]
+    return card, outputs
