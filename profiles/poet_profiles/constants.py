@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
 from .graph import Graph
+from .graph.kept import kept_constants
 from .whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ def write_constants(constants: Mapping[str, NDArray[Any]], folder: Path, graph_h
 
 
 def read_constants(path: Path, graph: Graph) -> dict[str, NDArray[Any]]:
-    """Every array of the file by name: the graph's constants, and frozen tensors of the model beside them.
+    """Every array of the file by name: constants in flash and on the card, and frozen tensors of the model beside them.
 
     Raises
     ------
     UserError
-        If it cannot be read, or does not hold the graph's constants bit for bit.
+        If it cannot be read, does not hold the constants in flash bit for bit, or lacks one that lies on the card.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -50,4 +51,7 @@ def read_constants(path: Path, graph: Graph) -> dict[str, NDArray[Any]]:
         data = arrays[constant.id].tobytes() if constant.id in arrays else b""
         if len(data) != constant.bytes or f"{crc32(data):08x}" != constant.crc32:
             raise UserError(f"{path}: {constant.id} is not that of the graph beside it; make the plan again")
+    for kept in kept_constants(graph):
+        if kept.id not in arrays or arrays[kept.id].nbytes != kept.bytes:
+            raise UserError(f"{path}: {kept.id} is not that of the graph beside it; make the plan again")
     return arrays

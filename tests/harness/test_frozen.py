@@ -92,5 +92,6 @@ def test_data_of_a_model_with_other_frozen_weights_is_one_line(folder: Path) -> 
 
 
 def test_headers_without_the_constants_are_one_line(folder: Path) -> None:
+    (folder / "poet_model.h").write_text('#include "poet_constants.h"\n')
     with pytest.raises(UserError, match=r"poet_constants\.h: no such file"):
         check_headers(folder, read_plan(folder))

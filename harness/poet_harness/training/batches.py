@@ -60,7 +60,7 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
         shape, holds a number that is not finite or a label that there is not, if there are fewer batches than steps, or
         if the file was made beside other frozen weights than the plan's.
     """
-    arrays = read_arrays(path, "poet-plan data")
+    arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
     refuse_other_frozen(path, arrays, plan)
     zeros = {*plan.velocities.values(), *plan.generators}
     constants: dict[int, bytes] = {}

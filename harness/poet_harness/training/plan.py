@@ -15,6 +15,7 @@ from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.kept import kept_constants
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action as Do
@@ -152,7 +153,7 @@ def read_plan(folder: Path) -> Plan:
         firmware=_profiled_firmware(folder / "summary.json"),
         velocities=velocities,
         generators=generators,
-        frozen=read_constants(_there(folder / CONSTANTS_FILE), graph) if graph.constants else {},
+        frozen=_frozen(folder, graph),
         kept=graph.kept,
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
@@ -164,6 +165,12 @@ def _page_blocks(graph: Graph, schedule: Schedule) -> int:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = {step.target for step in schedule.steps if step.do is Do.PAGE_OUT}
     return sum(blocks_of(sizes[value]) for value in paged)
+
+
+def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:
+    if not graph.constants and not kept_constants(graph):
+        return {}
+    return read_constants(_there(folder / CONSTANTS_FILE), graph)
 
 
 def _there(path: Path) -> Path:
@@ -218,8 +225,6 @@ def check_headers(folder: Path, plan: Plan) -> None:
     UserError
         If one is missing or another plan's, or older than the hashes in it.
     """
-    if plan.frozen:
-        _there(folder / "poet_constants.h")
     for name, member, wanted in (
         ("poet_model.h", "graph_hash", plan.graph_hash),
         ("poet_schedule.h", "graph_hash", plan.graph_hash),
@@ -231,6 +236,8 @@ def check_headers(folder: Path, plan: Plan) -> None:
         except (OSError, UnicodeDecodeError) as error:
             words = error.strerror if isinstance(error, OSError) else "is no text"
             raise UserError(f"{path}: {words}; make the plan with poet-plan --out {folder}") from None
+        if '#include "poet_constants.h"' in text:
+            _there(folder / "poet_constants.h")
         found = re.search(rf"\.{member} = UINT64_C\(0x([0-9a-f]{{16}})\)", text)
         if found is None or found[1] != wanted:
             has = f"the {member} {found[1]}" if found else f"no {member}"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lowered step with its larger parameters, and its batch, on the card (docs/SPEC.md, section 3).
+"""A lowered step with its larger parameters, its batch, and what flash has no room for, on the card (docs/SPEC.md, 3).
 
 A parameter becomes a value where it is read: a fetch makes it, which the plan may repeat instead of holding it. A
 weight gradient becomes one node with its update, which writes the parameter's next version to the card, a tile after
 the other. Nothing reads that version in this step, so that no update has to wait for another. Small parameters and what
-is a state stay in RAM and change at the end of the step, as they did. Behind all stands the node that commits.
+is a state stay in RAM and change at the end of the step, as they did. A constant is fetched like a parameter; nothing
+writes it. Behind all stands the node that commits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from math import gcd
 from typing import NamedTuple
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Kept, Node, Operation, Resident, Uses, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS, params_key, parse_params
@@ -30,13 +31,15 @@ TILE_BYTES = 8192  # of a weight gradient at a time
 BLOCK_BYTES = 512  # of the card
 
 
-def with_parameters_on_the_card(graph: Graph, above_bytes: int) -> Graph:
+def with_parameters_on_the_card(graph: Graph, above_bytes: int, flash_bytes: int | None = None) -> Graph:
     """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
 
     Parameters
     ----------
     graph : Graph
         As lowered for the firmware, with gradients as values.
+    flash_bytes : int, optional
+        Room for constants in flash: the largest that it has room for stay there.
 
     Raises
     ------
@@ -45,7 +48,8 @@ def with_parameters_on_the_card(graph: Graph, above_bytes: int) -> Graph:
     """
     if any(node.operation and node.operation.op == "sgd_momentum" for node in graph.nodes):
         raise UserError("--momentum: the firmware has none for parameters on the card; leave it out")
-    step = _Step(graph, above_bytes)
+    in_flash = _constants_that_fit(graph, flash_bytes)
+    step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash])
     for node in graph.nodes:
         step.take(node)
     residents = _placed(resident for resident in graph.residents if resident.id not in step.kept)
@@ -55,6 +59,7 @@ def with_parameters_on_the_card(graph: Graph, above_bytes: int) -> Graph:
         resident_bytes=region_bytes(residents),
         residents=residents,
         kept=tuple(step.kept.values()),
+        constants=_behind_one_another(in_flash),
     )
 
 
@@ -68,7 +73,7 @@ class _Fused(NamedTuple):
 class _Step:
     """``nodes`` of the new graph so far, and what it has ``kept``, by id."""
 
-    def __init__(self, graph: Graph, above_bytes: int) -> None:
+    def __init__(self, graph: Graph, above_bytes: int, constants: Iterable[Constant]) -> None:
         descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
         trained = {parameter: gradient for gradient, parameter in descents.values()}
         sizes = {resident.id: resident.bytes for resident in graph.residents}
@@ -79,6 +84,7 @@ class _Step:
             if resident.kind in BATCH_KINDS
             or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
         }
+        self.kept |= {one.id: Kept(one.id, "constant", one.bytes, one.shape) for one in constants}
         self.nodes: list[Node] = []
         self._dropped = {id for id, (_, parameter) in descents.items() if parameter in self.kept}
         self._trains: dict[str, list[str]] = {}
@@ -244,6 +250,27 @@ def _commit(nodes: list[Node]) -> Node:
         operation=Operation(COMMIT, params_key(COMMIT, {"steps": 1}), (), ()),
         uses=Uses.BOTH,
     )
+
+
+def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant, ...]:
+    """The largest constants that flash has room for, in the graph's order: so the fewest bytes have to be fetched."""
+    if flash_bytes is None:
+        return graph.constants
+    fitting: set[str] = set()
+    for constant in sorted(graph.constants, key=lambda constant: -constant.bytes):
+        if aligned(constant.bytes) <= flash_bytes:
+            flash_bytes -= aligned(constant.bytes)
+            fitting.add(constant.id)
+    return tuple(constant for constant in graph.constants if constant.id in fitting)
+
+
+def _behind_one_another(constants: Iterable[Constant]) -> tuple[Constant, ...]:
+    places: list[Constant] = []
+    offset = 0
+    for constant in constants:
+        places.append(replace(constant, offset=offset))
+        offset += aligned(constant.bytes)
+    return tuple(places)
 
 
 def _placed(residents: Iterable[Resident]) -> tuple[Resident, ...]:

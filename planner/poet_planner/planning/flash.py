@@ -9,7 +9,28 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import table_bytes, why_no_headers
+
+SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
+
+
+def flash_for_constants(graph: Graph, board: Board) -> int | None:
+    """Bytes of flash for constants where what has no room there may lie on the card; None if the size is not known."""
+    room = board.usable_flash_bytes
+    if room is None or why_no_headers(graph):
+        return None
+    return max(0, room - SCHEDULES * table_bytes(graph, store_all_schedule(graph)))
+
+
+def has_room_in_flash(graph: Graph, board: Board | None) -> bool:
+    """Whether constants and tables fit beside the firmware, with the store-all schedule at least."""
+    room = board.usable_flash_bytes if board else None
+    return room is None or bool(why_no_headers(graph)) or _needed(graph, store_all_schedule(graph)) <= room
+
+
+def _needed(graph: Graph, schedule: Schedule) -> int:
+    return constant_bytes(graph) + table_bytes(graph, schedule)
 
 
 def refuse_beyond_flash(graph: Graph, schedule: Schedule, board: Board | None) -> None:
@@ -24,9 +45,10 @@ def refuse_beyond_flash(graph: Graph, schedule: Schedule, board: Board | None) -
     if board is None or room is None or why_no_headers(graph):
         return
     constants, tables = constant_bytes(graph), table_bytes(graph, schedule)
-    if constants + tables > room:
+    if _needed(graph, schedule) > room:
         raise UserError(
             f"{graph.name}: {constants} B of constants (frozen weights) and {tables} B of tables are "
             f"{constants + tables - room} B more than {board.name}'s flash has room for beside the firmware, {room} B; "
-            "take a board with more flash or a smaller frozen part, or plan without headers (--parameters excluded)"
+            "let the rest lie on the card (--parameters card), take a board with more flash or a smaller frozen part, "
+            "or plan without headers (--parameters excluded)"
         )

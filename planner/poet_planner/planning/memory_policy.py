@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node
-from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
+from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.report.quantities import bytes_text
 
 if TYPE_CHECKING:
@@ -85,8 +86,9 @@ def choose_residents(
 ) -> Residency:
     """Choose where parameters and gradients lie.
 
-    Where gradients leave no room for the largest node, they become values; where that is not enough, larger parameters
-    go to the card. What still does not fit is left in the form that needs the least RAM.
+    Where gradients leave no room for the largest node, they become values; where that is not enough, or flash has no
+    room for what is frozen, larger parameters go to the card. What still does not fit is left in the form that needs
+    the least RAM.
 
     Parameters
     ----------
@@ -124,9 +126,10 @@ def _fitting(
             raise UserError("--gradients paged is for models on microcontrollers: leave it out")
     budget = budget_bytes(task)
     in_ram = least = smallest_ram_bytes(task.graph)
-    if in_ram <= budget:
+    in_flash = has_room_in_flash(task.graph, task.board)
+    if in_ram <= budget and in_flash:
         return Residency(task, budget)
-    if gradients is Gradients.AUTO:
+    if gradients is Gradients.AUTO and in_flash:
         paged = forms.in_ram(False)
         least = smallest_ram_bytes(paged.graph)
         if least <= budget and paged.graph.resident_bytes < task.graph.resident_bytes:
@@ -134,6 +137,8 @@ def _fitting(
             return Residency(paged, budget, note=note)
     if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
         on_card = forms.on_card()
+        if not in_flash:
+            return Residency(on_card, budget, note=_flash_note(on_card.graph))
         if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
             return Residency(on_card, budget, note=_card_note(on_card.graph, min(in_ram, least), budget))
     return Residency(task, budget)
@@ -145,6 +150,14 @@ def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
         f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
         f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters resident "
         "keeps them in RAM, --parameters excluded does not count them, as in the paper)"
+    )
+
+
+def _flash_note(graph: Graph) -> str:
+    kept = sum(tensor.bytes for tensor in kept_constants(graph))
+    return (
+        f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card, and with them the "
+        "batch and larger trained parameters"
     )
 
 

@@ -13,6 +13,7 @@ from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.kept import kept_constants
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import profile_names, shipped_profile
 
@@ -59,7 +60,8 @@ def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
     if isinstance(graph, Graph):
         return Task(graph, described, None)
     read, beside = read_graph(graph), graph.parent / CONSTANTS_FILE
-    return Task(read, described, None, read_constants(beside, read) if read.constants and beside.is_file() else {})
+    wanted = (read.constants or kept_constants(read)) and beside.is_file()
+    return Task(read, described, None, read_constants(beside, read) if wanted else {})
 
 
 def refuse_beside_a_graph(others: Mapping[str, object]) -> None:

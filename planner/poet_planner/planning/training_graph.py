@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.boards import Board
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class TrainingStep:
             firmware has no such momentum, or the board has no card.
         """
         from poet_planner.lowering import lower_for_firmware, lower_for_linux, with_parameters_on_the_card
+        from poet_planner.planning.flash import flash_for_constants
 
         if card_above_bytes is not None and not board.has_card:
             raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
@@ -81,7 +83,7 @@ class TrainingStep:
             graph = lower_for_linux(self._rehearsed, board.dma_overlap)
         elif card_above_bytes is not None:
             graph = lower_for_firmware(self._tried, resident_gradients=False, momentum=momentum)
-            graph = with_parameters_on_the_card(graph, card_above_bytes)
+            graph = with_parameters_on_the_card(graph, card_above_bytes, flash_for_constants(graph, board))
         else:
             graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
         try:
@@ -97,10 +99,11 @@ class TrainingStep:
         """
         from poet_planner.lowering.firmware import constant_data
 
-        if not graph.constants:
+        constants = [*(constant.id for constant in graph.constants), *(kept.id for kept in kept_constants(graph))]
+        if not constants:
             return {}
         data = constant_data(self.traced)
-        wanted = dict.fromkeys((*(constant.id for constant in graph.constants), *self.traced.frozen))
+        wanted = dict.fromkeys((*constants, *self.traced.frozen))
         return {id: data[id] for id in wanted}
 
     @cached_property

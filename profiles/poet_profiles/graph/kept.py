@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from poet_profiles.errors import FaultError
-from poet_profiles.graph.model import Graph, Node, Operation, Uses
+from poet_profiles.graph.model import Graph, Kept, Node, Operation, Uses
 from poet_profiles.graph.sizes import aligned
 
 FETCH = "fetch"
@@ -12,6 +12,11 @@ STORE = "store"
 COMMIT = "commit"
 TRAINED_KINDS = ("parameter", "state")
 BATCH_KINDS = ("input", "target")
+
+
+def kept_constants(graph: Graph) -> list[Kept]:
+    """The tensors on the card that no step changes, batches left out."""
+    return [kept for kept in graph.kept if kept.kind == "constant"]
 
 
 def commits(graph: Graph) -> list[Node]:

@@ -16,10 +16,11 @@ from poet_planner.planning.pipeline import plan
 from poet_planner.schedule.c_headers import table_bytes
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.boards import Board, load_board
-from poet_profiles.constants import write_constants
+from poet_profiles.constants import read_constants, write_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
+from poet_profiles.shipped import SHIPPED
 from safetensors.numpy import load_file
 
 WORDS = 50_000
@@ -84,6 +85,39 @@ def test_data_beside_a_graph_go_into_its_plan(tmp_path: Path) -> None:
     write_constants({"w": DATA["w"] + 1}, tmp_path, "0" * 16)
     with pytest.raises(UserError, match="w is not that of the graph beside it"):
         plan(tmp_path / "graph.json", board="nrf52840")
+
+
+def small_board(folder: Path, room: int) -> str:
+    """A file of the nRF52840 with less flash."""
+    board = load_board("nrf52840")
+    text = (SHIPPED / "boards" / "nrf52840.toml").read_text()
+    folder.mkdir()
+    path = folder / "nrf52840.toml"
+    path.write_text(text.replace("flash_bytes = 1_048_576", f"flash_bytes = {board.flash_reserved_bytes + room}"))
+    assert load_board(str(path)).usable_flash_bytes == room
+    return str(path)
+
+
+def test_what_flash_has_no_room_for_lies_on_the_card(tmp_path: Path) -> None:
+    options = OptimiseOptions(time_limit_s=1.0)
+    model = "tests.support.networks.own:frozen_backbone"
+    whole = plan(model, profile="nrf52840", options=options)
+    assert not whole.graph.kept
+    tables = table_bytes(whole.graph, whole.store_all)
+    weights = {constant.id: constant.bytes for constant in whole.graph.constants}
+    largest = max(weights, key=lambda id: weights[id])
+    board = small_board(tmp_path / "small", tables + sum(weights.values()) - 4)
+    made = plan(model, profile="nrf52840", board=board, options=options)
+    assert made.why_no_headers is None
+    assert "2.2 KB of frozen weights for which the flash has no room lie on the card" in made.residency.note
+    on_card = {kept.id: kept.bytes for kept in made.graph.kept if kept.kind == "constant"}
+    assert on_card == {largest: weights[largest]}
+    assert {constant.id for constant in made.graph.constants} == weights.keys() - {largest}
+    made.write(tmp_path / "plan")
+    beside = read_constants(tmp_path / "plan/constants.safetensors", made.graph)
+    assert beside[largest].nbytes == weights[largest]
+    with pytest.raises(UserError, match="let the rest lie on the card"):
+        plan(model, profile="nrf52840", board=board, parameters="resident", options=options)
 
 
 def test_files_of_an_earlier_plan_with_constants_are_removed(tmp_path: Path) -> None:
