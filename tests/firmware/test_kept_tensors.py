@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes as c
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -517,3 +517,63 @@ def broken() -> Iterator[tuple[str, Net]]:
 def test_damaged_tables_are_refused(core: c.CDLL) -> None:
     for what, net in broken():
         assert refused(core, net) == E_CORRUPT, what
+
+
+def plain_net() -> Net:
+    """A parameter in RAM, and a value that is paged."""
+    return Net(
+        nodes=[(RELU, [SIZE], [1], [0], 0)],
+        values=[(BYTES, 0)],
+        residents=[(0, BYTES, PARAMETER)],
+        steps=[(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0)],
+        arena_bytes=BYTES,
+    )
+
+
+def net_of_another_graph() -> Net:
+    net = training_net()
+    net.model.graph_hash = net.schedule.graph_hash = 0x1234
+    return net
+
+
+WRITING = ["page out 512 1 sequential", f"bench {SGD_UPDATE} 1 200 70"]
+
+
+@pytest.mark.parametrize(
+    ("make", "requests"),
+    [
+        (lambda: None, WRITING),
+        (plain_net, [*WRITING, f"step {RATE_NANO} 0", "commit 1", "restore"]),
+        (net_of_another_graph, [*WRITING, f"step {RATE_NANO} 0", "batches 2", "put 2 0 00", "commit 1", "restore"]),
+    ],
+)
+@pytest.mark.parametrize("place", RECORDS)
+def test_the_tensors_of_another_model_are_not_overwritten(
+    core: c.CDLL, make: Callable[[], Net | None], requests: list[str], place: int
+) -> None:
+    card = prepared()
+    first, here = (slice(block * BLOCK, (block + 1) * BLOCK) for block in (RECORDS[0], place))
+    content, card.content[first] = bytes(card.content[first]), bytes(BLOCK)
+    card.content[here] = content
+    before = bytes(card.content)
+    device = boot(core, make())
+    device.insert(card)
+    device.ok("hello")
+    for request in requests:
+        assert device.ask(request).startswith("err -11 "), request
+        assert device.ask(request).endswith("card holds the tensors of another model"), request
+    assert card.content == before
+    device.ok("format")
+    assert not any(card.content[here])
+    device.ok(WRITING[0])
+
+
+def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
+    card = prepared()
+    device = start(core, card)
+    device.ok("restore")
+    device.ok(f"step {RATE_NANO} 0")
+    device.ok("format")
+    assert not any(any(card.content[place * BLOCK : (place + 1) * BLOCK]) for place in RECORDS)
+    assert device.ask("restore").startswith("err -9")
+    assert start(core, card).ask("restore").startswith("err -9")

@@ -22,44 +22,17 @@ from poet_harness.training.plan import Plan, read_plan
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import Record, decode_record, encode_record
 from poet_profiles.errors import UserError
-from poet_profiles.graph.file import graph_hash, write_graph
 from poet_profiles.stopping import Stopped
 
-from tests.support.graphs.kept_graphs import kept_step
+from tests.support.harness.kept_plan import B, W, X, write_kept_plan
 
-W, B = np.array([1.5, -2.0], np.float32), np.array([0.25, 4.0], np.float32)
-X = np.arange(6, dtype=np.float32).reshape(3, 2)
-TABLE = np.array([["layer.weight", "w", ""], ["layer.bias", "b", ""], ["steps", "steps", ""]])
-COUNTS = np.arange(10)
 # Units: w, then the residents (b). Homes 2048 and 2049, then 2050 and 2051; batches from 2052 on.
 W_BLOCKS, B_BLOCKS, FIRST_BATCH = (2048, 2050), (2049, 2051), 2052
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A plan that keeps a parameter and its batches on the card, one parameter in RAM, and pages one value."""
-    graph = kept_step()
-    plan = tmp_path / "plan"
-    plan.mkdir()
-    write_graph(graph, plan / "graph.json")
-    steps: list[dict[str, Any]] = [{"do": "compute", "node": node.id} for node in graph.nodes]
-    steps.insert(3, {"do": "page_out", "node": "product"})
-    schedule = {
-        "format": "poet-schedule/1",
-        "graph": "kept",
-        "graph_hash": graph_hash(graph),
-        "ram_budget_bytes": 10_000,
-        "deadline_s": None,
-        "status": "feasible",
-        "bound_j": 0.0,
-        "gap": 1.0,
-        "steps": steps,
-        **{"energy_j": 8.3, "time_s": 10.0, "peak_bytes": 600, "arena_bytes": 592},
-    }
-    (plan / "schedule.json").write_text(json.dumps(schedule))
-    arrays = {"w": W, "b": B, "x": X, "..state_dict": TABLE, "steps": COUNTS[:1], "steps..after_steps": COUNTS}
-    np.savez(plan / "data.npz", **arrays)  # type: ignore[arg-type]
-    return plan
+    return write_kept_plan(tmp_path / "plan")
 
 
 @pytest.fixture
@@ -142,7 +115,7 @@ def test_fewer_batches_and_another_size_may_be_asked_for(
     assert poet(monkeypatch, image, *options) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["batches"] == 2
-    assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 1) * BLOCK_BYTES, "a page behind the batches"
+    assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 2) * BLOCK_BYTES, "a page and a trace behind them"
     assert image.stat().st_size == 2 * 2**20
     assert not any(at(image, FIRST_BATCH + 2))
 

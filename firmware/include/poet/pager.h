@@ -33,8 +33,8 @@ typedef struct poet_pager {
     uint32_t crc;
 } poet_pager;
 
-/* Writes the label that allows poet to use the card. Whatever was on it may be overwritten from then on.
- * POET_E_FULL if the card has no page area. */
+/* Writes the label that allows poet to use the card, and ends what was committed there. Whatever was on it may be
+ * overwritten from then on. POET_E_FULL if the card has no page area. */
 int poet_pager_format(const poet_block_device *device);
 
 /* POET_E_ABSENT if the card carries no label, POET_E_IO if it does not answer. */

@@ -67,6 +67,10 @@ int poet_record_read_residents(poet_record *record);
  * POET_E_ABSENT if there is no record of this model, POET_E_CORRUPT if none is whole. */
 int poet_record_restore(poet_record *record, const poet_block_device *device);
 
+/* Whether a record of another graph stands on the card: POET_E_TAKEN, so that nobody overwrites the tensors that it
+ * names. `own` is a graph whose records are no others, 0: there is none. What cannot be read is no record. */
+int poet_record_check_others(const poet_block_device *device, uint64_t own);
+
 /* Where the tensor is that a step has to read: of a unit the version that counts, of a batch that of the step. */
 int poet_record_find(const poet_record *record, const poet_kept *kept, poet_kept_place *place);
 

@@ -83,6 +83,8 @@ static const char *explain(int status)
         return "not in this build";
     case POET_E_PROTECTED:
         return "card is write-protected or locked: unlock it in a computer, or use another one";
+    case POET_E_TAKEN:
+        return "card holds the tensors of another model";
     default:
         return "no card, or no label on it";
     }
@@ -192,7 +194,8 @@ static int hello(poet_server *server, const char *arguments, poet_text *answer)
 /* After an error the card is brought up afresh, so that one which was pulled out, or exchanged, can be put back. */
 static void note_card(poet_server *server, int status)
 {
-    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED) {
+    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED ||
+        status == POET_E_TAKEN) {
         server->card_up = false;
         server->record_known = false;
         server->preparing = false;
@@ -211,19 +214,31 @@ static bool keeps_tensors(const poet_server *server)
     return server->runner_status == POET_OK && server->built->model->kept_count > 0;
 }
 
-/* Opens the card; pages go behind the tensors that a model keeps there. */
+/* Reads once, of a card that came up, which of the model's tensors on it count. */
+static int know_record(poet_server *server)
+{
+    if (server->record_known) {
+        return POET_OK;
+    }
+    server->record_status = poet_record_load(&server->record, &server->card);
+    server->record_known = true;
+    if (server->record_status == POET_E_ABSENT) {
+        return poet_record_check_others(&server->card, server->built->model->graph_hash);
+    }
+    return server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
+}
+
+/* Opens the card, unless it is another model's; pages go behind the tensors that a model keeps there. */
 static int open_pager(poet_server *server)
 {
     int status = bring_card_up(server);
     if (status == POET_OK) {
         status = poet_pager_open(&server->pager, &server->card);
     }
+    if (status == POET_OK) {
+        status = keeps_tensors(server) ? know_record(server) : poet_record_check_others(&server->card, 0);
+    }
     if (status == POET_OK && keeps_tensors(server)) {
-        if (!server->record_known) {
-            server->record_status = poet_record_load(&server->record, &server->card);
-            server->record_known = true;
-            status = server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
-        }
         server->pager.page_area = poet_record_page_block(&server->record);
     }
     note_card(server, status);
@@ -688,6 +703,9 @@ static int restore(poet_server *server, const char *arguments, poet_text *answer
     }
     put_number(answer, "step", step_number);
     put_number(answer, "bytes", bytes);
+    if (keeps_tensors(server)) {
+        put_number(answer, "batches", server->record.batches);
+    }
     return POET_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "poet/checkpoint.h"
 #include "poet/crc32.h"
 
 static const char label[] = "POET CARD 1\n";
@@ -13,8 +14,15 @@ int poet_pager_format(const poet_block_device *device)
     if (device->block_count <= POET_CARD_DATA_BLOCK) {
         return POET_E_FULL;
     }
-    /* The device pads the block with zeros. */
-    const int status = device->write(device->context, 0, label, sizeof label - 1u);
+    /* The device pads blocks with zeros. */
+    static const uint8_t nothing[1] = {0};
+    int status = POET_OK;
+    for (uint32_t i = 0; status == POET_OK && i < POET_SLOT_COUNT; i++) {
+        status = device->write(device->context, POET_SLOT_FIRST_BLOCK + i * POET_SLOT_BLOCKS, nothing, sizeof nothing);
+    }
+    if (status == POET_OK) {
+        status = device->write(device->context, 0, label, sizeof label - 1u);
+    }
     return status != POET_OK ? status : device->sync(device->context);
 }
 

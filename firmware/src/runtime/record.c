@@ -11,6 +11,7 @@
 static const char magic[16] = "POET RECORD 1\n";
 
 #define FIXED_BYTES 52u /* of a record, without bits and CRCs */
+#define HASH_OFFSET 24u
 #define UNITS_A_WORD 32u
 
 /* What a record says besides its bits and CRCs. */
@@ -239,6 +240,25 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
     record->place = place;
     record->step = newest.step;
     return poet_record_set_batches(record, newest.batches);
+}
+
+int poet_record_check_others(const poet_block_device *device, uint64_t own)
+{
+    for (uint32_t place = 0; place < POET_SLOT_COUNT; place++) {
+        uint8_t head[HASH_OFFSET + 8u];
+        if (device->read(device->context, place_block(place), head, sizeof head) != POET_OK ||
+            memcmp(head, magic, sizeof magic) != 0) {
+            continue;
+        }
+        uint64_t hash = 0;
+        for (uint32_t i = 0; i < 8u; i++) {
+            hash |= (uint64_t)head[HASH_OFFSET + i] << (8u * i);
+        }
+        if (hash != own) {
+            return POET_E_TAKEN;
+        }
+    }
+    return POET_OK;
 }
 
 /* --- residents --- */

@@ -130,6 +130,11 @@ class Profiler:
                         "no card with poet's label in the board: --format-card writes it (and ends whatever the card "
                         "holds), --no-pages leaves page transfers out"
                     ) from None
+                if error.number == Status.E_TAKEN:
+                    raise UserError(
+                        "the card in the board holds the tensors of another model: --format-card ends them, --no-pages "
+                        "leaves page transfers out"
+                    ) from None
                 self._outcome.skipped.append((item, error.text))
                 continue
             if self._passes_meter_by(item, measurement):

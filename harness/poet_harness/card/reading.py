@@ -39,16 +39,24 @@ class CardReader:
     past_cache : bool
         Whether what was read so far came from the medium (O_DIRECT), and not perhaps from the computer's memory.
 
+    Parameters
+    ----------
+    past_cache : bool
+        Whether to try that. A file that somebody else writes just now is up to date in memory alone.
+
     Raises
     ------
     UserError
         If it cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, past_cache: bool = True) -> None:
         self._path = path
         self._buffer = mmap.mmap(-1, CHUNK_BYTES)  # begins at a page, as O_DIRECT asks for
-        self.past_cache = O_DIRECT is not None
+        self.past_cache = past_cache and O_DIRECT is not None
+        if not self.past_cache:
+            self._read_through_cache()
+            return
         try:
             self._handle = os.open(path, os.O_RDONLY | (O_DIRECT or 0) | os.O_CLOEXEC)
         except OSError:  # a file system that knows no O_DIRECT
@@ -159,21 +167,40 @@ def weights_on(reader: CardReader, path: Path, plan: Plan) -> Weights:
     UserError
         If the card holds none of this graph, or damaged ones alone.
     """
-    held = look_at(reader)
-    if not held.labelled:
-        raise UserError(f"{path}: has no label of poet's: no card, or one whose preparation was interrupted")
-    commits = [commit for commit in (*held.records, *held.slots) if commit is not None]
-    mine = [commit for commit in commits if _is_of(commit, plan)]
-    if not mine:
-        others = ", ".join(sorted({commit.graph_hash for commit in commits})) or "none"
-        raise UserError(f"{path}: holds no weights of the graph {plan.graph_hash}; it holds: {others}")
     faults: list[str] = []
-    for commit in sorted(mine, key=lambda commit: -commit.sequence):
+    for commit, block in sorted(commits_on(reader, path, plan).items(), key=lambda item: -item[0].sequence):
         try:
-            return Weights(commit.step, _tensors(reader, commit, held, plan), bool(faults))
+            return Weights(commit.step, _tensors(reader, commit, block, plan), bool(faults))
         except _DamagedError as error:
             faults.append(f"those of step {commit.step}: {error}")
     raise UserError(f"{path}: the weights are damaged: {'; '.join(faults)}", NO_DEVICE)
+
+
+def weights_in(image: Path, plan: Plan) -> Weights:
+    """The same of an image that a board has as its card just now."""
+    with CardReader(image, past_cache=False) as reader:
+        return weights_on(reader, image, plan)
+
+
+def commits_on(reader: CardReader, path: Path, plan: Plan) -> dict[Record | SlotHeader, int]:
+    """What a card says of weights of a plan's graph, and at which block: records, or headers of slots; at least one.
+
+    Raises
+    ------
+    UserError
+        If it says nothing of them.
+    """
+    held = look_at(reader)
+    if not held.labelled:
+        raise UserError(f"{path}: has no label of poet's: no card, or one whose preparation was interrupted")
+    places = [*zip(held.records, RECORD_BLOCKS, strict=True), *zip(held.slots, RECORD_BLOCKS, strict=True)]
+    commits = {commit: block for commit, block in places if commit is not None}
+    mine = {commit: block for commit, block in commits.items() if _is_of(commit, plan)}
+    if not mine:
+        others = ", ".join(sorted({commit.graph_hash for commit in commits})) or "none"
+        cure = "; prepare it with poet-harness card" if plan.card is not None else ""
+        raise UserError(f"{path}: holds no weights of the graph {plan.graph_hash}; it holds: {others}{cure}")
+    return mine
 
 
 class _DamagedError(Exception):
@@ -187,11 +214,11 @@ def _is_of(commit: Record | SlotHeader, plan: Plan) -> bool:
     return plan.card is None and commit.graph_hash == plan.graph_hash and commit.bytes == sizes
 
 
-def _tensors(reader: CardReader, commit: Record | SlotHeader, held: Held, plan: Plan) -> dict[str, Array]:
+def _tensors(reader: CardReader, commit: Record | SlotHeader, block: int, plan: Plan) -> dict[str, Array]:
     contents = (
         _kept_contents(reader, commit, plan)
         if isinstance(commit, Record)
-        else _slot_contents(reader, commit, RECORD_BLOCKS[held.slots.index(commit)], plan)
+        else _slot_contents(reader, commit, block, plan)
     )
     shapes = {tensor.id: tensor.shape for tensor in plan.tensors}
     return {

@@ -18,6 +18,8 @@ FIRST_CHUNK_BYTES = 14  # its line fits a USB block
 LONG_LINE_ATTEMPTS = 3
 STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
+# Of a card that the board reads through before it answers; a slower one is asked again.
+CARD_BYTES_A_SECOND = 500_000
 RATE_UNIT = 1e-9
 MOST_RATE_UNITS = 2**32 - 1
 RATE_PRECISION = 1e-4
@@ -64,7 +66,8 @@ class Timing:
 class StepReport:
     """One training step: peak and arena in bytes, the loss's bits, page transfers, and the host's clock around it.
 
-    ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown.
+    ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown. ``committed`` is the number of steps that
+    count from now on, of a model that keeps tensors on the card; None of another.
     """
 
     work_s: float
@@ -75,6 +78,18 @@ class StepReport:
     loss_bits: int
     host_start_s: float
     host_end_s: float
+    committed: int | None = None
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Weights that were committed: by how many training steps, and how many batches lie beside them on the card.
+
+    ``batches`` is None of a model that keeps none there.
+    """
+
+    step: int
+    batches: int | None
 
 
 class Device:
@@ -141,22 +156,26 @@ class Device:
         answer = self._ask(f"idle {round(duration_s * self.hello.ticks_hz)}", duration_s)
         return self._timing(answer, 1)
 
-    def put(self, index: int, data: bytes) -> None:
-        """Write a whole resident tensor."""
-        offset = 0
-        while offset < len(data):
-            part = data[offset : offset + self._chunk_bytes]
-            if self._transfer(f"put {index} {offset} {part.hex()}"):
-                offset += len(part)
+    def put(self, index: int, data: bytes, at: int = 0) -> None:
+        """Write a whole resident tensor, or one on the card; ``at`` is where a batch begins among all of them."""
+        done = 0
+        while done < len(data):
+            part = data[done : done + self._chunk_bytes]
+            if self._transfer(f"put {index} {at + done} {part.hex()}", len(data)):
+                done += len(part)
 
-    def get(self, index: int, count: int) -> bytes:
-        """Read a whole resident tensor of ``count`` bytes."""
+    def get(self, index: int, count: int, at: int = 0) -> bytes:
+        """Read ``count`` bytes, as `put` writes them."""
         data = b""
         while len(data) < count:
             part = min(self._chunk_bytes, count - len(data))
-            if answer := self._transfer(f"get {index} {len(data)} {part}"):
+            if answer := self._transfer(f"get {index} {at + len(data)} {part}", count):
                 data += bytes.fromhex(answer.values["data"])
         return data
+
+    def batches(self, count: int) -> None:
+        """Say how many batches the card is to hold, before they and the tensors of a first record are put there."""
+        self._ask(f"batches {count}")
 
     def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
         """Run one training step; with ``trace``, one window around each compute and page step."""
@@ -171,6 +190,7 @@ class Device:
             loss_bits=int(values["loss"], 16),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
+            committed=int(values["committed"]) if "committed" in values else None,
         )
 
     def times(self, steps: int) -> list[float]:
@@ -185,9 +205,10 @@ class Device:
         """Keep weights and state on the card, under the number of training steps that made them."""
         self._ask(f"commit {step}")
 
-    def restore(self) -> int:
-        """Read the newest kept weights back, and return how many training steps had made them."""
-        return int(self._ask("restore").values["step"])
+    def restore(self, weight_bytes: int = 0) -> Restored:
+        """Check the newest committed weights, of so many bytes, and read back those that belong into RAM."""
+        values = self._ask("restore", weight_bytes / CARD_BYTES_A_SECOND).values
+        return Restored(int(values["step"]), int(values["batches"]) if "batches" in values else None)
 
     def stack(self) -> int:
         """Most stack used since boot, in bytes."""
@@ -205,11 +226,12 @@ class Device:
             numbers += [int(word) for word in self._ask(f"{verb} {len(numbers)} {count}").values[key].split(",")]
         return numbers
 
-    def _transfer(self, text: str) -> Answer | None:
+    def _transfer(self, text: str, tensor_bytes: int) -> Answer | None:
         """A request with a long line in it, twice as long as the last; None where it never arrives whole."""
         shortest = self._chunk_bytes == SHORTEST_CHUNK_BYTES
         try:
-            answer = self._ask(text, attempts=None if shortest else LONG_LINE_ATTEMPTS)
+            expected_s = tensor_bytes / CARD_BYTES_A_SECOND
+            answer = self._ask(text, expected_s, attempts=None if shortest else LONG_LINE_ATTEMPTS)
         except SilentDeviceError:
             if shortest:
                 raise

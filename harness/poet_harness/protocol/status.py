@@ -20,3 +20,4 @@ class Status(IntEnum):
     E_UNSUPPORTED = -8
     E_ABSENT = -9
     E_PROTECTED = -10
+    E_TAKEN = -11

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Initial parameters and batches for a training run, from an ``.npz`` whose keys are resident ids."""
+"""Initial parameters and batches for a training run, from an ``.npz`` whose keys are the tensors' ids."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ FROZEN = "..frozen"
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Bytes to put on the board, by resident index.
+    """Bytes to put on the board or its card, by the tensor's index in the protocol (its place in ``Plan.tensors``).
 
     Parameters
     ----------
     constants : dict
         Put whenever the board has started anew: no commit keeps them.
     weights : dict
-        Initial parameters and state.
+        Initial parameters and state, and whatever else the card has one version of.
     batches : list of dict
-        Input and target of each step.
+        Input and target of each step. Those on the card are used again and again.
     state : StateTable
         By which trained weights get their names.
     """
@@ -47,11 +47,16 @@ class TrainingData:
     state: StateTable
 
 
-def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
-    """Read the arrays that the plan's residents need, and hold each against the plan: name, type, shape, numbers.
+def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingData:
+    """Read the arrays that the plan's tensors need, and hold each against the plan: name, type, shape, numbers.
 
-    ``input`` and ``target`` residents have a leading axis over the steps; the others are given once. Velocities and
-    random generators that are not in the file start at zero. Integers travel as 32 bits.
+    Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. Velocities
+    and random generators that are not in the file start at zero. Integers travel as 32 bits.
+
+    Parameters
+    ----------
+    steps : int or None
+        How many batches; None: all that the file has.
 
     Raises
     ------
@@ -63,21 +68,33 @@ def read_training_data(path: Path, plan: Plan, steps: int) -> TrainingData:
     arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
     refuse_other_frozen(path, arrays, plan)
     zeros = {*plan.velocities.values(), *plan.generators}
+    count = _batch_count(path, plan, arrays) if steps is None else steps
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
-    batches: list[dict[int, bytes]] = [{} for _ in range(steps)]
-    for index, resident in enumerate(plan.residents):
-        choices = plan.choices.get(resident.id, 0)
-        if resident.id in zeros - arrays.keys():
-            weights[index] = bytes(resident.bytes)
-        elif resident.kind in EVERY_STEP:
-            array = checked_array(path, resident, choices, arrays, steps)
-            for step in range(steps):
+    batches: list[dict[int, bytes]] = [{} for _ in range(count)]
+    for index, tensor in enumerate(plan.tensors):
+        choices = plan.choices.get(tensor.id, 0)
+        if tensor.id in zeros - arrays.keys():
+            weights[index] = bytes(tensor.bytes)
+        elif tensor.kind in EVERY_STEP:
+            array = checked_array(path, tensor, choices, arrays, count)
+            for step in range(count):
                 batches[step][index] = array[step].tobytes()
-        elif resident.kind in GIVEN_ONCE:
-            data = checked_array(path, resident, choices, arrays).tobytes()
-            (constants if resident.kind == "constant" else weights)[index] = data
+        elif tensor.kind in GIVEN_ONCE:
+            data = checked_array(path, tensor, choices, arrays).tobytes()
+            in_ram = index < len(plan.residents)
+            (constants if in_ram and tensor.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
+
+
+def _batch_count(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> int:
+    """As many as every array of batches has; what is no such array is refused when it is read."""
+    given = (tensor.id for tensor in plan.tensors if tensor.kind in EVERY_STEP and tensor.id in arrays)
+    counts = {name: len(arrays[name]) for name in given if arrays[name].ndim}
+    for name, count in counts.items():
+        if not count:
+            raise UserError(f"{path}: {name}: holds no batch; make the file with poet-plan data")
+    return min(counts.values(), default=0)
 
 
 def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> None:

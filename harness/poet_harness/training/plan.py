@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORD_BYTES = 4
+TRACE_ROWS = 63  # in a block
 UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
 # Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
 # will do. Every other tensor is f32 (docs/SPEC.md, section 1).
@@ -91,7 +92,7 @@ class Plan:
     card : CardLayout or None
         Where they lie; None without any.
     page_blocks : int
-        Blocks of the card that the schedule pages to.
+        Blocks of the card that the schedule pages to, and behind them those of a trace.
     """
 
     graph_hash: str
@@ -164,7 +165,7 @@ def read_plan(folder: Path) -> Plan:
 def _page_blocks(graph: Graph, schedule: Schedule) -> int:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = {step.target for step in schedule.steps if step.do is Do.PAGE_OUT}
-    return sum(blocks_of(sizes[value]) for value in paged)
+    return sum(blocks_of(sizes[value]) for value in paged) + -(-len(schedule.steps) // TRACE_ROWS)
 
 
 def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:

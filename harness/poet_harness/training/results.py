@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from .weights import as_safetensors, velocities_path
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..card.reading import Weights
     from .plan import Plan
     from .trainer import ObservedStep, Trainer
     from .weights import StateTable
@@ -76,7 +77,7 @@ class Results:
             taken.add(path.resolve())
 
     def _bytes(self, *kinds: str) -> int:
-        return sum(resident.bytes for resident in self._plan.residents if resident.kind in kinds)
+        return sum(tensor.bytes for tensor in self._plan.tensors if tensor.kind in kinds)
 
     def write(self, trainer: Trainer, source: str) -> None:
         """Write what was observed. Where a file cannot be written any more, say on standard error where it is instead.
@@ -87,6 +88,8 @@ class Results:
             If no folder can be written; the rows are then on standard output.
         """
         steps = trainer.observed
+        for number in trainer.unseen:
+            _say(f"step {number} counts, but its loss is lost: the board was reset before it could tell")
         if not steps:
             return
         if self._out is not None:
@@ -98,30 +101,34 @@ class Results:
                 raise UserError(f"{self._out}: could not be written, nor any other; its rows are printed") from None
         if self._save is not None:
             _keep_binary(self._save, npz(_arrays(steps)))
+            if self._plan.card is not None and not steps[0].gradients:
+                _say(f"{self._save}: has losses alone: where parameters lie on the card, no gradient is ever whole")
 
-    def write_weights(self, trainer: Trainer, state: StateTable, learning_rate: float) -> None:
-        """Read the weights back from the board and write them; say on standard error why not, where that fails."""
-        if self._weights is None or not trainer.observed:
-            return
-        steps = trainer.steps_done
-        if steps is None:
-            _say(f"{self._weights}: not written: the board was cut off in a step, or was reset; its weights are lost")
+    def write_weights(
+        self, trainer: Trainer, read: Callable[[], Weights], state: StateTable, learning_rate: float
+    ) -> None:
+        """Read the trained weights back and write them; say on standard error why not, where that fails."""
+        if self._weights is None or not (trainer.observed or trainer.unseen):
             return
         try:
-            tensors = trainer.weights()
+            weights = read()
         except UserError as error:
             _say(f"{self._weights}: not written: the weights could not be read back: {error}")
             return
+        if weights.fell_back:
+            _say(f"{self._weights}: those of the last step are damaged on the card; these are of step {weights.step}")
         momentum = f", momentum={self._plan.momentum:g}" if self._plan.momentum else ""
         metadata = {
             "graph": self._plan.graph_hash,
-            "step": str(steps),
+            "step": str(weights.step),
             "optimizer": f"SGD(lr={learning_rate:g}{momentum})",
         }
         with undisturbed():
-            _keep_binary(self._weights, as_safetensors(state.state_dict(tensors, steps), metadata))
+            _keep_binary(self._weights, as_safetensors(state.state_dict(weights.tensors, weights.step), metadata))
             if self._velocities is not None:
-                velocities = {f"{name}.momentum_buffer": tensors[id] for name, id in self._plan.velocities.items()}
+                velocities = {
+                    f"{name}.momentum_buffer": weights.tensors[id] for name, id in self._plan.velocities.items()
+                }
                 _keep_binary(self._velocities, as_safetensors(velocities, metadata))
         for name in state.unkept:
             _say(f"{self._weights}: {name}: as at the beginning: only PyTorch follows how a step changes it")
@@ -145,6 +152,15 @@ def _say(words: str) -> None:
 
 
 def _arrays(steps: Sequence[ObservedStep]) -> dict[str, NDArray[Any]]:
-    """``loss`` of shape (steps,), and every gradient with a leading axis over the steps."""
-    losses = np.array([step.loss for step in steps], dtype=np.float32)
-    return {"loss": losses, **{name: np.stack([s.gradients[name] for s in steps]) for name in steps[0].gradients}}
+    """``loss`` of shape (steps,), and every gradient with a leading axis over the steps; NaN for a step unseen."""
+    first = steps[0].number
+    observed: dict[str, NDArray[Any]] = {"loss": np.array(0, np.float32), **steps[0].gradients}
+    arrays = {
+        name: np.full((steps[-1].number + 1 - first, *array.shape), np.nan, array.dtype)
+        for name, array in observed.items()
+    }
+    for step in steps:
+        arrays["loss"][step.number - first] = step.loss
+        for name, gradient in step.gradients.items():
+            arrays[name][step.number - first] = gradient
+    return arrays

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from poet_profiles.stopping import finishing, heed
 
 from ..benchmark.idle import measure_idle
 from ..benchmark.measure import Effort
+from ..card.in_board import CardInBoard
+from ..card.reading import Weights
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
@@ -27,6 +29,7 @@ from .plan import Plan
 CURES = {
     "no label": "; poet-harness profile --format-card labels a card, and ends whatever it holds",
     "no commit": "; leave --resume out, or put in the card that holds it",
+    "another model": "; put in another card, or end what it holds with poet-harness profile --format-card",
 }
 MOST_RESETS = 3
 NO_HASH = "0" * 16
@@ -80,8 +83,8 @@ class Trainer:
         The steps so far, in order, whatever ended the training.
     kept : int or None
         The number of steps behind the weights that this run has committed, or began with; None if there are none.
-    steps_done : int or None
-        The number of steps behind the weights that the board holds; None while it works on them, or has lost them.
+    unseen : list of int
+        Steps that count, though the board was reset before it could tell their loss.
 
     Raises
     ------
@@ -98,7 +101,10 @@ class Trainer:
         self._observed: dict[int, ObservedStep] = {}
         self.kept: int | None = None
         self._being_kept: int | None = None
-        self.steps_done: int | None = None
+        self.unseen: list[int] = []
+        # Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
+        self._steps_done: int | None = None
+        self._card = CardInBoard(device, plan) if plan.card is not None else None
         check_flashed(device, plan)
 
     @property
@@ -113,6 +119,7 @@ class Trainer:
         resume: bool = False,
         done: Callable[[ObservedStep], None] = lambda _: None,
         trace_all: bool = False,
+        steps: int | None = None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
@@ -122,9 +129,13 @@ class Trainer:
         Parameters
         ----------
         commit_every : int
-            Keep the weights on the card after every so many steps; 0 for never.
+            Keep the weights on the card after every so many steps; 0 for never. A plan that keeps tensors there commits
+            every step.
         resume : bool
             Begin with the weights that an earlier run committed, at the batch behind theirs.
+        steps : int, optional
+            In all, an earlier run's included; as many as there are batches if not given. A plan that keeps its batches
+            on the card may have more: it begins with the first batch again.
         done : callable
             Told of each step when it is finished.
 
@@ -139,10 +150,12 @@ class Trainer:
         """
         for _ in range(MOST_RESETS + 1):
             try:
-                self._steps(data, learning_rate, commit_every, resume, done, trace_all)
+                self._steps(
+                    data, learning_rate, commit_every, resume, done, trace_all, steps if steps else len(data.batches)
+                )
                 return self.observed
             except DeviceResetError:
-                self.steps_done = None
+                self._steps_done = None
             except DeviceError as error:
                 raise self._refused(error) from None
         last = self._device.hello.start.words
@@ -156,18 +169,20 @@ class Trainer:
         resume: bool,
         done: Callable[[ObservedStep], None],
         trace_all: bool,
+        steps: int,
     ) -> None:
         """Steps from the last commit on, or from the initial weights if there is none."""
-        begin = self._restored(resume, len(data.batches))
+        begin = self._restored(data, resume, steps)
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
         self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
-        self.steps_done = begin
-        traced = min(self._observed, default=begin)
-        for number in range(begin, len(data.batches)):
+        self._steps_done = begin
+        traced = min((number for number, step in self._observed.items() if step.actions), default=begin)
+        for number in range(begin, steps):
             heed()
-            self._put(data.batches[number])
+            if self._card is None:
+                self._put(data.batches[number])
             with finishing() as stopping:
                 step = self._step(number, learning_rate, trace=trace_all or number == traced)
                 self._observed[number] = step
@@ -175,10 +190,10 @@ class Trainer:
                 if commit_every and (stopping() or (number + 1) % commit_every == 0):
                     self._commit(number + 1)
 
-    def _restored(self, resume: bool, steps: int) -> int:
+    def _restored(self, data: TrainingData, resume: bool, steps: int) -> int:
         """The number of steps behind the weights that the card gives back, where this run has kept or resumes any."""
-        begin = self._device.restore() if resume or self.kept is not None else 0
-        if resume and self.kept is None:
+        begin = self._given_back(data, resume, steps)
+        if self.kept is None and (resume or self._card is not None):
             self.kept = begin
             if begin >= steps:
                 raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
@@ -188,7 +203,25 @@ class Trainer:
                 f"those after {self.kept}; the card loses data: begin anew with another",
                 NO_DEVICE,
             )
+        if self.kept is not None and begin > self.kept:
+            self.kept = begin
+            if begin - 1 not in self._observed:
+                self.unseen.append(begin - 1)
         return begin
+
+    def _given_back(self, data: TrainingData, resume: bool, steps: int) -> int:
+        if self._card is None:
+            return self._device.restore().step if resume or self.kept is not None else 0
+        if self.kept is not None:
+            return self._card.restore().step
+        restored = self._card.restore() if resume else self._card.restore_or_prepare(data)
+        if restored.step and not resume:
+            raise UserError(
+                f"{self._device.link.name}: the card holds the weights after {restored.step} steps; go on from them "
+                "with poet-harness run --resume, or prepare it anew with poet-harness card"
+            )
+        self._card.check(restored, data, steps)
+        return restored.step
 
     def _put(self, residents: Mapping[int, bytes]) -> None:
         for index, content in residents.items():
@@ -210,13 +243,26 @@ class Trainer:
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
         self._meter.begin()
-        self.steps_done = None
+        self._steps_done = None
+        if self._card is not None:
+            self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
         try:
             report = self._device.step(learning_rate, trace, self._plan.time_s)
         except DeviceError:
-            self.steps_done = number  # a step that fails has changed no weight
+            self._steps_done = number  # a step that fails has changed no weight
             raise
-        self.steps_done = number + 1
+        self._steps_done = number + 1
+        step = ObservedStep(
+            number=number,
+            loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
+            report=report,
+            energy_j=None,
+            actions=(),
+            gradients={},
+        )
+        if self._card is not None:
+            self._note_committed(report)
+            self._observed[number] = step  # it counts, even if the board is reset before it tells the rest
         actions: tuple[ObservedAction, ...] = ()
         if trace:
             count = len(self._plan.actions)
@@ -224,14 +270,16 @@ class Trainer:
             energy_j = self._total(actions)
         else:
             [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
-        return ObservedStep(
-            number=number,
-            loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
-            report=report,
-            energy_j=energy_j,
-            actions=actions,
-            gradients=self._gradients(),
-        )
+        return replace(step, energy_j=energy_j, actions=actions, gradients=self._gradients())
+
+    def _note_committed(self, report: StepReport) -> None:
+        if report.committed != self._being_kept:
+            raise UserError(
+                f"{self._device.link.name}: the board committed step {report.committed}, and was asked for "
+                f"{self._being_kept}: does somebody else use it?",
+                NO_DEVICE,
+            )
+        self.kept = report.committed
 
     def _total(self, actions: tuple[ObservedAction, ...]) -> float | None:
         total_j = 0.0
@@ -273,15 +321,19 @@ class Trainer:
                 energies.append(drawn_j - self.idle_power_w * mark.device_s)
         return energies
 
-    def weights(self) -> dict[str, NDArray[Any]]:
-        """Parameters and state as the board holds them now, by id.
+    def weights(self) -> Weights:
+        """Parameters and state as the board holds them now; of a plan that keeps some on the card, as committed.
 
         Raises
         ------
         UserError
-            If the board does not answer, or was reset.
+            If the board does not answer, was reset, or was cut off in a step.
         """
-        return self._tensors(("parameter", "state"))
+        if self._card is not None:
+            return self._card.weights()
+        if self._steps_done is None:
+            raise UserError("the board was cut off in a step, or was reset; its weights are lost")
+        return Weights(self._steps_done, self._tensors(("parameter", "state")), fell_back=False)
 
     def _gradients(self) -> dict[str, NDArray[Any]]:
         return self._tensors(("gradient",))

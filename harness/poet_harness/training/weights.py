@@ -40,6 +40,22 @@ class StateTable:
     unkept: tuple[str, ...]
     arrays: Mapping[str, Array]
 
+    def check_steps(self, steps: int) -> None:
+        """Make sure that every counter is known behind so many training steps.
+
+        Raises
+        ------
+        UserError
+            If one is not.
+        """
+        for name, array in self.arrays.items():
+            if name.endswith(AFTER_STEPS) and len(array) <= steps:
+                counter = name.removesuffix(AFTER_STEPS)
+                raise UserError(
+                    f"{counter}: the data say what it is after {len(array) - 1} steps at most, --steps asks for "
+                    f"{steps}; make them with poet-plan data --steps {steps}"
+                )
+
     def state_dict(self, tensors: Mapping[str, Array], steps: int) -> dict[str, Array]:
         """Every tensor of the model behind so many training steps, by name; ``tensors`` are the board's, by id."""
         return {name: self._contents(source, tensors, steps) for name, source in self.sources.items()}

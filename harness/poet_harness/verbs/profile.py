@@ -68,6 +68,7 @@ def command(
     Without --graph, --model, --configs or --plan: what the built-in models need that fit a microcontroller, and a grid
     from which a planner can fit other shapes.
     """
+    from contextlib import ExitStack
     from dataclasses import asdict
 
     from poet_profiles.boards import load_board
@@ -76,6 +77,7 @@ def command(
 
     from ..benchmark.measure import Effort
     from ..benchmark.profiler import Profiler
+    from ..card.image import prepared_image
     from ..connection.target import connect, takes_image
     from ..firmware import build
     from ..protocol.device import check_learning_rate
@@ -98,10 +100,13 @@ def command(
         chosen = _chosen(description, graphs, model or [], configs)
         if image is None and takes_image(description, port, emulate):
             image = flashed_image(plan, description) if plan is not None else build(description)
-        opened = connect(
-            description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses
-        )
-        with opened as target:
+        with ExitStack() as opening:
+            if image is not None and training is not None:
+                card = opening.enter_context(prepared_image(card, *training, steps))
+            opened = connect(
+                description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses
+            )
+            target = opening.enter_context(opened)
             wanted = chosen or _standard(description)
             if description.storage == "none" or not pages:
                 wanted = [item for item in wanted if not item.is_page]

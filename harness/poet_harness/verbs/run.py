@@ -41,7 +41,9 @@ def command(
     card: Card = None,
     card_pauses: CardPauses = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None,
-    commit_every: Annotated[int, typer.Option(min=0, help="Keep the weights on the card every N steps.")] = 0,
+    commit_every: Annotated[
+        int, typer.Option(min=0, help="Keep the weights on the card every N steps (those that lie there: every step).")
+    ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
@@ -54,10 +56,20 @@ def command(
     The first step is traced: every operator and every page transfer is timed and metered for itself. What was observed
     is written to --out and --save however the training ends. Ctrl-C, or SIGTERM, ends it behind the step under way; a
     second one at once.
+
+    Where a plan keeps parameters and batches on the card, the card has to be prepared (poet-harness card). That of a
+    board that runs here is, where --card names no file; that of a real one as well, where it is empty and the model is
+    small. Every step commits; --resume goes on behind the last one.
     """
+    from contextlib import ExitStack
+    from functools import partial
+
     from poet_profiles.boards import load_board
+    from poet_profiles.errors import NO_DEVICE, UserError
     from poet_profiles.stopping import finishing, undisturbed
 
+    from ..card.image import prepared_image
+    from ..card.reading import weights_in
     from ..connection.target import connect, takes_image
     from ..protocol.device import check_learning_rate
     from ..training.batches import read_training_data
@@ -69,29 +81,38 @@ def command(
     check_learning_rate(learning_rate)
     description = load_board(board)
     schedule = read_plan(plan)
-    batches = read_training_data(data, schedule, steps)
+    batches = read_training_data(data, schedule, steps if schedule.card is None else None)
+    batches.state.check_steps(steps)
     results = Results(schedule, out, save, weights)
     results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
+    card_stays = card is not None or not takes_image(description, port, emulate)
     image = None
-    if takes_image(description, port, emulate):
-        image = flashed_image(plan, description)
-    opened = connect(description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses)
-    with opened as target:
+    with ExitStack() as opening:
+        if takes_image(description, port, emulate):
+            image = flashed_image(plan, description)
+            card = opening.enter_context(prepared_image(card, schedule, batches, steps))
+        target = opening.enter_context(
+            connect(description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses)
+        )
         if description.kind != "host":
             _warn_of_stale_costs(schedule, target.device.hello.firmware)
         trainer = Trainer(target.device, target.meter, schedule)
         if target.fresh_card:
             target.device.format()
         source = target.meter.source
+        on_card = card if image is not None and schedule.card is not None else None
+        read = trainer.weights if on_card is None else partial(weights_in, on_card, schedule)
         try:
-            _with_progress(trainer, batches, learning_rate, commit_every, resume, not target.fresh_card)
+            _with_progress(trainer, batches, learning_rate, commit_every, resume, steps, card_stays)
         finally:
             # The trained weights are on the board alone: only a second signal ends the command before they are read.
             with finishing():
                 with undisturbed():
                     results.write(trainer, source)
-                results.write_weights(trainer, batches.state, learning_rate)
+                results.write_weights(trainer, read, batches.state, learning_rate)
         observed, stack_bytes = trainer.observed, target.device.stack()
+    if not observed:
+        raise UserError("the board trained, and was reset before it could tell anything of it", NO_DEVICE)
     if as_json:
         print_json(_document(schedule, trainer, source, stack_bytes))
         return
@@ -101,7 +122,9 @@ def command(
         console.print(_host_summary(observed))
         return
     console.print(_steps_table(schedule, observed, source))
-    console.print(_actions_table(schedule, observed[0], source))
+    for step in observed:
+        if step.actions:
+            console.print(_actions_table(schedule, step, source))
     if (difference := _difference(schedule, observed[-1])) > MOST_DIFFERENCE:
         again = f"--board {board}{' --emulate' if emulate else ''} --plan {plan} --data {data}"
         console.print(
@@ -134,7 +157,13 @@ def _difference(schedule: plans.Plan, step: ObservedStep) -> float:
 
 
 def _with_progress(
-    trainer: Trainer, data: TrainingData, learning_rate: float, commit_every: int, resume: bool, card_stays: bool
+    trainer: Trainer,
+    data: TrainingData,
+    learning_rate: float,
+    commit_every: int,
+    resume: bool,
+    steps: int,
+    card_stays: bool,
 ) -> None:
     from poet_profiles.errors import UserError
     from poet_profiles.stopping import Stopped, acted_upon
@@ -142,13 +171,13 @@ def _with_progress(
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("training", total=len(data.batches))
+        task = progress.add_task("training", total=steps)
 
         def done(step: ObservedStep) -> None:
             progress.update(task, advance=1, description=f"loss {step.loss:.4f}")
 
         try:
-            trainer.train(data, learning_rate, commit_every, resume, done)
+            trainer.train(data, learning_rate, commit_every, resume, done, steps=steps)
         except Stopped as stopped:
             acted_upon()
             kept = card_stays and trainer.kept is not None

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The card image of a board that runs here: prepared where there is none, else checked against plan and data."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from poet_profiles.card.layout import BLOCK_BYTES, CardLayout
+from poet_profiles.card.record import Record, newest
+from poet_profiles.errors import UserError
+
+from ..training.batches import TrainingData
+from ..training.plan import Plan
+from .batch_count import check_batch_count
+from .contents import CardContents, laid_out
+from .places import CardPlace, card_place
+from .reading import CardReader, commits_on, padded_bytes
+from .writing import write_card
+
+
+@contextmanager
+def prepared_image(path: Path | None, plan: Plan, data: TrainingData, steps: int) -> Iterator[Path | None]:
+    """An image that holds the plan's weights and the batches of the data; of a plan that keeps none there, ``path``.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The image to take, or to make; one for the time being if not given.
+    steps : int
+        That are to be trained in all.
+
+    Raises
+    ------
+    UserError
+        If there is an image already that is not prepared for this plan and these data.
+    """
+    if plan.card is None:
+        yield path
+        return
+    contents = laid_out(plan, plan.card, data)
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        place = card_place(path or Path(folder) / "card.img")
+        if place.exists:
+            _check(place, plan, plan.card, contents, steps)
+        else:
+            write_card(place, contents, None, lambda *_: None)
+        yield place.path
+
+
+def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardContents, steps: int) -> None:
+    anew = "prepare another one with poet-harness card"
+    with CardReader(place.path) as reader:
+        record = newest(commit for commit in commits_on(reader, place.path, plan) if isinstance(commit, Record))
+        assert record is not None  # a plan with a card has no slots
+        check_batch_count(f"{place.path}:", record.batches, contents.record.batches, steps)
+        needed = BLOCK_BYTES * (layout.page_block(record.batches) + plan.page_blocks)
+        if place.bytes < needed:
+            raise UserError(f"{place.path}: has {place.bytes:,} bytes, the plan needs {needed:,}; {anew}")
+        if record.step == 0 and record.checks != contents.record.checks:
+            raise UserError(f"{place.path}: holds other initial weights than the data; {anew}")
+        end = layout.page_block(min(steps, record.batches))
+        for piece in contents.pieces:
+            if not layout.batches_block <= piece.block < end:
+                continue
+            content = reader.read(piece.block, padded_bytes(len(piece.content)))
+            if content[: len(piece.content)] != piece.content:
+                raise UserError(f"{place.path}: {piece.name} is not that of the data; {anew}")

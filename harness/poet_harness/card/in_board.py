@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A card that is in a board: prepared, looked at and read through the board's serial line."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+import numpy as np
+from poet_profiles.card.layout import BATCH_KINDS
+from poet_profiles.errors import NO_DEVICE, UserError
+
+from ..protocol.device import Device, Restored
+from ..protocol.link import DeviceError
+from ..protocol.status import Status
+from ..training.batches import TrainingData
+from ..training.plan import Plan
+from .batch_count import check_batch_count
+from .reading import Weights
+
+MOST_LINE_BYTES = 1024 * 1024  # a minute and a half at 1 Mbaud
+SAMPLE_BYTES = 224  # one line
+NO_RECORD = "no commit"
+
+
+class CardInBoard:
+    """What a plan keeps on the card of a board.
+
+    Parameters
+    ----------
+    device : Device
+        The board, flashed with the plan.
+    plan : Plan
+        One that keeps tensors on the card.
+    """
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self._device = device
+        self._plan = plan
+        self._where = device.link.name
+        self._weight_bytes = sum(tensor.bytes for tensor in plan.tensors if tensor.kind not in BATCH_KINDS)
+
+    def restore(self) -> Restored:
+        """Let the newest committed weights count.
+
+        Raises
+        ------
+        DeviceError
+            If the card has none of this plan.
+        """
+        return self._device.restore(self._weight_bytes)
+
+    def restore_or_prepare(self, data: TrainingData) -> Restored:
+        """The same, or, on a card that holds no weights at all, put the initial ones and the batches there.
+
+        Raises
+        ------
+        DeviceError
+            If the card has another plan's.
+        UserError
+            If that is too much for the serial line.
+        """
+        try:
+            return self.restore()
+        except DeviceError as error:
+            if error.number != Status.E_ABSENT or NO_RECORD not in error.text:
+                raise
+        self._prepare(data)
+        return self.restore()
+
+    def _prepare(self, data: TrainingData) -> None:
+        parts = [data.weights, *data.batches]
+        size = sum(len(content) for part in parts for content in part.values())
+        if size > MOST_LINE_BYTES:
+            raise UserError(
+                f"{self._where}: the card holds nothing of this plan, and {size:,} bytes are too many for the serial "
+                "line; put the card into this computer and prepare it with poet-harness card",
+                NO_DEVICE,
+            )
+        with suppress(OSError):  # the terminal may be gone
+            print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
+        self._device.batches(len(data.batches))
+        for index, content in data.weights.items():
+            self._device.put(index, content)
+        for number, batch in enumerate(data.batches):
+            for index, content in batch.items():
+                self._device.put(index, content, at=number * len(content))
+        self._device.commit(0)
+
+    def check(self, restored: Restored, data: TrainingData, steps: int) -> None:
+        """Make sure that the card has the batches of the data: how many, and how the one begins that is read next.
+
+        Raises
+        ------
+        UserError
+            If it has others.
+        """
+        count = restored.batches or 0
+        check_batch_count(f"{self._where}: the card", count, len(data.batches), steps)
+        if restored.step >= steps:
+            return
+        number = restored.step % count
+        for index, content in data.batches[number].items():
+            sample = content[:SAMPLE_BYTES]
+            if self._device.get(index, len(sample), at=number * len(content)) != sample:
+                raise UserError(
+                    f"{self._where}: the card's batch {number} of {self._plan.tensors[index].id} is not that of the "
+                    "data; give the data that the card was prepared with"
+                )
+
+    def weights(self) -> Weights:
+        """Read the committed weights.
+
+        Raises
+        ------
+        UserError
+            If the board does not answer, or they are too many for the line.
+        """
+        wanted = {i: tensor for i, tensor in enumerate(self._plan.tensors) if tensor.kind in ("parameter", "state")}
+        size = sum(tensor.bytes for tensor in wanted.values())
+        if size > MOST_LINE_BYTES:
+            raise UserError(
+                f"{size:,} bytes are too many for the serial line; put the card into this computer and read it with "
+                "poet-harness card --read --weights"
+            )
+        step = self.restore().step
+        tensors = {
+            tensor.id: np.frombuffer(
+                self._device.get(index, tensor.bytes), "<i4" if tensor.id in self._plan.choices else "<f4"
+            ).reshape(tensor.shape)
+            for index, tensor in wanted.items()
+        }
+        return Weights(step, tensors, fell_back=False)
