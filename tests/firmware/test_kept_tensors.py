@@ -490,6 +490,14 @@ def test_a_second_next_version_in_one_step_is_refused(core: c.CDLL) -> None:
     assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 schedule step 14")
 
 
+@pytest.mark.parametrize("left_out", [13, 14])
+def test_a_step_that_leaves_a_tensor_as_it_was_does_not_count(core: c.CDLL, left_out: int) -> None:
+    device = start(core, prepared(), training_net(without(left_out)))
+    device.ok("restore")
+    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 schedule step 16")
+    assert start(core, device.keep[1]).ok("restore")["step"] == "0"
+
+
 def broken() -> Iterator[tuple[str, Net]]:
     yield (
         "a kept tensor where a value belongs",

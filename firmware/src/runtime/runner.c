@@ -8,232 +8,10 @@
 #include "poet/operator.h"
 
 #include "kept_operands.h"
+#include "operands.h"
+#include "plan_check.h"
 
-/* --- operands --- */
-
-/* Values, residents, constants, kept tensors: reference numbers below these are of the kind, or of one before it. */
-static uint32_t residents_end(const poet_model *model)
-{
-    return (uint32_t)model->value_count + model->resident_count;
-}
-
-static uint32_t constants_end(const poet_model *model)
-{
-    return residents_end(model) + model->constant_count;
-}
-
-static const poet_constant *constant(const poet_model *model, uint16_t reference)
-{
-    return &model->constants[reference - residents_end(model)];
-}
-
-static bool is_resident(const poet_model *model, uint16_t reference)
-{
-    return reference >= model->value_count && reference < residents_end(model);
-}
-
-static bool is_kept(const poet_model *model, uint16_t reference)
-{
-    return reference >= constants_end(model);
-}
-
-static const poet_kept *kept_of(const poet_model *model, uint16_t reference)
-{
-    return &model->kept[reference - constants_end(model)];
-}
-
-static uint32_t operand_bytes(const poet_model *model, uint16_t reference)
-{
-    if (reference < model->value_count) {
-        return model->values[reference].bytes;
-    }
-    if (is_resident(model, reference)) {
-        return model->residents[reference - model->value_count].bytes;
-    }
-    return is_kept(model, reference) ? kept_of(model, reference)->bytes : constant(model, reference)->bytes;
-}
-
-/* --- checks, once --- */
-
-static uint32_t produced_values(const poet_model *model, const poet_node *node)
-{
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        count += outputs[i] < model->value_count;
-    }
-    return count;
-}
-
-/* What the runner does itself, between a value and a kept tensor. */
-static bool is_transfer(const poet_node *node)
-{
-    return node->op == POET_OP_FETCH || node->op == POET_OP_STORE;
-}
-
-static poet_uses uses_of(const poet_node *node, const poet_sizes *sizes)
-{
-    if (is_transfer(node)) {
-        return POET_USES_BUS;
-    }
-    return sizes->kept != POET_KEPT_NONE || node->op == POET_OP_COMMIT ? POET_USES_BOTH : POET_USES_CPU;
-}
-
-/* Whether an operand is of a kind that the operator takes there, and large enough. Flash is only read. */
-static bool is_sound(const poet_model *model, const poet_node *node, const poet_sizes *sizes, uint32_t place)
-{
-    const bool input = place < sizes->inputs;
-    const uint16_t reference = model->operands[node->operands + place];
-    const uint32_t needed = input ? sizes->input_bytes[place] : sizes->output_bytes[place - sizes->inputs];
-    if (input ? (sizes->kept & POET_KEPT_INPUT) != 0 && place == sizes->kept_input
-              : (sizes->kept & POET_KEPT_OUTPUTS) != 0) {
-        return is_kept(model, reference) && reference < constants_end(model) + model->kept_count &&
-               kept_of(model, reference)->bytes == needed &&
-               (input || kept_of(model, reference)->check < model->unit_count);
-    }
-    const uint32_t end = is_transfer(node) ? model->value_count : input ? constants_end(model) : residents_end(model);
-    return reference < end && operand_bytes(model, reference) >= needed;
-}
-
-static int check_node(const poet_model *model, const poet_node *node)
-{
-    if (node->op == 0) {
-        const bool empty = node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0;
-        return empty && node->uses == POET_USES_CPU ? POET_OK : POET_E_CORRUPT;
-    }
-    const poet_operator *operator = poet_operator_find(node->op);
-    if (operator == NULL) {
-        return POET_E_UNSUPPORTED;
-    }
-    const uint32_t operands = (uint32_t)node->input_count + node->output_count;
-    if (node->input_count > POET_MAX_INPUTS || node->output_count > POET_MAX_OUTPUTS ||
-        node->operands > model->operand_count || operands > (uint32_t)model->operand_count - node->operands ||
-        node->params > model->param_count || operator->param_count > model->param_count - node->params) {
-        return POET_E_CORRUPT;
-    }
-
-    poet_sizes sizes;
-    if (operator->sizes(model->params + node->params, &sizes) != POET_OK) {
-        return POET_E_CORRUPT;
-    }
-    if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
-        sizes.workspace_bytes > node->workspace_bytes || node->uses != uses_of(node, &sizes) ||
-        (is_transfer(node) && node->workspace_bytes > 0)) {
-        return POET_E_CORRUPT;
-    }
-    for (uint32_t i = 0; i < operands; i++) {
-        if (!is_sound(model, node, &sizes, i)) {
-            return POET_E_CORRUPT;
-        }
-    }
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++) {
-        if (outputs[i] != *(outputs - sizes.outputs + i) || !is_resident(model, outputs[i])) {
-            return POET_E_CORRUPT; /* only residents are changed where they lie, each its own input */
-        }
-    }
-    return POET_OK;
-}
-
-static int check_model(const poet_model *model, uint32_t page_count)
-{
-    for (uint32_t i = 0; i < model->value_count; i++) {
-        if (model->values[i].page != POET_NO_PAGE && model->values[i].page >= page_count) {
-            return POET_E_CORRUPT;
-        }
-    }
-    for (uint32_t i = 0; i < model->resident_count; i++) {
-        const poet_resident *resident = &model->residents[i];
-        if (resident->offset % 4u != 0 || resident->bytes > model->resident_bytes ||
-            resident->offset > model->resident_bytes - resident->bytes) {
-            return POET_E_CORRUPT;
-        }
-    }
-    for (uint32_t i = 0; i < model->constant_count; i++) {
-        const poet_constant *table = &model->constants[i];
-        if (table->offset % 4u != 0 || table->bytes > model->constant_bytes ||
-            table->offset > model->constant_bytes - table->bytes) {
-            return POET_E_CORRUPT;
-        }
-    }
-    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc ||
-        !poet_record_layout_is_sound(model)) {
-        return POET_E_CORRUPT;
-    }
-    for (uint32_t i = 0; i < model->node_count; i++) {
-        const int status = check_node(model, &model->nodes[i]);
-        if (status != POET_OK) {
-            return status;
-        }
-    }
-    return POET_OK;
-}
-
-static int check_step(const poet_model *model, const poet_schedule *schedule, const poet_step *step)
-{
-    if (step->action == POET_COMPUTE) {
-        if (step->index >= model->node_count) {
-            return POET_E_CORRUPT;
-        }
-        const poet_node *node = &model->nodes[step->index];
-        const uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
-        return step->place <= schedule->offset_count && places <= schedule->offset_count - step->place ? POET_OK
-                                                                                                       : POET_E_CORRUPT;
-    }
-    if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE) {
-        return POET_E_CORRUPT;
-    }
-    if (step->action == POET_FREE && step->index == POET_NO_VALUE) {
-        return POET_OK;
-    }
-    if (step->index >= model->value_count) {
-        return POET_E_CORRUPT;
-    }
-    return step->action == POET_FREE || model->values[step->index].page != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
-}
-
-static bool outlives_the_step(const poet_model *model, uint16_t reference)
-{
-    if (!is_resident(model, reference)) {
-        return false;
-    }
-    const uint8_t kind = model->residents[reference - model->value_count].kind;
-    return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
-}
-
-static bool changes_weights(const poet_model *model, const poet_node *node)
-{
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        if (outlives_the_step(model, outputs[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A transfer can fail; behind the first change of a resident weight there is none, so that a failed step has changed
- * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
-static int check_order(const poet_model *model, const poet_schedule *schedule)
-{
-    bool changed = false;
-    bool committed = false;
-    for (uint32_t i = 0; i < schedule->step_count; i++) {
-        const poet_step *step = &schedule->steps[i];
-        if (step->action == POET_FREE) {
-            continue;
-        }
-        const poet_node *node = step->action == POET_COMPUTE ? &model->nodes[step->index] : NULL;
-        const bool commits = node != NULL && node->op == POET_OP_COMMIT;
-        const bool transfers = node == NULL || (node->uses != POET_USES_CPU && !commits);
-        if (committed || (changed && transfers)) {
-            return POET_E_ORDER;
-        }
-        changed = changed || (node != NULL && changes_weights(model, node));
-        committed = commits;
-    }
-    return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;
-}
+/* --- start --- */
 
 /* Blocks that the schedule's pages take. */
 static uint32_t page_blocks(const poet_model *model)
@@ -263,16 +41,7 @@ static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
-    if (schedule->graph_hash != model->graph_hash) {
-        return POET_E_HASH;
-    }
-    int status = check_model(model, schedule->page_count);
-    for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++) {
-        status = check_step(model, schedule, &schedule->steps[i]);
-    }
-    if (status == POET_OK) {
-        status = check_order(model, schedule);
-    }
+    const int status = poet_plan_check(model, schedule);
     if (status != POET_OK) {
         return status;
     }
@@ -539,10 +308,26 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     return run->trace ? complete_transfer_of(runner, run, operands[0]) : POET_OK;
 }
 
-static int commit(const poet_run *run)
+/* A unit that no node has written would count on as it was, and nobody would see it. */
+static bool all_are_written(const poet_runner *runner, const poet_record *record)
+{
+    for (uint32_t i = 0; i < runner->model->kept_count; i++) {
+        const uint16_t check = runner->model->kept[i].check;
+        if (check < runner->model->unit_count && !record->checks[check].written) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int commit(const poet_runner *runner, const poet_run *run)
 {
     const int status = poet_pager_wait(run->pager);
-    return status != POET_OK ? status : poet_record_commit(run->record, run->record->step + 1u);
+    if (status != POET_OK) {
+        return status;
+    }
+    return all_are_written(runner, run->record) ? poet_record_commit(run->record, run->record->step + 1u)
+                                                : POET_E_ORDER;
 }
 
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -555,7 +340,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     case POET_OP_STORE:
         return store(runner, step, run);
     case POET_OP_COMMIT:
-        return commit(run);
+        return commit(runner, run);
     default:
         return run_operator(runner, step, run);
     }
