@@ -82,7 +82,7 @@ class TrainingStep:
                 raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
             graph = lower_for_linux(self._rehearsed, board.dma_overlap)
         elif card_above_bytes is not None:
-            graph = lower_for_firmware(self._tried, resident_gradients=False, momentum=momentum)
+            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients=False, momentum=momentum)
             graph = with_parameters_on_the_card(graph, card_above_bytes, flash_for_constants(graph, board))
         else:
             graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)

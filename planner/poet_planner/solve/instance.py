@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.graph import Graph, PageCost
+from poet_profiles.graph import Graph, PageCost, Uses
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
 
@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     node_time, node_energy : (n,) seconds, joules
     workspace : (n,) bytes held while the node is computed
     recomputable : (n,)
+    uses_cpu, uses_bus : (n,) what the node is busy with; one of them at least
     output_start : (n + 1,) the values of node j are ``output_start[j]:output_start[j + 1]``
     producer : (m,) the node that makes a value
     size : (m,) bytes
@@ -51,6 +52,8 @@ class Problem(NamedTuple):
     node_energy: Floats
     workspace: Ints
     recomputable: Flags
+    uses_cpu: Flags
+    uses_bus: Flags
     output_start: Ints
     producer: Ints
     size: Ints
@@ -103,6 +106,8 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         node_energy=np.array([node.energy_j for node in graph.nodes]),
         workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
         recomputable=np.array([node.recomputable for node in graph.nodes]),
+        uses_cpu=np.array([node.uses is not Uses.BUS for node in graph.nodes]),
+        uses_bus=np.array([node.uses is not Uses.CPU for node in graph.nodes]),
         output_start=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
         producer=np.array([j for j, node in enumerate(graph.nodes) for _ in node.values], dtype=np.int64),
         size=np.array([aligned(value.bytes) for value in values], dtype=np.int64),
@@ -125,6 +130,13 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
 def graph_size(problem: Problem) -> int:
     """Nodes, values and edges of the graph together."""
     return len(problem.node_time) + len(problem.input_value) + len(problem.size)
+
+
+def busy_s(problem: Problem) -> float:
+    """Seconds that computing every node once takes at least: with DMA, of the CPU or of the bus, whichever is more."""
+    if not problem.dma:
+        return float(problem.node_time.sum())
+    return float(max(problem.node_time[used].sum() for used in (problem.uses_cpu, problem.uses_bus)))
 
 
 def inputs_of(problem: Problem, node: int) -> Ints:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from poet_planner.solve.instance import Problem
+from poet_planner.solve.instance import Problem, busy_s
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
@@ -108,7 +108,7 @@ def deadline_feasibility(
 ) -> FeasibilityResult:
     """Look for a schedule within RAM and deadline, and for a proof that there is none.
 
-    With DMA, only the time of computes counts in the proof.
+    With DMA, only the time of the CPU counts in the proof.
 
     Parameters
     ----------
@@ -143,11 +143,16 @@ def with_time_as_energy(problem: Problem) -> Problem:
 
 
 def _time_problem(problem: Problem) -> Problem:
-    """The problem that is searched and bounded. With DMA, transfers cost nothing, and the deadline stays."""
+    """The problem that is searched and bounded. With DMA, only the CPU's time costs, and the deadline stays."""
     if not problem.dma:
         return with_time_as_energy(problem)
     nothing = np.zeros(len(problem.size))
-    return with_time_as_energy(problem)._replace(in_energy=nothing, out_energy=nothing, deadline=problem.deadline)
+    return with_time_as_energy(problem)._replace(
+        node_energy=problem.node_time * problem.uses_cpu,
+        in_energy=nothing,
+        out_energy=nothing,
+        deadline=problem.deadline,
+    )
 
 
 def _deadline(problem: Problem, context: Context) -> float:
@@ -166,7 +171,7 @@ class _DeadlinePortfolio(Portfolio):
 
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None, context: Context) -> None:
         super().__init__(_time_problem(problem), seed, context=context)
-        self.bound_s = float(problem.node_time.sum())
+        self.bound_s = busy_s(problem)
         self._deadline = _deadline(problem, context)
         self._moves = int(context.params.feasibility.search_s * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))

@@ -14,7 +14,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 
 from poet_planner.solve.feasibility.deadline import deadline_feasibility, quick_feasibility, with_time_as_energy
-from poet_planner.solve.instance import WORD, Problem, working_set_bytes
+from poet_planner.solve.instance import WORD, Problem, busy_s, working_set_bytes
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
@@ -124,14 +124,14 @@ def store_all(problem: Problem) -> Incumbent:
 
 
 def passes_necessary_conditions(problem: Problem) -> bool:
-    """Whether every working set fits in the RAM, and the store-all schedule meets the deadline."""
+    """Whether every working set fits in the RAM, and every node can be computed once within the deadline."""
     fits = working_set_bytes(problem).max(initial=0) <= problem.budget
-    return bool(fits and problem.node_time.sum() <= problem.deadline)
+    return bool(fits and busy_s(problem) <= problem.deadline)
 
 
 def with_possible_deadline(problem: Problem) -> Problem:
-    """``problem``; without its deadline if the store-all schedule is late."""
-    return problem if problem.node_time.sum() <= problem.deadline else problem._replace(deadline=np.inf)
+    """``problem``; without its deadline if no schedule can meet it."""
+    return problem if busy_s(problem) <= problem.deadline else problem._replace(deadline=np.inf)
 
 
 def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, budget: TimeBudget) -> NoScheduleError:

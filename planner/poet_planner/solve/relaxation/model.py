@@ -158,18 +158,20 @@ def _add_deadline_rows(problem: Problem, compute: Ints, page_in: Ints, page_out:
     """Without DMA all times add up; with it, CPU and bus each have to be done by the deadline."""
     if not np.isfinite(problem.deadline):
         return
-    cpu: list[tuple[int, float]] = []
-    bus: list[tuple[int, float]] = []
-    for numbers, times, of in (
-        (compute, problem.node_time, cpu),
-        (page_in, problem.in_time, bus),
-        (page_out, problem.out_time, bus),
-    ):
-        spread = np.broadcast_to(times, numbers.shape)
-        of += [(int(c), float(s)) for c, s in zip(numbers[numbers >= 0], spread[numbers >= 0], strict=True) if s > 0]
-    for terms in [cpu, bus] if problem.dma else [cpu + bus]:
+    pages = [*_times(page_in, problem.in_time), *_times(page_out, problem.out_time)]
+    clocks = [_times(compute, problem.node_time) + pages]
+    if problem.dma:
+        cpu, bus = (_times(compute, problem.node_time * used) for used in (problem.uses_cpu, problem.uses_bus))
+        clocks = [cpu, bus + pages]
+    for terms in clocks:
         if terms:
             rows.add([c for c, _ in terms], [s / problem.deadline for _, s in terms], -np.inf, 1.0 + 1e-9)
+
+
+def _times(numbers: Ints, times: Floats) -> list[tuple[int, float]]:
+    """Columns that take time, and their seconds; ``times`` has those of each node or value."""
+    spread = np.broadcast_to(times, numbers.shape)
+    return [(int(c), float(s)) for c, s in zip(numbers[numbers >= 0], spread[numbers >= 0], strict=True) if s > 0]
 
 
 def events_of(problem: Problem, relaxation: Relaxation, x: Floats) -> Ints:

@@ -84,8 +84,17 @@ class _Decoder:
                 if self._problem.size[v] == 0:
                     self._step(Action.FREE, v)
         self._steps.append(Step(Action.COMPUTE, self._graph.nodes[node].id))
-        arrived = [self._arrives_s.get(v, 0.0) for v in inputs_of(self._problem, node).tolist()]
-        self._cpu_s = max([self._cpu_s, *arrived]) + float(self._problem.node_time[node])
+        problem, inputs = self._problem, inputs_of(self._problem, node).tolist()
+        self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(v, 0.0) for v in inputs)])
+        if not problem.uses_bus[node]:
+            self._cpu_s += float(problem.node_time[node])
+            return
+        end_s = self._transfer(problem.node_time[node])
+        if problem.uses_cpu[node]:
+            self._cpu_s = end_s
+        else:
+            self._arrives_s |= dict.fromkeys(made, end_s)
+            self._let_go_s |= dict.fromkeys((*inputs, *made), end_s)
 
     def _transfer(self, time_s: float) -> float:
         self._cpu_s = max(self._cpu_s, self._bus_s)

@@ -340,7 +340,7 @@ def _overflow_at_event_points(problem: Problem, work: Workspace, length: int) ->
 
 @compiled
 def _makespan(problem: Problem, work: Workspace, length: int) -> float:
-    """Time of the evaluated sequence, in seconds, if transfers overlap compute.
+    """Time of the evaluated sequence, in seconds, if transfers overlap compute. A node that uses the bus alone is one.
 
     A value is freed only when its transfer has ended. Until then it is among the ``leaving`` values. If their RAM is
     needed earlier, the CPU waits.
@@ -385,7 +385,19 @@ def _makespan(problem: Problem, work: Workspace, length: int) -> float:
         else:
             for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
                 cpu = max(cpu, work.arrives[problem.input_value[k_in]])
-            cpu += problem.node_time[event]
+            if problem.uses_bus[event]:
+                cpu = max(cpu, bus)
+                bus = cpu + problem.node_time[event]
+                if problem.uses_cpu[event]:
+                    cpu = bus
+                else:
+                    for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
+                        work.let_go[problem.input_value[k_in]] = bus
+                    for v in range(problem.output_start[event], problem.output_start[event + 1]):
+                        work.arrives[v] = bus
+                        work.let_go[v] = bus
+            else:
+                cpu += problem.node_time[event]
             work.counters[STAMP] += 1
             while newest >= 0 and work.life_start[newest] == k:
                 work.stamp[work.life_value[newest]] = work.counters[STAMP]
@@ -395,10 +407,10 @@ def _makespan(problem: Problem, work: Workspace, length: int) -> float:
                     cpu = max(cpu, bus)
                     bus = cpu + problem.out_time[v]
                     work.let_go[v] = bus
-                    if work.stamp[v] != work.counters[STAMP]:
-                        work.leaving[leaving] = v
-                        leaving += 1
-                        leaving_bytes += problem.size[v]
+                if work.let_go[v] > cpu and work.stamp[v] != work.counters[STAMP]:
+                    work.leaving[leaving] = v
+                    leaving += 1
+                    leaving_bytes += problem.size[v]
             work.first[event] = k
         life = work.ending[k]
         while life >= 0:
