@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
@@ -66,6 +68,29 @@ def test_loss_and_weights_are_those_of_training_in_ram(runs: dict[str, Run], nam
     for one in steps:
         assert (int(one["peak"]), int(one["arena"])) == (schedule.peak_bytes, schedule.arena_bytes)
         assert int(one["page_ins"]) == sum(entry.do is Action.PAGE_IN for entry in schedule.steps)
+
+
+@pytest.mark.parametrize("make", [everything_paged, everything_recomputed])
+def test_frozen_weights_may_lie_in_flash_and_on_the_card(
+    make: Callable[[Graph], Schedule], host_firmware: HostFirmware, tmp_path: Path
+) -> None:
+    model, batch = "finetune_cnn_small", 1
+    step = training_step(model, batch)
+    in_ram = lower_for_firmware(step.traced, resident_gradients=False)
+    some = with_parameters_on_the_card(in_ram, 64, flash_bytes=60_000)
+    assert {kept.kind for kept in some.kept} == {"parameter", "constant", "input", "target"}
+    assert sum(constant.bytes for constant in some.constants) <= 60_000
+    assert {tensor.id for tensor in (*some.constants, *some.kept)} > {constant.id for constant in in_ram.constants}
+    found = []
+    for number, (graph, schedule) in enumerate(((in_ram, store_all_schedule(in_ram)), (some, make(some)))):
+        folder = tmp_path / str(number)
+        constants = step.constants(graph)
+        write_headers(graph, schedule, folder, constants)
+        program = host_firmware.link(folder / "poet", "-I", str(folder))
+        session = CardSession(graph, model, batch, STEPS, constants)
+        answers = answers_of(program, folder / "card.img", session.requests)
+        found.append(([one["loss"] for one in session.steps(answers)], session.found(answers)))
+    assert found[0] == found[1]
 
 
 def test_the_schedules_differ(runs: dict[str, Run]) -> None:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from numpy.typing import NDArray
 from poet_planner.reference.training_data import training_data
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import kept_constants
 
 from tests.support.firmware.training_session import CHUNK, RATE_NANO
 
@@ -14,10 +17,13 @@ from tests.support.firmware.training_session import CHUNK, RATE_NANO
 class CardSession:
     """Requests that put a network's data where its graph wants them, train, and read the weights.
 
-    A batch in RAM is put before its step, batches on the card once; every other step is traced.
+    A batch in RAM is put before its step, batches on the card once, and so are ``constants`` that lie there; every
+    other step is traced.
     """
 
-    def __init__(self, graph: Graph, model: str, batch: int, steps: int) -> None:
+    def __init__(
+        self, graph: Graph, model: str, batch: int, steps: int, constants: Mapping[str, NDArray[Any]] | None = None
+    ) -> None:
         self.tensors = [*graph.residents, *graph.kept]
         self.index = {tensor.id: place for place, tensor in enumerate(self.tensors)}
         self.weights = [tensor for tensor in self.tensors if tensor.kind in ("parameter", "state")]
@@ -26,6 +32,8 @@ class CardSession:
         self.requests = ["hello", "format", *([f"batches {steps}"] if on_card else [])]
         for tensor in self.weights:
             self.put(tensor.id, data[tensor.id].tobytes())
+        for constant in kept_constants(graph):
+            self.put(constant.id, (constants or {})[constant.id].tobytes())
         for name in on_card & {"input", "target"}:
             self.put(name, data[name].tobytes())
         if on_card:
