@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.graph import Constant, Graph, Node, Operation, PageCost, Resident, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Resident, Uses, Value
 from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
 
 costs = st.floats(0, 1e6)
@@ -46,11 +46,15 @@ def graphs(draw: st.DrawFn) -> Graph:
         nodes.append(
             Node(
                 id, draw(costs), draw(costs), values, inputs, draw(sizes), draw(st.booleans()), draw(st.booleans()),
-                operation,
+                operation, uses=Uses.CPU if operation else draw(st.sampled_from(Uses)),
             )
         )  # fmt: skip
+    # Where nodes name operators, something would have to commit.
+    bare = not any(node.operation for node in nodes)
+    names_there = draw(st.lists(names, max_size=2, unique=True)) if bare else ()
+    kept = [Kept(f"k {id}", draw(st.sampled_from(("constant", "input"))), 4, (1,)) for id in names_there]
     return Graph(
-        draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), constants=tuple(constants)
+        draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), tuple(constants), tuple(kept)
     )
 
 
