@@ -161,6 +161,19 @@ def test_a_board_that_counts_otherwise_is_not_believed(folder: Path) -> None:
         train(begun(folder, 0, skips=1), folder)
 
 
+def test_transfers_and_commits_get_no_rows_of_their_own(folder: Path, tmp_path: Path) -> None:
+    """A transfer costs what a page does, and what a commit costs is another thing in each graph."""
+    out = tmp_path / "own.csv"
+    with serve(begun(folder, 0)) as url:
+        given = ["--plan", str(folder), "--data", str(folder / "data.npz"), "--steps", "2", "--quick", "--no-pages"]
+        board = ["--board", "nrf52840", "--meter", "nominal", "--port", url]
+        result = CliRunner().invoke(app, ["profile", *board, *given, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    rows = pd.read_csv(out)
+    assert set(rows["op"]) == {"idle", "mul", "add", "sgd", "sgd_update"}
+    assert all(rows["meter"][rows["op"] != "idle"].str.endswith(", in place"))
+
+
 # --- images ---
 
 

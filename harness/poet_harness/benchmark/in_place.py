@@ -16,9 +16,9 @@ from poet_profiles.profile import ProfileWriter
 from poet_profiles.stopping import undisturbed
 
 from ..training.batches import TrainingData
-from ..training.plan import Plan
+from ..training.plan import Action, Plan
 from ..training.trainer import ObservedStep, Trainer
-from .configurations import Configuration
+from .configurations import TRANSFERS, Configuration
 from .measure import Measurement, spread
 from .profiler import Profiler
 
@@ -42,8 +42,7 @@ def profile_in_place(
     Stopped, UserError
         As :meth:`Trainer.train` does.
     """
-    wanted = (Configuration(action.op, action.params) for action in plan.actions if action.do == "compute")
-    if all(profiler.is_done(item, profile) for item in wanted if item.op in OPERATORS):
+    if all(profiler.is_done(_configuration(action), profile) for action in plan.actions if _is_computed(action)):
         return 0
     rows = 0
     try:
@@ -69,11 +68,20 @@ def costs_in_place(plan: Plan, steps: Sequence[ObservedStep]) -> dict[Configurat
     energies_j: dict[Configuration, list[float]] = defaultdict(list)
     for step in steps:
         for action, seen in zip(plan.actions, step.actions, strict=bool(step.actions)):
-            if action.do == "compute" and action.op in OPERATORS and seen.energy_j is not None:
-                item = Configuration(action.op, action.params)
+            if _is_computed(action) and seen.energy_j is not None:
+                item = _configuration(action)
                 times_s[item].append(seen.time_s)
                 energies_j[item].append(seen.energy_j)
     return {item: _measurement(item, times_s[item], energies_j[item]) for item in times_s}
+
+
+def _is_computed(action: Action) -> bool:
+    """Whether its cost is that of its operator: a transfer's is a page's, and a commit's is another in each graph."""
+    return action.do == "compute" and action.op in OPERATORS and action.op not in TRANSFERS
+
+
+def _configuration(action: Action) -> Configuration:
+    return Configuration(action.op, action.params)
 
 
 def _measurement(item: Configuration, times_s: list[float], energies_j: list[float]) -> Measurement:

@@ -25,7 +25,7 @@ class CardWork(NamedTuple):
 def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     """What one call does in ``graph``; None of an operator that does not touch the card."""
     if op == COMMIT:
-        return CardWork(written_bytes=_committed_bytes(graph))
+        return _commit(graph)
     if op in (FETCH, STORE):
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
         return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
@@ -37,13 +37,14 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
 
 
-def _committed_bytes(graph: Graph) -> tuple[int, ...]:
-    """Of the unit of the residents, if there is one, and of the record."""
+def _commit(graph: Graph) -> CardWork:
+    """Writes the unit of the residents, if there is one, and the record, which it reads back."""
     layout = card_layout(graph)
     if layout is None:
-        return ()
+        return CardWork()
     residents = (place.bytes for place in layout.units if not place.id)
-    return (*residents, record_bytes(len(layout.units), layout.checks))
+    record = record_bytes(len(layout.units), layout.checks)
+    return CardWork(read_bytes=(record,), written_bytes=(*residents, record))
 
 
 def _gradients(op: str, p: Params) -> list[tuple[str, str]]:

@@ -146,7 +146,7 @@ def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path)
     block = LATENCY + PER_BLOCK
     assert times["w..fetch"] == pytest.approx(block)
     assert times["update"] == pytest.approx(0.25 + block)
-    assert times["commit"] == pytest.approx(2 * block)  # the residents, and the record
+    assert times["commit"] == pytest.approx(3 * block)  # the residents, and the record, which is read back
     assert costed.basis["update"] is Basis.FITTED
     pages = {value.id: value.page for node in costed.graph.nodes for value in node.values}
     assert pages["w..fetch"] is None and pages["product"] is not None

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks larger than the board, all of whose weights are trained: parameters on the emulated board's card.
+
+    .venv/bin/python -m benchmarks.firmware.card_training [--seconds 60] [--steps 20] [--out DIR] [MODEL ...]
+
+Each network is planned from the shipped profile, its operators are profiled, and it is planned again with that. Then it
+trains on the emulated nRF52840. After each step this is compared:
+
+- loss and all weights with the same kernels on this computer, where everything lies in RAM and nothing is recomputed:
+  every bit;
+- loss and all weights with a step of PyTorch from the same weights: within 1e-4 of the largest element;
+- energy and time of each step but the traced one with the prediction: within 2 %; peak RAM of each: to the byte.
+
+RAM in all is what the firmware takes as the linker placed it (stack, data, tables), the resident tensors, and the arena
+up to its highest address. *page-all* is what the simplest policy takes. Exits 1 if anything is off, larger than the
+board, or takes more than its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from poet_harness.card.image import prepared_image
+from poet_harness.card.reading import weights_in
+from poet_harness.connection.target import connect
+from poet_harness.firmware import build
+from poet_harness.protocol.device import Device
+from poet_harness.training.batches import TrainingData, read_training_data
+from poet_harness.training.plan import Plan, read_plan
+from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_planner import models
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.training_graph import training_step
+from poet_planner.schedule.c_headers import write_headers
+from poet_profiles.boards import load_board
+from poet_profiles.graph import Resident
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.firmware.finetuning import call
+from benchmarks.firmware.training import RAM_BEGIN, end_of_firmware
+
+BOARD = "nrf52840"
+GOALS_J = {"mlperf_resnet8": 0.17, "poet_resnet18": 0.60}
+LEARNING_RATE = 0.01
+PYTORCH_TOLERANCE = 1e-4
+PREDICTION_TOLERANCE = 0.02
+KEPT_KINDS = ("parameter", "state")
+
+Tensors = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """``losses`` of the steps; ``weights`` before the first and after each."""
+
+    losses: list[float]
+    weights: list[Tensors]
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """The same on the emulated board, what was observed there, and the RAM that the firmware takes."""
+
+    trained: Trained
+    observed: list[ObservedStep]
+    firmware_bytes: int
+    stack_bytes: int
+
+
+def make_plan(folder: Path, model: str, seconds: int, steps: int) -> None:
+    """Data, a profile of the model's operators, the plan from it, and the firmware."""
+    planning = ["--model", model, "--parameters", "card"]
+    call(folder, "poet-plan", "data", "--model", model, "--steps", str(steps), "--out", "data.npz")
+    call(folder, "poet-plan", *planning, "--profile", BOARD, "--time-limit", "1", "--ram", "100MB", "--out", "first")
+    profiling = ["--board", BOARD, "--emulate", "--graph", "first/graph.json", "--quick"]
+    call(folder, "poet-harness", "profile", *profiling, "--out", "own.csv")
+    call(folder, "poet-plan", *planning, "--profile", "own.csv", "--time-limit", str(seconds), "--out", "plan")
+    policy = ["--strategy", "page-all", "--out", "page-all"]
+    call(folder, "poet-plan", *planning, "--profile", "own.csv", *policy)
+
+
+def on_board(headers: Path, plan: Plan, data: TrainingData, steps: int) -> OnBoard:
+    board = load_board(BOARD)
+    image = build(board, headers)
+    with (
+        prepared_image(None, plan, data, steps) as card,
+        connect(board, image=image, emulate=True, card=card) as target,
+    ):
+        assert card is not None
+        trainer = Trainer(target.device, target.meter, plan)
+        trained = Trained([], [dict(weights_in(card, plan).tensors)])
+
+        def done(step: ObservedStep) -> None:
+            trained.losses.append(step.loss)
+            trained.weights.append(dict(weights_in(card, plan).tensors))
+
+        observed = trainer.train(data, LEARNING_RATE, done=done)
+        return OnBoard(trained, observed, end_of_firmware(image) - RAM_BEGIN, target.device.stack())
+
+
+def unlimited(folder: Path, model: str, arrays: dict[str, NDArray[Any]], steps: int) -> Trained:
+    """Everything in RAM, on this computer."""
+    step = training_step(model, None)
+    graph = step.graph(load_board(BOARD))
+    write_headers(graph, store_all_schedule(graph), folder, step.constants(graph))
+    host = load_board("host")
+    trained = Trained([], [])
+    with connect(host, image=build(host, folder)) as target:
+        device = target.device
+        for index, resident in enumerate(graph.residents):
+            if resident.kind in (*KEPT_KINDS, "constant"):
+                device.put(index, arrays[resident.id].tobytes())
+        trained.weights.append(weights_of(device, graph.residents))
+        for number in range(steps):
+            for index, resident in enumerate(graph.residents):
+                if resident.kind in ("input", "target"):
+                    device.put(index, np.ascontiguousarray(arrays[resident.id][number]).tobytes())
+            bits = device.step(LEARNING_RATE, trace=False, expected_s=60.0).loss_bits
+            trained.losses.append(float(np.array(bits, np.uint32).view(np.float32)))
+            trained.weights.append(weights_of(device, graph.residents))
+    return trained
+
+
+def weights_of(device: Device, residents: tuple[Resident, ...]) -> Tensors:
+    return {
+        resident.id: np.frombuffer(device.get(index, resident.bytes), np.float32).reshape(resident.shape)
+        for index, resident in enumerate(residents)
+        if resident.kind in KEPT_KINDS
+    }
+
+
+def off_pytorch(model: str, arrays: dict[str, NDArray[Any]], trained: Trained) -> float:
+    """How far loss and weights are at most from those of a step of PyTorch from the same weights."""
+    loaded = models.load(model)
+    module = loaded.module.train()
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    optimizer = torch.optim.SGD(module.parameters(), LEARNING_RATE)
+    worst = 0.0
+    for number, found in enumerate(trained.losses):
+        with torch.no_grad():
+            for name, array in trained.weights[number].items():
+                state[name].copy_(torch.from_numpy(array.copy()))
+        optimizer.zero_grad()
+        inputs, targets = (torch.from_numpy(arrays[name][number]) for name in ("input", "target"))
+        loss = loaded.loss(module(inputs), targets.long())
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        exact = {name: state[name].detach().numpy() for name in trained.weights[number]}
+        worst = max(worst, abs(found / loss.item() - 1))
+        for name, array in trained.weights[number + 1].items():
+            worst = max(worst, float(np.abs(array - exact[name]).max() / np.abs(exact[name]).max()))
+    return worst
+
+
+def differing(ours: Trained, theirs: Trained) -> list[str]:
+    """What has another bit than the host has: losses, and weights after a step."""
+    losses = [f"loss {n}" for n, pair in enumerate(zip(ours.losses, theirs.losses, strict=True)) if len({*pair}) > 1]
+    return losses + [
+        f"{name} after {number}"
+        for number, pair in enumerate(zip(ours.weights, theirs.weights, strict=True))
+        for name in {**pair[0], **pair[1]}
+        if name not in pair[0] or name not in pair[1] or pair[0][name].tobytes() != pair[1][name].tobytes()
+    ]
+
+
+def off_prediction(plan: Plan, observed: list[ObservedStep]) -> float:
+    """How far energy and time of an untraced step are off at most."""
+    pairs = [
+        pair
+        for step in observed
+        if not step.actions
+        for pair in ((step.report.work_s, plan.time_s), (step.energy_j or 0.0, plan.energy_j))
+    ]
+    return max(abs(seen / told - 1) for seen, told in pairs)
+
+
+def peaks_are_as_predicted(plan: Plan, observed: list[ObservedStep]) -> bool:
+    traced = [
+        seen.peak_bytes == action.peak_bytes
+        for step in observed
+        for action, seen in zip(plan.actions, step.actions, strict=bool(step.actions))
+    ]
+    return all(traced) and all(step.report.peak_bytes == plan.peak_bytes for step in observed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(GOALS_J), help="which of them")
+    parser.add_argument("--seconds", type=int, default=60, help="to plan for, each")
+    parser.add_argument("--steps", type=int, default=20, help="to train")
+    parser.add_argument("--out", type=Path, help="where to keep the plans; those that are there are taken")
+    options = parser.parse_args()
+    board = load_board(BOARD)
+    table = Table(
+        *("model", "kept", "RAM in all", "firmware", "stack", "energy, J", "goal", "page-all", "gap", "time, s"),
+        *("off prediction", "peaks", "off PyTorch", "other bits"),
+        title=f"all weights trained on {BOARD}, {options.steps} steps (emulated)",
+    )
+    good = True
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in options.models:
+            folder = (options.out or Path(scratch)).resolve() / model
+            if not (folder / "page-all" / "summary.json").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                make_plan(folder, model, options.seconds, options.steps)
+            plan = read_plan(folder / "plan")
+            data = read_training_data(folder / "data.npz", plan, options.steps)
+            arrays = dict(np.load(folder / "data.npz"))
+            found = on_board(folder / "plan", plan, data, options.steps)
+            other_bits = differing(found.trained, unlimited(Path(scratch), model, arrays, options.steps))
+            pytorch = off_pytorch(model, arrays, found.trained)
+            prediction, peaks = off_prediction(plan, found.observed), peaks_are_as_predicted(plan, found.observed)
+            last = found.observed[-1]
+            energy_j = last.energy_j or 0.0
+            summary, policy = (
+                json.loads((folder / name / "summary.json").read_text()) for name in ("plan", "page-all")
+            )
+            used = found.firmware_bytes + summary["resident_bytes"] + last.report.arena_bytes
+            goal_j = GOALS_J.get(model, float("inf"))
+            good &= not other_bits and pytorch <= PYTORCH_TOLERANCE and prediction <= PREDICTION_TOLERANCE
+            good &= peaks and used <= board.ram_bytes and energy_j <= goal_j
+            table.add_row(
+                *(model, f"{summary['kept_bytes']:,}", f"{used:,} of {board.ram_bytes:,}", f"{found.firmware_bytes:,}"),
+                *(f"{found.stack_bytes:,}", f"{energy_j:.4f}", f"{goal_j:g}", f"{policy['energy_j']:.3f}"),
+                *(
+                    f"{summary['gap']:.1%}",
+                    f"{last.report.work_s:.3f}",
+                    f"{prediction:.2%}",
+                    "equal" if peaks else "NOT",
+                ),
+                *(f"{pytorch:.1e}", other_bits[0] if other_bits else "none"),
+            )
+    Console(width=200).print(table)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

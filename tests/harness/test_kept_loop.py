@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters on the card: plan, flash, prepare, train, and go on another day, by the command lines, on the emulator."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from poet_harness.cli import app as harness
+from poet_planner.cli import app as planner
+from poet_profiles.errors import UserError
+from safetensors.numpy import load_file
+from typer import Typer
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+
+MODEL, STEPS, RATE = "digits_cnn_small", 3, "0.05"
+BOARD = ["--board", "nrf52840", "--emulate"]
+
+
+def call(app: Typer, *arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a plan that is flashed on the emulated board, and its data."""
+    root = tmp_path_factory.mktemp("kept")
+    plan = ["--model", MODEL, "--profile", "nrf52840", "--parameters", "card", "--card-above", "64B"]
+    call(planner, *plan, "--strategy", "page-all", "--out", str(root / "plan"))
+    call(planner, "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(root / "data.npz"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
+        call(harness, "flash", *BOARD, "--plan", str(root / "plan"))
+    return root
+
+
+def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Rows, losses, and the trained weights."""
+    given = ["--plan", str(root / "plan"), "--data", str(root / "data.npz"), "--lr", RATE]
+    results = ["--out", f"{name}.csv", "--save", f"{name}.npz", "--weights", f"{name}.safetensors"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        call(harness, "run", *BOARD, *given, *results, *options)
+    weights = load_file(root / f"{name}.safetensors")
+    return pd.read_csv(root / f"{name}.csv"), dict(np.load(root / f"{name}.npz")), weights
+
+
+def test_a_plan_on_the_card_trains_as_pytorch_does(folder: Path) -> None:
+    table, saved, weights = train(folder, "whole", "--steps", str(STEPS))
+    assert (table["observed_peak_bytes"] == table["predicted_peak_bytes"]).all()
+    assert set(table["source"]) == {"emulated"}
+    traced = table[(table["training_step"] == 0) & (table["do"] == "compute")]
+    assert {"fetch", "conv2d_update", "linear_update", "commit"} <= set(traced["op"])
+    fetches = traced[traced["op"] == "fetch"]  # predicted from the profile's page rows
+    for what in ("energy_j", "time_s"):
+        assert fetches[f"observed_{what}"].sum() == pytest.approx(fetches[f"predicted_{what}"].sum(), rel=0.05)
+    data, reference = str(folder / "data.npz"), str(folder / "reference.npz")
+    call(planner, "reference", "--model", MODEL, "--data", data, "--lr", RATE, "--out", reference)
+    exact = np.load(reference)
+    np.testing.assert_allclose(saved["loss"], exact["loss"], rtol=1e-4)
+    start = np.load(data)
+    for name in exact.files:
+        if name != "loss":
+            parameter = name.removesuffix(".grad")
+            moved = start[parameter] - np.float32(RATE) * exact[name].sum(axis=0)
+            np.testing.assert_allclose(weights[parameter], moved, atol=1e-5)
+
+
+def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
+    image, given = str(folder / "card.img"), ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz")]
+    _, whole, expected = train(folder, "reference", "--steps", str(STEPS))
+    call(harness, "card", image, *given)
+    _, first, _ = train(folder, "first", "--steps", "2", "--card", image)
+    assert "the weights of step 2 are whole" in call(harness, "card", image, "--read", *given)
+    with pytest.raises(UserError, match="holds the weights after 2 steps"):
+        train(folder, "again", "--steps", str(STEPS), "--card", image)
+    table, rest, found = train(folder, "rest", "--steps", str(STEPS), "--card", image, "--resume")
+    assert set(table["training_step"]) == {2}
+    np.testing.assert_array_equal(np.concatenate([first["loss"], rest["loss"]]), whole["loss"])
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes(), name
