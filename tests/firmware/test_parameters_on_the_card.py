@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.streaming import Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
@@ -34,12 +35,15 @@ def step() -> TrainingStep:
 def runs(step: TrainingStep, host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     in_ram = step.graph(BOARD)
     on_card = step.graph(BOARD, resident_gradients=False, card_above_bytes=64)
+    streamed = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
     results = {}
     forms: list[tuple[str, Graph, Callable[[Graph], Schedule]]] = [
         ("in RAM", in_ram, store_all_schedule),
         ("stored", on_card, store_all_schedule),
         ("paged", on_card, everything_paged),
         ("recomputed", on_card, everything_recomputed),
+        ("streamed", streamed, store_all_schedule),
+        ("streamed, recomputed", streamed, everything_recomputed),
     ]
     for name, graph, make in forms:
         folder = tmp_path_factory.mktemp(name.replace(" ", "_"))
@@ -58,7 +62,13 @@ def test_the_form_on_the_card_keeps_weights_and_batches_there(step: TrainingStep
     assert {node.operation.op for node in graph.nodes if node.operation} >= {"fetch", "conv2d_update", "commit"}
 
 
-@pytest.mark.parametrize("name", ["stored", "paged", "recomputed"])
+def test_the_streaming_form_reads_weights_of_more_than_two_tiles(step: TrainingStep) -> None:
+    graph = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
+    streaming = {node.operation.op for node in graph.nodes if node.operation and "streamed" in node.operation.op}
+    assert streaming == {"streamed_linear", "streamed_linear_backward_input", "streamed_linear_update"}
+
+
+@pytest.mark.parametrize("name", ["stored", "paged", "recomputed", "streamed", "streamed, recomputed"])
 def test_loss_and_weights_are_those_of_training_in_ram(runs: dict[str, Run], name: str) -> None:
     _, steps_in_ram, weights_in_ram = runs["in RAM"]
     schedule, steps, weights = runs[name]

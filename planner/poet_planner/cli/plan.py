@@ -100,6 +100,13 @@ def plan(
     card_above: Annotated[
         str, typer.Option(help="Where parameters lie on the card: those up to this size stay in RAM.")
     ] = CARD_ABOVE,
+    stream_above: Annotated[
+        str | None,
+        typer.Option(
+            help="Those on the card above this size are read tile by tile, and not whole.",
+            show_default="as few as leave room",
+        ),
+    ] = None,
     momentum: Annotated[
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
@@ -163,6 +170,7 @@ def plan(
         parameters=parameters,
         gradients=gradients,
         card_above=card_above,
+        stream_above=stream_above,
         momentum=momentum,
         paging=paging,
     )

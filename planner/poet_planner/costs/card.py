@@ -12,14 +12,19 @@ from poet_profiles.graph.kept import COMMIT, FETCH, STORE
 from poet_profiles.operators import OPERATORS, Params, params_key, parse_params
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
+STREAMED = "streamed_"
 
 
 class CardWork(NamedTuple):
-    """Operators that are computed one after the other, and bytes moved, each transfer from a block's start."""
+    """Operators that are computed one after the other, and bytes moved, each transfer from a block's start.
+
+    What is ``beside`` reading is computed while data arrive, on a board whose card transfers by itself.
+    """
 
     operators: tuple[tuple[str, str], ...] = ()
     read_bytes: tuple[int, ...] = ()
     written_bytes: tuple[int, ...] = ()
+    beside: tuple[tuple[str, str], ...] = ()
 
 
 def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
@@ -29,12 +34,35 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     if op in (FETCH, STORE):
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
         return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
+    configuration = parse_params(params) if op in OPERATORS else {}
+    if op.startswith(STREAMED):
+        return _streamed(op.removeprefix(STREAMED), configuration)
     if op not in UPDATES:
         return None
-    configuration = parse_params(params)
     written = OPERATORS[op].sizes(configuration).outputs
     descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in written)
     return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
+
+
+def _streamed(whole: str, p: Params) -> CardWork:
+    """A read a tile, or a row a token, beside the same work on weights in RAM."""
+    sizes = OPERATORS[STREAMED + whole].sizes(p)
+    assert sizes.kept_input is not None
+    if whole == "embedding":
+        return CardWork(read_bytes=(4 * p["d"],) * p["m"])
+    size = sizes.inputs[sizes.kept_input]
+    rows = p["k"] if "r" in p else p["v"] if "v" in p else p["n"]
+    reads = tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
+    if not whole.endswith("_update"):
+        return CardWork(read_bytes=reads, beside=(_forward_or_input_gradient(whole, p),))
+    descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
+    return CardWork(descents, reads, (*reads, *sizes.outputs[1:]), tuple(_gradients(whole, p)))
+
+
+def _forward_or_input_gradient(whole: str, p: Params) -> tuple[str, str]:
+    if whole == "linear_backward_input":
+        return "matmul", params_key("matmul", {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0})
+    return whole, params_key(whole, p)
 
 
 def _commit(graph: Graph) -> CardWork:
@@ -55,4 +83,6 @@ def _gradients(op: str, p: Params) -> list[tuple[str, str]]:
         product = {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}
         sums = [("sum_rows", params_key("sum_rows", {"m": p["m"], "n": p["n"]}))] if p["bias"] else []
         return [("matmul", params_key("matmul", product)), *sums]
+    if op == "embedding_update":
+        return [("embedding_backward", params_key("embedding_backward", p))]
     return []

@@ -94,10 +94,13 @@ class CostModel:
         As :func:`poet_profiles.profile.read_profile` returns it, of one board.
     block_bytes : int
         Size of a block of the board's storage; a page takes whole blocks.
+    overlaps : bool
+        Whether the board computes while its card transfers.
     """
 
-    def __init__(self, profile: pd.DataFrame, block_bytes: int = 512) -> None:
+    def __init__(self, profile: pd.DataFrame, block_bytes: int = 512, overlaps: bool = False) -> None:
         self._block_bytes = block_bytes
+        self._overlaps = overlaps
         rows = [_Row(*row) for row in profile[list(_Row._fields)].itertuples(index=False)]
         rows.sort(key=lambda row: _BEST_FIRST.index(Basis(row.source)))
         self._exact: dict[tuple[str, str], _Row] = {}
@@ -158,8 +161,10 @@ class CostModel:
         computed = [self._operator(node, *part)[:2] for part in work.operators]
         read = [self._transfer(PAGE_IN, size) for size in work.read_bytes]
         written = [self._transfer(PAGE_OUT, size) for size in work.written_bytes]
-        times, energies = zip(*computed, *read, *written, strict=True)
-        return _Cost(sum(times), sum(energies), Basis.FITTED)
+        beside = [self._operator(node, *part)[:2] for part in work.beside]
+        times, energies = zip((0.0, 0.0), *computed, *beside, *read, *written, strict=True)
+        hidden = min(sum(time for time, _ in beside), sum(time for time, _ in read[1:])) if self._overlaps else 0.0
+        return _Cost(sum(times) - hidden, sum(energies), Basis.FITTED)
 
     def _transfer(self, op: str, size: int) -> tuple[float, float]:
         """Time and energy of moving so many bytes in or out."""

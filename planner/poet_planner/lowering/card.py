@@ -3,9 +3,10 @@
 
 A parameter becomes a value where it is read: a fetch makes it, which the plan may repeat instead of holding it. A
 weight gradient becomes one node with its update, which writes the parameter's next version to the card, a tile after
-the other. Nothing reads that version in this step, so that no update has to wait for another. Small parameters and what
-is a state stay in RAM and change at the end of the step, as they did. A constant is fetched like a parameter; nothing
-writes it. Behind all stands the node that commits.
+the other. Where streaming is asked for, operators read large parameters tile by tile themselves, and no fetch needs
+room for all of one. Nothing reads a next version in this step, so that no update has to wait for another. Small
+parameters and what is a state stay in RAM and change at the end of the step, as they did. A constant is fetched like a
+parameter; nothing writes it. Behind all stands the node that commits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from math import gcd
 from typing import NamedTuple
 
 from poet_profiles.errors import UserError
@@ -23,15 +23,17 @@ from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from poet_runtime.traced_graph import poets_own
 
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.descent import ORDERING_NODE
 from poet_planner.lowering.draft import added, done, region_bytes
+from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
 
 COMMIT_NODE = poets_own("commit")
-TILE_BYTES = 8192  # of a weight gradient at a time
-BLOCK_BYTES = 512  # of the card
 
 
-def with_parameters_on_the_card(graph: Graph, above_bytes: int, flash_bytes: int | None = None) -> Graph:
+def with_parameters_on_the_card(
+    graph: Graph, above_bytes: int, flash_bytes: int | None = None, streaming: Streaming = FETCHED_WHOLE
+) -> Graph:
     """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
 
     Parameters
@@ -40,6 +42,8 @@ def with_parameters_on_the_card(graph: Graph, above_bytes: int, flash_bytes: int
         As lowered for the firmware, with gradients as values.
     flash_bytes : int, optional
         Room for constants in flash: the largest that it has room for stay there.
+    streaming : Streaming
+        Which of them operators read tile by tile.
 
     Raises
     ------
@@ -49,7 +53,7 @@ def with_parameters_on_the_card(graph: Graph, above_bytes: int, flash_bytes: int
     if any(node.operation and node.operation.op == "sgd_momentum" for node in graph.nodes):
         raise UserError("--momentum: the firmware has none for parameters on the card; leave it out")
     in_flash = _constants_that_fit(graph, flash_bytes)
-    step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash])
+    step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash], streaming)
     for node in graph.nodes:
         step.take(node)
     residents = _placed(resident for resident in graph.residents if resident.id not in step.kept)
@@ -64,16 +68,21 @@ def with_parameters_on_the_card(graph: Graph, above_bytes: int, flash_bytes: int
 
 
 class _Fused(NamedTuple):
-    """An operator that makes gradients and writes the next versions of the parameters that they are of, in order."""
+    """An operator that makes gradients and writes the next versions of the parameters that they are of, in order.
+
+    With ``streams`` it reads the first parameter from the card.
+    """
 
     op: str
     params: dict[str, int]
+    streams: bool = False
 
 
 class _Step:
     """``nodes`` of the new graph so far, and what it has ``kept``, by id."""
 
-    def __init__(self, graph: Graph, above_bytes: int, constants: Iterable[Constant]) -> None:
+    def __init__(self, graph: Graph, above_bytes: int, constants: Iterable[Constant], streaming: Streaming) -> None:
+        self._streaming = streaming
         descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
         trained = {parameter: gradient for gradient, parameter in descents.values()}
         sizes = {resident.id: resident.bytes for resident in graph.residents}
@@ -116,18 +125,29 @@ class _Step:
     def _fused(self, node: Node) -> _Fused | None:
         """The operator that does both, where the gradients are there for one update each and for nothing else."""
         operation = node.operation
-        if operation is None or operation.op not in ("conv2d_backward_weight", "matmul"):
+        if operation is None or operation.op not in ("conv2d_backward_weight", "matmul", "embedding_backward"):
             return None
         if any(len(self._trains.get(id, ())) != 1 or self._readers[id] for id in operation.results):
             return None
         params = parse_params(operation.params)
+        size = self.kept[self._trains[operation.results[0]][0]].bytes
+        tile_bytes = self._streaming.tile_bytes
         if operation.op == "conv2d_backward_weight":
-            row_bytes = 4 * (params["c"] // params["g"] * params["r"] * params["s"])
-            return _Fused("conv2d_update", {**params, "tile": _tile(params["k"], row_bytes)})
-        if not _is_gradient_of_linear(params):
+            op = "conv2d_update"
+            params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes)}
+        elif operation.op == "embedding_backward":
+            op = "embedding_update"
+            params |= {"tile": tile_rows(params["v"], 4 * params["d"], tile_bytes)}
+        elif _is_gradient_of_linear(params):
+            op = "linear_update"
+            rows, columns = params["m"], params["n"]
+            params = {"m": params["k"], "k": columns, "n": rows, "bias": 0}
+            params |= {"tile": tile_rows(rows, 4 * columns, tile_bytes)}
+        else:
             return None
-        sizes = {"m": params["k"], "k": params["n"], "n": params["m"], "bias": 0}
-        return _Fused("linear_update", {**sizes, "tile": _tile(sizes["n"], 4 * sizes["k"])})
+        if streamed_update(op, params, size, self._streaming):
+            return _Fused(f"streamed_{op}", params, streams=True)
+        return None if op == "embedding_update" else _Fused(op, params)
 
     def _updating(self, node: Node, fused: _Fused) -> Node:
         """The node of gradients, which their updates take in."""
@@ -135,11 +155,15 @@ class _Step:
         assert reading.operation is not None
         results = reading.operation.results
         parameters = tuple(self._trains[gradient][0] for gradient in results)
-        old = tuple(self._fetch(parameter, node) for parameter in parameters)
+        old = tuple(
+            parameter if fused.streams and place == 0 else self._fetch(parameter, node)
+            for place, parameter in enumerate(parameters)
+        )
+        fetched = (id for id in old if id not in self.kept)
         self._written.append(done(node.id))
         return replace(
             reading,
-            inputs=tuple(dict.fromkeys((*reading.inputs, *old))),
+            inputs=tuple(dict.fromkeys((*reading.inputs, *fetched))),
             values=(
                 *(value for value in node.values if value.id not in (*results, done(node.id))),
                 Value(done(node.id), 0),
@@ -156,7 +180,7 @@ class _Step:
         """Add a node that updates ``parameter`` by a gradient that another node has made."""
         weights, id = self._fetch(parameter, node), added(parameter, "update")
         size = self.kept[parameter].bytes // 4
-        params = {"size": size, "tile": _tile(size, 4)}
+        params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes)}
         self._written.append(id)
         self.nodes.append(
             Node(
@@ -174,13 +198,31 @@ class _Step:
         )
 
     def _reading(self, node: Node) -> Node:
-        """The node with what it reads of the card as values."""
+        """The node with what it reads of the card as values, but for what it streams."""
         if node.operation is None:
             return node
+        form = streamed(node.operation, {id: kept.bytes for id, kept in self.kept.items()}, self._streaming)
+        if form is not None:
+            return self._streaming_node(node, node.operation, form)
         fetched = {id: self._fetch(id, node) for id in node.operation.operands if id in self.kept}
         operands = tuple(fetched.get(id, id) for id in node.operation.operands)
         inputs = tuple(dict.fromkeys((*node.inputs, *fetched.values())))
         return replace(node, inputs=inputs, operation=replace(node.operation, operands=operands))
+
+    def _streaming_node(self, node: Node, operation: Operation, form: Streamed) -> Node:
+        fetched = {
+            id: self._fetch(id, node)
+            for place, id in enumerate(operation.operands)
+            if id in self.kept and place != form.place
+        }
+        operands = tuple(fetched.get(id, id) for id in operation.operands)
+        return replace(
+            node,
+            inputs=tuple(dict.fromkeys((*node.inputs, *fetched.values()))),
+            workspace_bytes=OPERATORS[form.op].sizes(form.params).workspace,
+            operation=replace(operation, op=form.op, params=params_key(form.op, form.params), operands=operands),
+            uses=Uses.BOTH,
+        )
 
     def _fetch(self, id: str, reader: Node) -> str:
         """The value that a kept tensor is in RAM; its node stands before the first that reads it."""
@@ -226,14 +268,6 @@ def _kept(resident: Resident, trained: bool) -> Kept:
 def _is_gradient_of_linear(product: dict[str, int]) -> bool:
     """Whether it is of the form gy^T x, both as a linear layer has them; of one row, either way is the same."""
     return product["b"] == 1 and (product["k"] == 1 or (product["ta"], product["tb"]) == (1, 0))
-
-
-def _tile(rows: int, row_bytes: int) -> int:
-    """How many rows of a gradient are made at a time: as `TILE_BYTES` allow, and whole blocks of the card."""
-    if rows * row_bytes <= TILE_BYTES:
-        return rows
-    whole = BLOCK_BYTES // gcd(BLOCK_BYTES, row_bytes)
-    return min(rows, max(whole, TILE_BYTES // row_bytes // whole * whole))
 
 
 def _commit(nodes: list[Node]) -> Node:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
+from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.report.quantities import bytes_text
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from poet_planner.planning.task import Task
 
 CARD_ABOVE = "2KB"  # smaller parameters are not worth transfers of their own
+STREAMINGS = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
+"""What may be read tile by tile, from the least to the most."""
+COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 _BATCH_KINDS = ("input", "target", "loss", "constant")
 
 
@@ -49,11 +53,15 @@ class Forms:
     in_ram : callable
         With parameters resident, and gradients resident or not.
     on_card : callable or None
-        With larger parameters, and the batch, on the card; None where there is no such form.
+        With larger parameters, and the batch, on the card, and some of them read tile by tile; None where there is no
+        such form.
+    streamings : sequence of Streaming
+        What to choose from for that, from the least to the most.
     """
 
     in_ram: Callable[[bool], Task]
-    on_card: Callable[[], Task] | None = None
+    on_card: Callable[[Streaming], Task] | None = None
+    streamings: Sequence[Streaming] = STREAMINGS
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ def choose_residents(
     if parameters is Parameters.CARD:
         if forms.on_card is None:
             raise UserError("--parameters card is for models on microcontrollers that have a card: leave it out")
-        task = forms.on_card()
+        task = _on_card(forms, forms.on_card, budget_bytes)
         return Residency(task, budget_bytes(task))
     return _fitting(forms, parameters, gradients, budget_bytes)
 
@@ -136,12 +144,22 @@ def _fitting(
             note = "gradients have no places of their own in RAM (--gradients resident gives them)"
             return Residency(paged, budget, note=note)
     if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
-        on_card = forms.on_card()
+        on_card = _on_card(forms, forms.on_card, budget_bytes)
         if not in_flash:
             return Residency(on_card, budget, note=_flash_note(on_card.graph))
         if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
             return Residency(on_card, budget, note=_card_note(on_card.graph, min(in_ram, least), budget))
     return Residency(task, budget)
+
+
+def _on_card(forms: Forms, on_card: Callable[[Streaming], Task], budget_bytes: Callable[[Task], int]) -> Task:
+    """Streaming as little as leaves room around the hungriest node, or else what needs the least RAM."""
+    tasks = []
+    for streaming in forms.streamings:
+        tasks.append(on_card(streaming))
+        if smallest_ram_bytes(tasks[-1].graph) <= COMFORT * budget_bytes(tasks[-1]):
+            return tasks[-1]
+    return min(tasks, key=lambda task: smallest_ram_bytes(task.graph))
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

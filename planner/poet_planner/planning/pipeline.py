@@ -21,10 +21,12 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.shipped import profile_names
 
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.memory_policy import (
     CARD_ABOVE,
+    STREAMINGS,
     Forms,
     Gradients,
     Parameters,
@@ -187,6 +189,7 @@ def plan(
     parameters: str = "auto",
     gradients: str = "auto",
     card_above: int | str = CARD_ABOVE,
+    stream_above: int | str | None = None,
     momentum: float = 0.0,
     paging: bool = True,
     method: str = "optimal",
@@ -222,6 +225,9 @@ def plan(
         ``"auto"``: they have places, unless they would not fit.
     card_above : int or str
         The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``.
+    stream_above : int or str, optional
+        The size up to which parameters on the card are fetched whole; larger ones are read tile by tile. Default is
+        to stream as little as leaves room for the hungriest operator.
     momentum : float
         Of the gradient descent that ends a step on a microcontroller, 0 to 1.
     paging : bool
@@ -259,6 +265,7 @@ def plan(
         parameters=parameters,
         gradients=gradients,
         card_above=card_above,
+        stream_above=stream_above,
         momentum=momentum,
         paging=paging,
     )
@@ -279,13 +286,14 @@ def prepare(
     parameters: str = "auto",
     gradients: str = "auto",
     card_above: int | str = CARD_ABOVE,
+    stream_above: int | str | None = None,
     momentum: float = 0.0,
     paging: bool = True,
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
     started_s = time.monotonic()
     residency = choose_residents(
-        forms_of(network, profile, board, batch, momentum, paging, card_above),
+        forms_of(network, profile, board, batch, momentum, paging, card_above, stream_above),
         _policy(Parameters, parameters, "--parameters"),
         _policy(Gradients, gradients, "--gradients"),
         partial(_budget_bytes, ram=ram),
@@ -313,6 +321,7 @@ def forms_of(
     momentum: float = 0.0,
     paging: bool = True,
     card_above: int | str = CARD_ABOVE,
+    stream_above: int | str | None = None,
 ) -> Forms:
     """What makes the task in its forms; parameters are those of `plan`.
 
@@ -332,7 +341,10 @@ def forms_of(
     model = ModelOnBoard(network, batch, profile, board, momentum)
     return Forms(
         lambda resident_gradients: _with_paging(model.task(resident_gradients), paging),
-        (lambda: model.task(card_above_bytes=above_bytes)) if model.has_card and paging else None,
+        (lambda streaming: model.task(card_above_bytes=above_bytes, streaming=streaming))
+        if model.has_card and paging
+        else None,
+        STREAMINGS if stream_above is None else [Streaming(size_bytes(stream_above, "--stream-above", "64KB"))],
     )
 
 

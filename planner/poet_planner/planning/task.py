@@ -18,6 +18,7 @@ from poet_profiles.profile import read_profile
 from poet_profiles.shipped import profile_names, shipped_profile
 
 from poet_planner.costs.cost_model import CostedGraph, CostModel
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +122,12 @@ class ModelOnBoard:
         """Whether the board's firmware can keep parameters on a card."""
         return self._board.has_card
 
-    def task(self, resident_gradients: bool = True, card_above_bytes: int | None = None) -> Task:
+    def task(
+        self,
+        resident_gradients: bool = True,
+        card_above_bytes: int | None = None,
+        streaming: Streaming = FETCHED_WHOLE,
+    ) -> Task:
         """The costed task.
 
         Parameters
@@ -130,14 +136,16 @@ class ModelOnBoard:
             Whether gradients have places of their own in RAM, or are values like others.
         card_above_bytes : int, optional
             Whether larger parameters, and the batch, lie on the card.
+        streaming : Streaming
+            Which of them are read tile by tile.
 
         Raises
         ------
         UserError
             If the model cannot be had or traced, or the profile lacks the rows that are needed.
         """
-        graph = self._step.graph(self._board, resident_gradients, self._momentum, card_above_bytes)
-        costed = CostModel(self._rows, self._board.storage_block_bytes).apply(graph)
+        graph = self._step.graph(self._board, resident_gradients, self._momentum, card_above_bytes, streaming)
+        costed = CostModel(self._rows, self._board.storage_block_bytes, self._board.dma_overlap).apply(graph)
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))
         return Task(costed.graph, self._board, costed, self._step.constants(costed.graph))

@@ -14,6 +14,8 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from poet_runtime.traced_graph import TracedGraph
@@ -42,6 +44,7 @@ class TrainingStep:
             raise UserError(f"--batch {batch}: the model {model.name} comes with its own batch; leave it out")
         self._model = model
         self._batch = batch
+        self._as_values: dict[tuple[bool, float], Graph] = {}
 
     @property
     def name(self) -> str:
@@ -53,6 +56,7 @@ class TrainingStep:
         resident_gradients: bool = True,
         momentum: float = 0.0,
         card_above_bytes: int | None = None,
+        streaming: Streaming = FETCHED_WHOLE,
     ) -> Graph:
         """The step lowered for a board.
 
@@ -65,6 +69,8 @@ class TrainingStep:
             Of the gradient descent that ends a step on a microcontroller.
         card_above_bytes : int, optional
             Whether larger parameters, and the batch, lie on a microcontroller's card.
+        streaming : Streaming
+            Which of them are read tile by tile.
 
         Raises
         ------
@@ -82,8 +88,9 @@ class TrainingStep:
                 raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
             graph = lower_for_linux(self._rehearsed, board.dma_overlap)
         elif card_above_bytes is not None:
-            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients=False, momentum=momentum)
-            graph = with_parameters_on_the_card(graph, card_above_bytes, flash_for_constants(graph, board))
+            graph = self._with_gradients_as_values(board.dma_overlap, momentum)
+            flash_bytes = flash_for_constants(graph, board)
+            graph = with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming)
         else:
             graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
         try:
@@ -105,6 +112,15 @@ class TrainingStep:
         data = constant_data(self.traced)
         wanted = dict.fromkeys((*constants, *self.traced.frozen))
         return {id: data[id] for id in wanted}
+
+    def _with_gradients_as_values(self, dma_overlap: bool, momentum: float) -> Graph:
+        """What the forms with parameters on the card are made of, lowered once."""
+        from poet_planner.lowering import lower_for_firmware
+
+        key = dma_overlap, momentum
+        if key not in self._as_values:
+            self._as_values[key] = lower_for_firmware(self._tried, dma_overlap, False, momentum)
+        return self._as_values[key]
 
     @cached_property
     def traced(self) -> TracedGraph:

@@ -128,6 +128,7 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
             "--momentum: the firmware has none for parameters on the card",
         ),
         (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
+        (["--profile", "m4", "--model", "digits_cnn", "--stream-above", "much"], "--stream-above much: not an amount"),
     ],
 )
 def test_bad_input_ends_in_one_line(

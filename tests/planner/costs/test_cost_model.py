@@ -42,12 +42,12 @@ def page_rows() -> list[ProfileRow]:
     ]
 
 
-def model(tmp_path: Path, rows: list[ProfileRow]) -> CostModel:
-    path = tmp_path / f"profile_{len(rows)}.csv"
+def model(tmp_path: Path, rows: list[ProfileRow], overlaps: bool = False) -> CostModel:
+    path = tmp_path / f"profile_{len(rows)}_{overlaps}.csv"
     with ProfileWriter(path) as profile:
         for each in rows:
             profile.append(each)
-    return CostModel(read_profile(path))
+    return CostModel(read_profile(path), overlaps=overlaps)
 
 
 def graph(op: str, params: str, size: int = 4) -> Graph:
@@ -180,3 +180,34 @@ def test_an_update_is_a_weight_gradient_and_a_descent(op: str, params: str, part
     assert work is not None
     assert list(work.operators) == parts
     assert sum(work.written_bytes) == sum(4 * int(params.split("=")[1]) for name, params in parts if name == "sgd")
+
+
+STREAMED = "m=4 k=128 n=64 bias=0 tile=16"  # 32 KB in four tiles of 16 blocks
+
+
+def test_a_streamed_operator_reads_each_tile_and_computes_beside_it() -> None:
+    work = card_work(kept_step(), "streamed_linear", STREAMED)
+    assert work is not None
+    assert work.read_bytes == (8192,) * 4
+    assert work.beside == (("linear", "m=4 k=128 n=64 bias=0"),)
+    assert (work.operators, work.written_bytes) == ((), ())
+    update = card_work(kept_step(), "streamed_linear_update", STREAMED)
+    assert update is not None
+    assert (update.read_bytes, update.written_bytes) == ((8192,) * 4, (8192,) * 4)
+    assert update.beside == (("matmul", "b=1 m=64 k=4 n=128 ta=1 tb=0"),)
+    assert update.operators == (("sgd", "size=8192"),)
+    rows = card_work(kept_step(), "streamed_embedding", "m=5 v=100 d=128")
+    assert rows is not None
+    assert rows.read_bytes == (512,) * 5
+
+
+@pytest.mark.parametrize("compute_s", [0.01, 5.0])
+def test_where_transfers_overlap_the_longer_of_the_two_counts(tmp_path: Path, compute_s: float) -> None:
+    rows = [row("linear", "m=4 k=128 n=64 bias=0", compute_s), *page_rows()]
+    serial, overlapped = (
+        model(tmp_path, rows, overlaps).apply(graph("streamed_linear", STREAMED)).graph.nodes[0]
+        for overlaps in (False, True)
+    )
+    read = serial.time_s - compute_s
+    assert overlapped.time_s == pytest.approx(read / 4 + max(0.75 * read, compute_s))
+    assert overlapped.energy_j == pytest.approx(serial.energy_j)

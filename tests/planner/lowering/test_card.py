@@ -10,6 +10,7 @@ import pytest
 from poet_planner import models
 from poet_planner.baselines.page_all import page_all_schedule
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.schedule.verify import verify
@@ -36,23 +37,33 @@ def traced(model: models.Model) -> TracedGraph:
     return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
-def lowered(name: str, above: int = ABOVE) -> tuple[Graph, Graph]:
+def lowered(name: str, above: int = ABOVE, streaming: Streaming = FETCHED_WHOLE) -> tuple[Graph, Graph]:
     """The step with all parameters in RAM, and on the card."""
     graph = lower_for_firmware(traced(models.load(name)), resident_gradients=False)
-    return graph, with_parameters_on_the_card(graph, above)
+    return graph, with_parameters_on_the_card(graph, above, streaming=streaming)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize(
-    ("name", "above"),
-    [("mlperf_resnet8", ABOVE), ("mlperf_resnet8", 0), ("mlperf_ds_cnn", ABOVE), ("transformer", ABOVE)],
+    ("name", "above", "streaming"),
+    [
+        ("mlperf_resnet8", ABOVE, FETCHED_WHOLE),
+        ("mlperf_resnet8", 0, FETCHED_WHOLE),
+        ("mlperf_ds_cnn", ABOVE, FETCHED_WHOLE),
+        ("transformer", ABOVE, FETCHED_WHOLE),
+        ("mlperf_resnet8", ABOVE, Streaming(16384)),
+        ("cnn_40k", ABOVE, Streaming(4096, 4096)),
+        ("bert_2x128", ABOVE, Streaming(8192)),
+    ],
 )
-def test_a_step_computes_the_same_to_the_last_bit(name: str, above: int, operators: Operators) -> None:
+def test_a_step_computes_the_same_to_the_last_bit(
+    name: str, above: int, streaming: Streaming, operators: Operators
+) -> None:
     model = models.load(name)
     given = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
     given |= constant_data(traced(model))
     given |= {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
-    in_ram, on_card = lowered(name, above)
+    in_ram, on_card = lowered(name, above, streaming)
     expected, found = run_step(in_ram, given, operators), run_step(on_card, given, operators)
     assert expected.keys() == found.keys()
     assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
@@ -113,3 +124,25 @@ def test_momentum_is_refused() -> None:
     graph = lower_for_firmware(traced(models.load("digits_cnn_small")), resident_gradients=False, momentum=0.9)
     with pytest.raises(UserError, match="--momentum"):
         with_parameters_on_the_card(graph, ABOVE)
+
+
+@pytest.mark.parametrize(("name", "above"), [("cnn_40k", 16384), ("bert_2x128", 65536)])
+def test_streaming_reads_large_parameters_by_operators_alone(name: str, above: int) -> None:
+    """No fetch of a streamed tensor is left, so that the hungriest node needs no room for one."""
+    _, whole = lowered(name)
+    _, graph = lowered(name, streaming=Streaming(above))
+    check_graph(graph)
+    assert verify(graph, store_all_schedule(graph)).faults == ()
+    assert smallest_ram_bytes(graph) < smallest_ram_bytes(whole) / 2
+    sizes = {tensor.id: tensor.bytes for tensor in graph.kept if tensor.kind == "parameter"}
+    read: dict[str, set[str]] = {id: set() for id in sizes}
+    for operation in (node.operation for node in graph.nodes if node.operation):
+        for id in sizes.keys() & {*operation.operands}:
+            read[id].add(operation.op)
+    for id, size in sizes.items():
+        assert all(op.startswith("streamed_") for op in read[id]) if size > above else read[id] == {"fetch"}
+    assert any(size > above for size in sizes.values())
+    for node in graph.nodes:
+        if node.operation and node.operation.op.startswith("streamed_"):
+            assert node.uses is Uses.BOTH
+            assert node.recomputable is not node.operation.op.endswith("_update")

@@ -39,12 +39,12 @@ def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
 
 
 def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operators: Operators) -> list[NDArray[Any]]:
-    """What an operator yields; one on kept tensors by the operators in RAM that it stands for."""
+    """What an operator yields; one that writes kept tensors by those in RAM that it stands for, unless it streams."""
     if op == "fetch":
         return inputs
     if op == "commit":
         return []
-    if not op.endswith("_update") or op == "batch_norm_update":
+    if not op.endswith("_update") or op == "batch_norm_update" or op.startswith("streamed_"):
         return operators.run(op, params, inputs, LEARNING_RATE)
     if op == "sgd_update":
         gradients, old = inputs[:1], inputs[1:]

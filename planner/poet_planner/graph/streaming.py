@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tensors on the card operators read themselves, tile by tile, instead of a fetch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TILE_BYTES = 8192  # of weights, or of their gradient, at a time
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Which kept tensors are read tile by tile, and in tiles of how many bytes at most, if a tile can be so small.
+
+    ``above_bytes`` is the size of the largest tensor that is still fetched whole; None: all are.
+    """
+
+    above_bytes: int | None = None
+    tile_bytes: int = TILE_BYTES
+
+
+FETCHED_WHOLE = Streaming()
