@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session.h"
+
+#include <stddef.h>
+
+#include "poet/board.h"
+#include "poet/saved.h"
+#include "reply.h"
+
+void poet_session_note(poet_server *server, int status)
+{
+    if (status == POET_E_IO || status == POET_E_ABSENT || status == POET_E_CORRUPT || status == POET_E_PROTECTED ||
+        status == POET_E_TAKEN) {
+        server->card_up = false;
+        server->record_known = false;
+        server->preparing = false;
+    }
+}
+
+int poet_session_card(poet_server *server)
+{
+    const int status = server->card_up ? POET_OK : poet_board_storage(&server->card);
+    server->card_up = status == POET_OK;
+    return status;
+}
+
+bool poet_session_keeps_tensors(const poet_server *server)
+{
+    return server->runner_status == POET_OK && server->built->model->kept_count > 0;
+}
+
+/* Reads once, of a card that came up, which of the model's tensors on it count. */
+static int know_record(poet_server *server)
+{
+    if (server->record_known) {
+        return POET_OK;
+    }
+    server->record_status = poet_record_load(&server->record, &server->card);
+    server->record_known = true;
+    if (server->record_status == POET_E_ABSENT) {
+        return poet_record_check_others(&server->card, server->built->model->graph_hash);
+    }
+    return server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
+}
+
+int poet_session_pager(poet_server *server)
+{
+    int status = poet_session_card(server);
+    if (status == POET_OK) {
+        status = poet_pager_open(&server->pager, &server->card);
+    }
+    if (status == POET_OK) {
+        status = poet_session_keeps_tensors(server) ? know_record(server) : poet_record_check_others(&server->card, 0);
+    }
+    if (status == POET_OK && poet_session_keeps_tensors(server)) {
+        server->pager.page_area = poet_record_page_block(&server->record);
+    }
+    poet_session_note(server, status);
+    return status;
+}
+
+int poet_session_record(poet_server *server, bool preparing_will_do)
+{
+    const int status = poet_session_pager(server);
+    if (status != POET_OK || (preparing_will_do && server->preparing)) {
+        return status;
+    }
+    return server->record_status;
+}
+
+int poet_session_fail(poet_text *answer, int status)
+{
+    return poet_reply_fail(answer, status,
+                           status == POET_E_ABSENT ? "no card, no label on it, or no record of this model"
+                                                   : poet_explain(status));
+}
+
+void poet_session_lose_residents(poet_server *server)
+{
+    poet_runner_forget_trace(&server->runner);
+    server->residents_stale = server->residents_stale || server->residents_count;
+    server->residents_count = false;
+}
+
+int poet_session_residents(poet_server *server)
+{
+    if (server->residents_count || poet_saved_blocks(server->built->model) == 0) {
+        return POET_OK;
+    }
+    const int status = server->residents_stale ? poet_record_read_residents(&server->record) : POET_E_ORDER;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = server->residents_stale && status != POET_OK;
+    return status;
+}

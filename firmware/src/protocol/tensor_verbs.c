@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verbs that move tensors between host and board: `put`, `get`, `batches`. */
+#include <stddef.h>
+#include <string.h>
+
+#include "reply.h"
+#include "session.h"
+#include "verbs.h"
+
+#define MOST_GET_BYTES 224u
+
+/* The bytes of a resident tensor; NULL for another one. */
+static uint8_t *resident_bytes(const poet_server *server, uint32_t index, uint32_t *size)
+{
+    const poet_model *model = server->built->model;
+    if (index >= model->resident_count) {
+        return NULL;
+    }
+    *size = model->residents[index].bytes;
+    return server->ram + model->residents[index].offset;
+}
+
+/* A tensor on the card, which has its number behind the residents; NULL if there is none. */
+static const poet_kept *kept_tensor(const poet_server *server, uint32_t index)
+{
+    const poet_model *model = server->built->model;
+    const uint32_t place = index - model->resident_count;
+    return index >= model->resident_count && place < model->kept_count ? &model->kept[place] : NULL;
+}
+
+static int put_bytes(poet_server *server, uint32_t index, uint32_t offset, const uint8_t *data, uint32_t count)
+{
+    uint32_t size;
+    uint8_t *bytes = resident_bytes(server, index, &size);
+    const poet_kept *kept = kept_tensor(server, index);
+    if (bytes != NULL) {
+        if (count > size || offset > size - count) {
+            return POET_E_ARGUMENT;
+        }
+        memcpy(bytes + offset, data, count);
+        return POET_OK;
+    }
+    int status = kept != NULL ? poet_session_record(server, true) : POET_E_ARGUMENT;
+    if (status == POET_OK) {
+        status = poet_record_put(&server->record, kept, offset, data, count);
+        poet_session_note(server, status);
+    }
+    return status;
+}
+
+static int get_bytes(poet_server *server, uint32_t index, uint32_t offset, uint8_t *data, uint32_t count)
+{
+    uint32_t size;
+    const uint8_t *bytes = resident_bytes(server, index, &size);
+    const poet_kept *kept = kept_tensor(server, index);
+    if (bytes != NULL) {
+        if (count > size || offset > size - count) {
+            return POET_E_ARGUMENT;
+        }
+        memcpy(data, bytes + offset, count);
+        return POET_OK;
+    }
+    int status = kept != NULL ? poet_session_record(server, false) : POET_E_ARGUMENT;
+    if (status == POET_OK) {
+        status = poet_record_get(&server->record, kept, offset, data, count);
+        poet_session_note(server, status);
+    }
+    return status;
+}
+
+int poet_verb_put(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t index;
+    uint32_t offset;
+    uint8_t data[POET_LINE_BYTES / 2u];
+    if (!poet_argument_unsigned(&arguments, &index) || !poet_argument_unsigned(&arguments, &offset) ||
+        !poet_read_char(&arguments, ' ')) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
+    }
+    const uint32_t digits = (uint32_t)strlen(arguments);
+    if (digits % 2u != 0 || digits / 2u > sizeof data) {
+        return poet_reply_finish(answer, POET_E_ARGUMENT);
+    }
+    for (uint32_t i = 0; i < digits / 2u; i++) {
+        uint32_t value;
+        if (!poet_read_hex(&arguments, 2, &value)) {
+            return poet_reply_fail(answer, POET_E_ARGUMENT, "data must be lower-case hex");
+        }
+        data[i] = (uint8_t)value;
+    }
+    const int status = put_bytes(server, index, offset, data, digits / 2u);
+    if (status != POET_OK) {
+        return poet_session_fail(answer, status);
+    }
+    poet_reply_number(answer, "bytes", digits / 2u);
+    return POET_OK;
+}
+
+int poet_verb_get(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t index;
+    uint32_t offset;
+    uint32_t count;
+    uint8_t data[MOST_GET_BYTES];
+    if (!poet_argument_unsigned(&arguments, &index) || !poet_argument_unsigned(&arguments, &offset) ||
+        !poet_argument_unsigned(&arguments, &count) || !poet_arguments_end(arguments) || count > MOST_GET_BYTES) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: get INDEX offset count, count at most 224");
+    }
+    const int status = get_bytes(server, index, offset, data, count);
+    if (status != POET_OK) {
+        return poet_session_fail(answer, status);
+    }
+    poet_reply_key(answer, "data");
+    for (uint32_t i = 0; i < count; i++) {
+        poet_text_hex(answer, data[i], 2);
+    }
+    return POET_OK;
+}
+
+/* How many batches the card holds from now on; their tensors are to be put there anew. */
+int poet_verb_batches(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t count;
+    if (!poet_argument_unsigned(&arguments, &count) || !poet_arguments_end(arguments) || count == 0) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: batches COUNT, at least 1");
+    }
+    if (!poet_session_keeps_tensors(server)) {
+        return poet_reply_fail(answer, POET_E_UNSUPPORTED, "the built model keeps no tensors on the card");
+    }
+    int status = poet_session_record(server, true);
+    if (status == POET_OK || status == POET_E_ABSENT) {
+        server->preparing = status == POET_E_ABSENT || server->preparing;
+        status = server->card_up ? poet_record_set_batches(&server->record, count) : POET_E_ABSENT;
+    }
+    if (status != POET_OK) {
+        server->preparing = false;
+        return poet_reply_finish(answer, status);
+    }
+    poet_reply_number(answer, "batches", count);
+    return POET_OK;
+}

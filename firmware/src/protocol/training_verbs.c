@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verbs of training: `step` and its trace, `commit`, `restore`. */
+#include <stddef.h>
+#include <string.h>
+
+#include "poet/board.h"
+#include "poet/checkpoint.h"
+#include "reply.h"
+#include "session.h"
+#include "verbs.h"
+
+#define MOST_STEPS 24u
+
+/* The bits of the model's loss; zero in a model without one. */
+static uint32_t loss_bits(const poet_server *server)
+{
+    const poet_model *model = server->built->model;
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof bits) {
+            memcpy(&bits, server->ram + model->residents[i].offset, sizeof bits);
+        }
+    }
+    return bits;
+}
+
+static int fail_step(poet_text *answer, int status, const poet_run *run)
+{
+    answer->length = 0;
+    poet_text_string(answer, "schedule step ");
+    poet_text_decimal(answer, run->steps);
+    poet_text_string(answer, ": ");
+    poet_text_string(answer, poet_explain(status));
+    return status;
+}
+
+int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t rate_nano;
+    uint32_t trace;
+    if (!poet_argument_unsigned(&arguments, &rate_nano) || !poet_argument_unsigned(&arguments, &trace) || trace > 1u ||
+        !poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
+    }
+    poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
+    int status = POET_OK;
+    if (poet_session_keeps_tensors(server)) {
+        status = poet_session_record(server, false);
+        if (status != POET_OK) {
+            return poet_session_fail(answer, status);
+        }
+        status = poet_session_residents(server);
+        poet_session_note(server, status);
+        if (status == POET_E_ORDER) {
+            return poet_reply_fail(answer, status, "restore or commit first: the card has weights that are not in RAM");
+        }
+        run.record = &server->record;
+    }
+    if (status == POET_OK && poet_runner_needs_card(&server->runner, run.trace)) {
+        status = poet_session_pager(server);
+        run.pager = &server->pager;
+    }
+    if (status != POET_OK) {
+        return poet_reply_finish(answer, status);
+    }
+    status = poet_runner_step(&server->runner, &run);
+    poet_session_note(server, status);
+    if (status != POET_OK) {
+        if (run.record != NULL) {
+            poet_session_lose_residents(server);
+            server->record_known = false; /* the failure may have been that of the record itself */
+        }
+        return fail_step(answer, status, &run);
+    }
+    poet_reply_number(answer, "ticks", run.ticks);
+    poet_reply_number(answer, "peak", run.peak_bytes);
+    poet_reply_number(answer, "arena", run.arena_bytes);
+    poet_reply_number(answer, "page_ins", run.page_ins);
+    poet_reply_number(answer, "page_outs", run.page_outs);
+    poet_reply_hex(answer, "loss", loss_bits(server), 8);
+    if (run.record != NULL) {
+        poet_reply_number(answer, "committed", run.record->step);
+    }
+    return POET_OK;
+}
+
+/* Answers with some rows of the last step's trace: what each schedule step took, or its peak. */
+static int put_trace(poet_server *server, const char *arguments, poet_text *answer, const char *key, bool peaks)
+{
+    uint32_t first;
+    uint32_t count;
+    if (!poet_argument_unsigned(&arguments, &first) || !poet_argument_unsigned(&arguments, &count) ||
+        !poet_arguments_end(arguments) || count > MOST_STEPS) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
+    }
+    const uint32_t steps = server->built->schedule->step_count;
+    if (first > steps || count > steps - first) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
+    }
+    poet_reply_key(answer, key);
+    for (uint32_t i = 0; i < count; i++) {
+        poet_trace_row row;
+        const int status = poet_runner_read_trace(&server->runner, &server->pager, first + i, &row);
+        if (status == POET_E_ABSENT) {
+            return poet_reply_fail(answer, status, "the last step was not traced, or its trace was lost");
+        }
+        if (status != POET_OK) {
+            return poet_reply_finish(answer, status);
+        }
+        if (i > 0) {
+            poet_text_char(answer, ',');
+        }
+        poet_text_decimal(answer, peaks ? row.peak_bytes : row.ticks);
+    }
+    return POET_OK;
+}
+
+int poet_verb_times(poet_server *server, const char *arguments, poet_text *answer)
+{
+    return put_trace(server, arguments, answer, "ticks", false);
+}
+
+int poet_verb_peaks(poet_server *server, const char *arguments, poet_text *answer)
+{
+    return put_trace(server, arguments, answer, "bytes", true);
+}
+
+static int commit_record(poet_server *server, uint32_t step_number, uint32_t *bytes)
+{
+    const int status = poet_record_commit(&server->record, step_number);
+    if (status == POET_E_ORDER) {
+        return status; /* nothing has been written */
+    }
+    server->record_known = status == POET_OK;
+    server->record_status = status;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = status != POET_OK;
+    server->preparing = false;
+    *bytes = poet_record_bytes(&server->record);
+    return status;
+}
+
+int poet_verb_commit(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t step_number;
+    if (!poet_argument_unsigned(&arguments, &step_number) || !poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: commit STEP");
+    }
+    int status = poet_session_keeps_tensors(server) ? poet_session_record(server, true) : poet_session_pager(server);
+    if (status != POET_OK) {
+        return poet_session_fail(answer, status);
+    }
+    uint32_t bytes;
+    poet_board_window(true);
+    const uint32_t before = poet_board_ticks();
+    status = poet_session_keeps_tensors(server)
+                 ? commit_record(server, step_number, &bytes)
+                 : poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
+    const uint32_t after = poet_board_ticks();
+    poet_board_window(false);
+    poet_session_note(server, status);
+    if (status == POET_E_ORDER) {
+        return poet_reply_fail(answer, status,
+                               "not all tensors of the first record, or no batches, have been put on the card");
+    }
+    if (status != POET_OK) {
+        return poet_reply_finish(answer, status);
+    }
+    poet_reply_number(answer, "ticks", after - before);
+    poet_reply_number(answer, "bytes", bytes);
+    return POET_OK;
+}
+
+static int restore_record(poet_server *server, uint32_t *step_number, uint32_t *bytes)
+{
+    const int status = poet_record_restore(&server->record, &server->card);
+    server->record_known = status == POET_OK;
+    server->record_status = status;
+    server->residents_count = status == POET_OK;
+    server->residents_stale = false;
+    server->preparing = false;
+    *step_number = server->record.step;
+    *bytes = poet_record_bytes(&server->record);
+    return status;
+}
+
+int poet_verb_restore(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "restore takes no arguments");
+    }
+    uint32_t step_number;
+    uint32_t bytes;
+    int status = poet_session_pager(server);
+    if (status != POET_OK) {
+        return poet_reply_finish(answer, status);
+    }
+    status = poet_session_keeps_tensors(server)
+                 ? restore_record(server, &step_number, &bytes)
+                 : poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
+    poet_session_note(server, status);
+    if (status == POET_E_ABSENT) {
+        return poet_reply_fail(answer, status, "no commit of this model on the card");
+    }
+    if (status != POET_OK) {
+        return poet_reply_finish(answer, status);
+    }
+    poet_reply_number(answer, "step", step_number);
+    poet_reply_number(answer, "bytes", bytes);
+    if (poet_session_keeps_tensors(server)) {
+        poet_reply_number(answer, "batches", server->record.batches);
+    }
+    return POET_OK;
+}
