@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from poet_profiles.graph import Graph
 
     from poet_planner.planning.sweep import Point
+    from poet_planner.planning.task import Task
     from poet_planner.solve import OptimiseOptions
 
 RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
@@ -70,7 +71,7 @@ def sweep(
         raise UserError(f"{table_path}: exists already; --resume goes on with it, or name another --out")
     forms = forms_of(network(graph, model, {"--board": board}), profile, board, batch)
     if parameters in (Parameters.CARD, Parameters.EXCLUDED):
-        planned = choose_residents(forms, parameters, Gradients.AUTO, lambda _: 0).task.graph
+        planned = choose_residents(forms, parameters, Gradients.AUTO, _board_bytes).task.graph
     else:
         planned = forms.in_ram(True).graph
     store_all = store_all_schedule(planned)
@@ -86,6 +87,13 @@ def sweep(
     done = in_order(done)
     write_picture(planned, done, out / "sweep.png")
     _print(done, out, json)
+
+
+def _board_bytes(task: Task) -> int:
+    """The RAM for which the form of the graph is chosen, whatever the budgets are."""
+    from poet_planner.planning.board_ram import plan_ram_bytes
+
+    return plan_ram_bytes(task.board, task.graph) if task.board else 0
 
 
 def _plan_all(

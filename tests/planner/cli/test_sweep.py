@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from poet_planner.cli import main
 from poet_planner.planning import methods
+from poet_planner.planning.pipeline import prepare
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
-from poet_profiles.graph.file import write_graph
+from poet_profiles.graph.file import graph_hash, write_graph
 from poet_profiles.schedule import Schedule
 
 
@@ -112,3 +113,19 @@ def test_what_cannot_be_swept_is_one_line(
     for option in (("--profile", "m4"), ("--model", "digits_cnn"), ("--batch", 2), ("--board", "nrf52840")):
         assert f"leave {option[0]} out" in refused(monkeypatch, capsys, "sweep", "--graph", path, *option)
     assert "--jobs 0" in refused(monkeypatch, capsys, "sweep", "--graph", path, "--jobs", 0)
+
+
+def test_a_sweep_over_a_model_with_its_parameters_on_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is planned in one form, whole, as the board's RAM has room for it: parameters are fetched, not streamed."""
+    command = ["poet-plan", "sweep", "--profile", "nrf52840", "--model", "digits_cnn_small", "--ram", "100%"]
+    graphs = set()
+    for parameters in ("resident", "card"):
+        out = tmp_path / parameters
+        options = ["--parameters", parameters, "--time-limit", "0.5", "--out", str(out)]
+        monkeypatch.setattr("sys.argv", [*command, *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        graphs.add(str(pd.read_csv(out / "sweep.csv")["graph_hash"][0]))
+    on_card = prepare("digits_cnn_small", profile="nrf52840", parameters="card").graph
+    assert len(graphs) == 2 and graph_hash(on_card) in graphs

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from poet_planner import models
 from poet_planner.baselines.page_all import page_all_schedule
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
+from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
@@ -24,6 +27,7 @@ from poet_runtime.traced_graph import TracedGraph
 
 from tests.support.firmware.host_operators import Operators, build
 from tests.support.firmware.host_step import run_step
+from tests.support.networks.own import OWN_NETWORKS
 
 ABOVE = 2048
 
@@ -70,6 +74,25 @@ def test_a_step_computes_the_same_to_the_last_bit(
     parameters = [id for id, _ in model.module.named_parameters()]
     changed = [id for id in parameters if not np.array_equal(found[id], given[id])]
     assert len(changed) > 0.8 * len(parameters)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("make", OWN_NETWORKS)
+def test_own_networks_compute_the_same_with_every_parameter_on_the_card(
+    make: Callable[[int | None], models.Model], operators: Operators
+) -> None:
+    torch.manual_seed(0)
+    model = make(None)
+    step = traced(model)
+    in_ram = lower_for_firmware(step, resident_gradients=False)
+    on_card = with_parameters_on_the_card(in_ram, 0)
+    check_graph(on_card)
+    assert not any(resident.kind == "parameter" for resident in on_card.residents)
+    given = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
+    given |= constant_data(step) | {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    given |= {id: np.zeros(2, np.int32) for id in [generator_of(step)] if id is not None}
+    expected, found = run_step(in_ram, given, operators), run_step(on_card, given, operators)
+    assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
 
 
 @pytest.mark.parametrize("name", ["poet_resnet18", "mlperf_resnet8", "cnn_40k", "bert_2x128", "mlperf_mobilenet_v1"])

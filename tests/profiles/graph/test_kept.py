@@ -165,3 +165,27 @@ def test_costs_alone_need_no_commit() -> None:
     graph = kept_step()
     nodes = tuple(replace(node, operation=None) for node in graph.nodes)
     check_graph(replace(graph, nodes=nodes, kept=(), residents=()))
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (
+            lambda d: d["nodes"][0].update(uses="gpu"),
+            "node x..fetch: \"uses\" is 'gpu'; it must be one of cpu, bus, both",
+        ),
+        (lambda d: d["nodes"][0].update(uses=None), 'node x..fetch: "uses" is None'),
+        (lambda d: d["kept"][0].update(kind="gradient"), "kept tensor w: \"kind\" is 'gradient'"),
+        (lambda d: d["kept"][0].update(bytes=-1), 'kept tensor w: "bytes" is -1'),
+        (lambda d: d["kept"][0].pop("id"), 'an entry of kept lacks an "id"'),
+        (lambda d: d["kept"][0].update(shape=["x"]), 'kept tensor w: "shape" must be a list of extents'),
+        (lambda d: d.update(kept={}), '"kept" is not a list'),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(damage: Callable[[dict[str, Any]], Any], fault: str) -> None:
+    document = document_of_graph(kept_step())
+    damage(document)
+    with pytest.raises(FaultError) as caught:
+        graph_from_document(document)
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
