@@ -216,9 +216,10 @@ def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
     from poet_planner.report.quantities import energy_text
 
     if energy_j > best_j * (1 + SAME_ENERGY):
+        more = f"{100 * (energy_j / best_j - 1):.2g} % more"
         typer.echo(
             f"poet-plan: a schedule of {energy_text(best_j)} was found, but no static offsets for it within the "
-            f"budget; the plan takes {energy_text(energy_j)} (a longer --time-limit looks for offsets longer)",
+            f"budget; the plan takes {more} (a longer --time-limit looks for offsets longer)",
             err=True,
         )
 
