@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,14 @@ from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import decode_record, encode_record
+from poet_profiles.constants import write_constants
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Kept
+from poet_profiles.graph.file import graph_hash
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from tests.support.graphs.kept_graphs import kept_step
 from tests.support.harness.kept_plan import B, KeptDevice, W, X, kept_board, write_data, write_kept_plan
 from tests.support.harness.simulated_device import serve
 
@@ -182,6 +188,15 @@ def prepare(folder: Path, image: Path, size_bytes: int | None = None) -> None:
     write_card(card_place(image), contents, size_bytes, lambda *_: None)
 
 
+def change_record(image: Path, **changes: Any) -> None:
+    with image.open("r+b") as file:
+        file.seek(RECORD_BLOCKS[0] * BLOCK_BYTES)
+        record = decode_record(file.read(BLOCK_BYTES))
+        assert record is not None
+        file.seek(RECORD_BLOCKS[0] * BLOCK_BYTES)
+        file.write(encode_record(replace(record, **changes)))
+
+
 def used(folder: Path, image: Path | None, steps: int = 3) -> Path:
     plan = read_plan(folder)
     data = read_training_data(folder / "data.npz", plan, None)
@@ -215,23 +230,33 @@ def test_an_image_is_checked_and_not_changed(folder: Path, tmp_path: Path) -> No
     assert image.read_bytes() == before
 
 
+def test_a_trained_image_has_the_frozen_weights_of_the_plan(tmp_path: Path) -> None:
+    step = kept_step()
+    graph = replace(step, kept=(*step.kept, Kept("c", "constant", 8, (2,))))
+    folder = write_kept_plan(tmp_path / "plan", graph)
+    image = tmp_path / "card.img"
+    frozen = np.array([1, 2], np.float32)
+    write_constants({"c": frozen}, folder, graph_hash(graph))
+    prepare(folder, image)
+    change_record(image, step=4, checks=(1, 2, zlib.crc32(frozen.tobytes())))
+    assert used(folder, image) == image
+    write_constants({"c": frozen + 1}, folder, graph_hash(graph))
+    with pytest.raises(UserError, match="other frozen weights"):
+        used(folder, image)
+
+
 def test_an_image_that_is_no_card_of_the_plan_is_refused(folder: Path, tmp_path: Path) -> None:
     image = tmp_path / "card.img"
     prepare(folder, image, 2**21)
-    content = bytearray(image.read_bytes())
-    place = slice(RECORD_BLOCKS[0] * BLOCK_BYTES, (RECORD_BLOCKS[0] + 1) * BLOCK_BYTES)
-    record = decode_record(bytes(content[place]))
-    assert record is not None
     for changes, words in (
-        ({"graph_hash": "f" * 16}, "holds no weights of the graph .*; it holds: f{16}; prepare it"),
         ({"batches": 3000}, "has 2,097,152 bytes, the plan needs"),
+        ({"graph_hash": "f" * 16}, "holds no weights of the graph .*; it holds: f{16}; prepare it"),
     ):
-        content[place] = encode_record(type(record)(**{**vars(record), **changes}))
-        image.write_bytes(content)
+        change_record(image, **changes)
         with pytest.raises(UserError, match=words):
             used(folder, image)
-    content[:12] = bytes(12)
-    image.write_bytes(content)
+    with image.open("r+b") as file:
+        file.write(bytes(12))
     with pytest.raises(UserError, match="no label"):
         used(folder, image)
 
@@ -239,10 +264,5 @@ def test_an_image_that_is_no_card_of_the_plan_is_refused(folder: Path, tmp_path:
 def test_a_trained_image_may_have_other_weights(folder: Path, tmp_path: Path) -> None:
     image = tmp_path / "card.img"
     prepare(folder, image)
-    content = bytearray(image.read_bytes())
-    place = slice(RECORD_BLOCKS[0] * BLOCK_BYTES, (RECORD_BLOCKS[0] + 1) * BLOCK_BYTES)
-    record = decode_record(bytes(content[place]))
-    assert record is not None
-    content[place] = encode_record(type(record)(**{**vars(record), "step": 4, "checks": (1, 2)}))
-    image.write_bytes(content)
+    change_record(image, step=4, checks=(1, 2))
     assert used(folder, image) == image

@@ -59,8 +59,10 @@ def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardConte
         needed = BLOCK_BYTES * (layout.page_block(record.batches) + plan.page_blocks)
         if place.bytes < needed:
             raise UserError(f"{place.path}: has {place.bytes:,} bytes, the plan needs {needed:,}; {anew}")
-        if record.step == 0 and record.checks != contents.record.checks:
-            raise UserError(f"{place.path}: holds other initial weights than the data; {anew}")
+        trained = len(layout.units) if record.step else 0  # what a step has changed is another than in the data
+        if record.checks[trained:] != contents.record.checks[trained:]:
+            what = "frozen" if record.step else "initial"
+            raise UserError(f"{place.path}: holds other {what} weights than plan and data; {anew}")
         end = layout.page_block(min(steps, record.batches))
         for piece in contents.pieces:
             if not layout.batches_block <= piece.block < end:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash, write_graph
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
@@ -24,9 +25,9 @@ TABLE = np.array([["layer.weight", "w", ""], ["layer.bias", "b", ""], ["steps", 
 STEPS = 10  # of the schedule
 
 
-def write_kept_plan(plan: Path, **arrays: Any) -> Path:
+def write_kept_plan(plan: Path, graph: Graph | None = None) -> Path:
     """The plan's folder, with its data in ``data.npz``; one parameter is in RAM, and one value is paged."""
-    graph = kept_step()
+    graph = graph or kept_step()
     plan.mkdir()
     write_graph(graph, plan / "graph.json")
     steps: list[dict[str, Any]] = [{"do": "compute", "node": node.id} for node in graph.nodes]
@@ -44,7 +45,7 @@ def write_kept_plan(plan: Path, **arrays: Any) -> Path:
         **{"energy_j": 8.3, "time_s": 10.0, "peak_bytes": 600, "arena_bytes": 592},
     }
     (plan / "schedule.json").write_text(json.dumps(schedule))
-    write_data(plan, **arrays)
+    write_data(plan)
     return plan
 
 
