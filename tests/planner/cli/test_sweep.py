@@ -126,6 +126,6 @@ def test_a_sweep_over_a_model_with_its_parameters_on_the_card(tmp_path: Path, mo
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        graphs.add(str(pd.read_csv(out / "sweep.csv")["graph_hash"][0]))
+        graphs.add(pd.read_csv(out / "sweep.csv", dtype=str)["graph_hash"][0])
     on_card = prepare("digits_cnn_small", profile="nrf52840", parameters="card").graph
     assert len(graphs) == 2 and graph_hash(on_card) in graphs
