@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from poet_planner.models.mobilenet import mobilenet_v1
@@ -30,38 +29,14 @@ def finetune_cnn_small() -> nn.Module:
     return _with_head(_backbone((8, 16, _POOL, 32, 32, _POOL, 52), 16), 4 * 16)
 
 
-class InParts(nn.Module):
-    """A pointwise convolution as several, of some output channels each.
-
-    It computes the same, and has as many weights. But a board that fetches them from its card needs a part of them at
-    a time.
-    """
-
-    def __init__(self, convolution: nn.Conv2d, parts: int) -> None:
-        super().__init__()
-        width = convolution.out_channels // parts
-        self.parts = nn.ModuleList(nn.Conv2d(convolution.in_channels, width, 1, bias=False) for _ in range(parts))
-        for part, weight in zip(self.parts, torch.chunk(convolution.weight, parts), strict=True):
-            cast(nn.Conv2d, part).weight.data.copy_(weight)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([part(x) for part in self.parts], 1)
-
-
 def mobilenet_v1_last_block(width: float, classes: int) -> nn.Module:
-    """MobileNetV1 with all but its last block and its classifier frozen.
-
-    The last pointwise convolution has 262 KB of weights at a width of 0.25: more than the nRF52840's RAM. So it is in
-    four parts.
-    """
+    """MobileNetV1 with all but its last block and its classifier frozen."""
     module = mobilenet_v1(width, classes)
     trained = False
     for name, layer in module.named_children():
         trained = trained or name == _LAST_BLOCK
         if not trained:
             _freeze(layer)
-    pointwise = module.get_submodule(f"{_LAST_BLOCK}.pointwise")
-    pointwise.conv = InParts(cast(nn.Conv2d, pointwise.conv), 4)
     return module
 
 
