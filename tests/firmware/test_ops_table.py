@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
+from poet_harness.training.plan import CHOICES
 from poet_profiles.operators import OPERATORS
 
 from tests.support.firmware.host_operators import FIRMWARE, Operators, StatusError
@@ -45,6 +46,15 @@ def test_sizes_agree(operators: Operators, name: str) -> None:
         assert bool(theirs.kept & KEPT_OUTPUTS) == ours.kept_outputs
 
     agree()
+
+
+def test_the_harness_knows_which_operands_are_whole_numbers(operators: Operators) -> None:
+    found = {}
+    for name, configurations in CONFIGURATIONS.items():
+        sizes = operators.sizes(name, find(configurations, lambda _: True))
+        if sizes.index_bound and sizes.index_bytes == 4:  # places in a window, a byte each, never come from a host
+            found[name] = sizes.index_input
+    assert found == {name: place for name, (place, choices) in CHOICES.items() if choices is not None}
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -36,6 +36,8 @@ CHOICES: dict[str, tuple[int, str | None]] = {
     "nll_loss_backward": (1, "n"),
     "embedding": (1, "v"),
     "embedding_backward": (1, "v"),
+    "streamed_embedding": (1, "v"),
+    "streamed_embedding_update": (1, "v"),
     "bernoulli": (0, None),
 }
 WORDS = 2**31

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node
@@ -25,6 +25,9 @@ STREAMINGS = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4
 """What may be read tile by tile, from the least to the most."""
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 _BATCH_KINDS = ("input", "target", "loss", "constant")
+
+
+Form = TypeVar("Form")
 
 
 class Parameters(StrEnum):
@@ -152,14 +155,28 @@ def _fitting(
     return Residency(task, budget)
 
 
+def least_streaming(forms: Iterable[Form], filled: Callable[[Form], float]) -> Form:
+    """The first form that leaves room around its hungriest node, or else the one that is the least full.
+
+    Parameters
+    ----------
+    forms : iterable
+        The one that streams least first; each is made when it is wanted.
+    filled : callable
+        Which part of its budget the hungriest node of a form fills.
+    """
+    tried = []
+    for form in forms:
+        if filled(form) <= COMFORT:
+            return form
+        tried.append(form)
+    return min(tried, key=filled)
+
+
 def _on_card(forms: Forms, on_card: Callable[[Streaming], Task], budget_bytes: Callable[[Task], int]) -> Task:
-    """Streaming as little as leaves room around the hungriest node, or else what needs the least RAM."""
-    tasks = []
-    for streaming in forms.streamings:
-        tasks.append(on_card(streaming))
-        if smallest_ram_bytes(tasks[-1].graph) <= COMFORT * budget_bytes(tasks[-1]):
-            return tasks[-1]
-    return min(tasks, key=lambda task: smallest_ram_bytes(task.graph))
+    return least_streaming(
+        map(on_card, forms.streamings), lambda task: smallest_ram_bytes(task.graph) / max(1, budget_bytes(task))
+    )
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

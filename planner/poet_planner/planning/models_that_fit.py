@@ -3,40 +3,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, trained_bytes
 from poet_planner.planning.board_ram import plan_ram_bytes
-from poet_planner.planning.memory_policy import CARD_ABOVE, Parameters
-from poet_planner.planning.training_graph import TrainingStep, training_step
+from poet_planner.planning.memory_policy import CARD_ABOVE, STREAMINGS, Parameters, least_streaming
+from poet_planner.planning.training_graph import training_step
 from poet_planner.report.quantities import size_bytes
+
+MOST_TRAINED_BYTES = 16 << 20  # a step writes them all: half a minute of a card's time for these
 
 
 def fitting_graph(model: str, board: Board) -> Graph | None:
     """The training graph of a built-in model for a board; None if no schedule exists in the board's RAM.
 
     Frozen parameters lie in flash. Trained ones are in RAM, and gradients have places of their own where there is room
-    for them; otherwise larger parameters lie on the card, as a plan decides it. Where the bytes of parameters rule that
-    out, the model is not traced.
+    for them; otherwise larger parameters lie on the card, and are streamed, as a plan decides it. A model of which
+    nobody would train all on a card is not traced.
     """
     trained = trained_bytes(model)
-    if not _fits_in_flash(model, board) or max(trained, default=0) > board.usable_ram_bytes:
+    if not _fits_in_flash(model, board) or sum(trained) > MOST_TRAINED_BYTES:
         return None
-    forms = _forms(training_step(model, None), board, in_ram=sum(trained) <= board.usable_ram_bytes)
-    return next((graph for graph in forms if smallest_ram_bytes(graph) <= plan_ram_bytes(board, graph)), None)
+    step = training_step(model, None)
+    if sum(trained) <= board.usable_ram_bytes:
+        for resident_gradients in (True, False):
+            graph = step.graph(board, resident_gradients)
+            if _filled(graph, board) <= 1:
+                return graph
+    if not board.has_card:
+        return None
+    above_bytes = size_bytes(CARD_ABOVE, "", "")
+    forms = (step.graph(board, card_above_bytes=above_bytes, streaming=streaming) for streaming in STREAMINGS)
+    on_card = least_streaming(forms, lambda graph: _filled(graph, board))
+    return on_card if _filled(on_card, board) <= 1 else None
 
 
-def _forms(step: TrainingStep, board: Board, in_ram: bool) -> Iterator[Graph]:
-    """The graph in all its forms, lowered as they are asked for."""
-    if in_ram:
-        yield step.graph(board, resident_gradients=True)
-        yield step.graph(board, resident_gradients=False)
-    if board.has_card:
-        yield step.graph(board, card_above_bytes=size_bytes(CARD_ABOVE, "", ""))
+def _filled(graph: Graph, board: Board) -> float:
+    """Which part of the board's RAM the hungriest node fills."""
+    return smallest_ram_bytes(graph) / max(1, plan_ram_bytes(board, graph))
 
 
 def homes_of_parameters(model: str, board: Board) -> tuple[str, ...]:
