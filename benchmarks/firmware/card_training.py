@@ -240,9 +240,7 @@ def peaks_are_as_predicted(plan: Plan, observed: list[ObservedStep]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", default=list(UNLESS_NAMED), choices=list(CASES), help="of CASES"
-    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=UNLESS_NAMED, help=", ".join(CASES))
     parser.add_argument("--seconds", type=int, default=60, help="to plan for, each")
     parser.add_argument("--steps", type=int, default=20, help="to train")
     parser.add_argument("--out", type=Path, help="where to keep the plans; those that are there are taken")

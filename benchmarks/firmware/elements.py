@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_harness.benchmark.configurations import Configuration
+from poet_harness.benchmark.configurations import TRANSFERS, Configuration
 from poet_harness.benchmark.grid import grid
 from poet_profiles.operators import OPERATORS, parse_params
 from rich.console import Console
@@ -28,14 +28,16 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
-PRODUCTS = ("conv2d", "conv2d_relu", "conv2d_backward_input", "conv2d_backward_weight", "linear", "matmul")
-# The words of poet_sizes: counts, input and output bytes, workspace, in place, and which input holds indices.
-SIZES_WORDS = 17
-IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 14, 15, 16
+PRODUCTS = ("conv2d", "linear", "matmul")
+# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, and which input holds indices.
+SIZES_WORDS = 19
+IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 16, 17, 18
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or [name for name in OPERATORS if name not in PRODUCTS]
+    wanted = sys.argv[1:] or [
+        name for name in OPERATORS if name not in TRANSFERS and not any(product in name for product in PRODUCTS)
+    ]
     unknown = sorted(set(wanted) - OPERATORS.keys())
     if unknown:
         print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
@@ -81,7 +83,7 @@ def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
     inputs = [core.place(operand(shape, words, index, size)) for index, size in enumerate(sizes.inputs)]
     outputs = inputs[-len(sizes.outputs) :] if words[IN_PLACE] else [core.place(size) for size in sizes.outputs]
     rate = int(np.float32(0.125).view(np.uint32))
-    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate, 0]
+    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate, 0, 0]
     status, cycles = core.call(f"poet_{shape.op}_run", core.words(arguments))
     assert status == 0, shape
     return cycles
