@@ -130,4 +130,4 @@ class CardInBoard:
             ).reshape(tensor.shape)
             for index, tensor in wanted.items()
         }
-        return Weights(step, tensors, fell_back=False)
+        return Weights(step, self._plan.whole(tensors), fell_back=False)

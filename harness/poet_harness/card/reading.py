@@ -149,7 +149,7 @@ def _record(reader: CardReader, block: int, first: bytes) -> Record | None:
 
 @dataclass(frozen=True)
 class Weights:
-    """Parameters and states by id, after so many training steps.
+    """Parameters and states, whole, by their id in the network, after so many training steps.
 
     ``fell_back`` says that those of the last step are damaged, and these are of the one before.
     """
@@ -170,7 +170,7 @@ def weights_on(reader: CardReader, path: Path, plan: Plan) -> Weights:
     faults: list[str] = []
     for commit, block in sorted(commits_on(reader, path, plan).items(), key=lambda item: -item[0].sequence):
         try:
-            return Weights(commit.step, _tensors(reader, commit, block, plan), bool(faults))
+            return Weights(commit.step, plan.whole(_tensors(reader, commit, block, plan)), bool(faults))
         except _DamagedError as error:
             faults.append(f"those of step {commit.step}: {error}")
     raise UserError(f"{path}: the weights are damaged: {'; '.join(faults)}", NO_DEVICE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Kept, Resident
+from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 
 from .plan import Plan
 from .weights import StateTable, state_table
@@ -72,16 +73,18 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(count)]
+    shapes = whole_shapes(plan.tensors)
     for index, tensor in enumerate(plan.tensors):
         choices = plan.choices.get(tensor.id, 0)
-        if tensor.id in zeros - arrays.keys():
+        if name_of(tensor) in zeros - arrays.keys():
             weights[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP:
             array = checked_array(path, tensor, choices, arrays, count)
             for step in range(count):
                 batches[step][index] = array[step].tobytes()
         elif tensor.kind in GIVEN_ONCE:
-            data = checked_array(path, tensor, choices, arrays).tobytes()
+            whole = replace(tensor, id=name_of(tensor), shape=shapes[name_of(tensor)])
+            data = cut_from(tensor, checked_array(path, whole, choices, arrays)).tobytes()
             in_ram = index < len(plan.residents)
             (constants if in_ram and tensor.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))

@@ -16,6 +16,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action as Do
@@ -82,7 +83,7 @@ class Plan:
     firmware : tuple of str
         The builds whose profile they rest on, as far as that is known.
     velocities : mapping of str to str
-        Ids of the states of descent with momentum, by the ids of their parameters.
+        Ids of the states of descent with momentum, by the ids of their parameters; both of the whole tensors.
     momentum : float
         0 without.
     generators : tuple of str
@@ -119,6 +120,10 @@ class Plan:
         """All that has a place, in RAM or on the card."""
         return (*self.residents, *self.kept)
 
+    def whole(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Tensors by their id in the network, each whole, of those in parts by their id in the graph."""
+        return joined(self.tensors, tensors)
+
     @property
     def resident_unit(self) -> tuple[Resident, ...]:
         """The residents that a commit keeps."""
@@ -140,7 +145,10 @@ def read_plan(folder: Path) -> Plan:
     try:
         choices = _choices(graph)
         descents = [operation for operation in _operations(graph) if operation.op == MOMENTUM]
-        velocities = {descent.operands[1]: descent.operands[2] for descent in descents}
+        tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+        names = {tensor.id: name_of(tensor) for tensor in tensors}
+        pairs = [(descent.operands[1], descent.operands[2]) for descent in descents]
+        velocities = {names.get(parameter, parameter): names.get(state, state) for parameter, state in pairs}
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
     except IndexError:
         raise UserError(f"{graph_path}: an operator lacks an operand; plan again") from None

@@ -333,7 +333,7 @@ class Trainer:
             return self._card.weights()
         if self._steps_done is None:
             raise UserError("the board was cut off in a step, or was reset; its weights are lost")
-        return Weights(self._steps_done, self._tensors(("parameter", "state")), fell_back=False)
+        return Weights(self._steps_done, self._plan.whole(self._tensors(("parameter", "state"))), fell_back=False)
 
     def _gradients(self) -> dict[str, NDArray[Any]]:
         return self._tensors(("gradient",))

@@ -9,5 +9,6 @@ the traced operators themselves, sizes are PyTorch's and an operator outside of 
 from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.firmware import lower_for_firmware
 from poet_planner.lowering.linux import lower_for_linux
+from poet_planner.lowering.slices import with_slices
 
-__all__ = ["lower_for_firmware", "lower_for_linux", "with_parameters_on_the_card"]
+__all__ = ["lower_for_firmware", "lower_for_linux", "with_parameters_on_the_card", "with_slices"]

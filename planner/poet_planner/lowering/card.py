@@ -19,14 +19,15 @@ from typing import NamedTuple
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
+from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.descent import ORDERING_NODE
-from poet_planner.lowering.draft import added, done, region_bytes
-from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
+from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
+from poet_planner.lowering.streamed import BLOCK_BYTES, Streamed, streamed, streamed_update, tile_rows
 
 COMMIT_NODE = poets_own("commit")
 
@@ -63,7 +64,7 @@ def with_parameters_on_the_card(
         resident_bytes=region_bytes(residents),
         residents=residents,
         kept=tuple(step.kept.values()),
-        constants=_behind_one_another(in_flash),
+        constants=behind_one_another(in_flash),
     )
 
 
@@ -85,7 +86,7 @@ class _Step:
         self._streaming = streaming
         descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
         trained = {parameter: gradient for gradient, parameter in descents.values()}
-        sizes = {resident.id: resident.bytes for resident in graph.residents}
+        sizes = _sizes(graph.residents)
         beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
         self.kept = {
             resident.id: _kept(resident, resident.id in trained)
@@ -243,6 +244,14 @@ class _Step:
         return value
 
 
+def _sizes(residents: tuple[Resident, ...]) -> dict[str, int]:
+    """Bytes by id. A part that fills a block counts as the whole: what is large does not stay in RAM piece by piece."""
+    wholes: Counter[str] = Counter()
+    for resident in residents:
+        wholes[name_of(resident)] += resident.bytes
+    return {one.id: wholes[name_of(one)] if one.bytes >= BLOCK_BYTES else one.bytes for one in residents}
+
+
 def _beside(graph: Graph, parameter: dict[str, str]) -> dict[str, str]:
     """By bias, the weights whose convolution makes both gradients: one node updates both, so they lie together.
 
@@ -262,7 +271,7 @@ def _descends(node: Node) -> bool:
 
 def _kept(resident: Resident, trained: bool) -> Kept:
     kind = "constant" if resident.kind == "parameter" and not trained else resident.kind
-    return Kept(resident.id, kind, resident.bytes, resident.shape)
+    return Kept(resident.id, kind, resident.bytes, resident.shape, resident.part)
 
 
 def _is_gradient_of_linear(product: dict[str, int]) -> bool:
@@ -298,20 +307,6 @@ def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant
     return tuple(constant for constant in graph.constants if constant.id in fitting)
 
 
-def _behind_one_another(constants: Iterable[Constant]) -> tuple[Constant, ...]:
-    places: list[Constant] = []
-    offset = 0
-    for constant in constants:
-        places.append(replace(constant, offset=offset))
-        offset += aligned(constant.bytes)
-    return tuple(places)
-
-
 def _placed(residents: Iterable[Resident]) -> tuple[Resident, ...]:
     """Behind one another, what outlives a step first: so it is one piece when it is committed."""
-    places: list[Resident] = []
-    offset = 0
-    for resident in sorted(residents, key=lambda resident: resident.kind not in TRAINED_KINDS):
-        places.append(replace(resident, offset=offset))
-        offset += aligned(resident.bytes)
-    return tuple(places)
+    return behind_one_another(sorted(residents, key=lambda resident: resident.kind not in TRAINED_KINDS))

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
 from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
+
+Placed = TypeVar("Placed", Resident, Constant)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,16 @@ def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, .
         kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
         places.append(Resident(resident.id, kind, size, offset, resident.shape))
         offset += aligned(size)
+    return tuple(places)
+
+
+def behind_one_another(tensors: Iterable[Placed]) -> tuple[Placed, ...]:
+    """The same tensors with places in that order, without gaps."""
+    places: list[Placed] = []
+    offset = 0
+    for tensor in tensors:
+        places.append(replace(tensor, offset=offset))
+        offset += aligned(tensor.bytes)
     return tuple(places)
 
 

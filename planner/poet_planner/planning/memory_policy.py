@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node
+from poet_profiles.graph import Graph, Kept, Node, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from poet_planner.planning.task import Task
 
 CARD_ABOVE = "2KB"  # smaller parameters are not worth transfers of their own
-STREAMINGS = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
-"""What may be read tile by tile, from the least to the most."""
+STREAMINGS = (
+    *(Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096)),
+    *(Streaming(65536, slices_above_bytes=65536), Streaming(16384, slices_above_bytes=65536)),
+    *(Streaming(16384, slices_above_bytes=32768), Streaming(4096, 4096, 16384)),
+)
+"""What may be read tile by tile, and be in slices, from the least to the most."""
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 _BATCH_KINDS = ("input", "target", "loss", "constant")
 
@@ -122,7 +126,7 @@ def choose_residents(
         if forms.on_card is None:
             raise UserError("--parameters card is for models on microcontrollers that have a card: leave it out")
         task = _on_card(forms, forms.on_card, budget_bytes)
-        return Residency(task, budget_bytes(task))
+        return Residency(task, budget_bytes(task), note=_slices_note(task.graph))
     return _fitting(forms, parameters, gradients, budget_bytes)
 
 
@@ -149,9 +153,10 @@ def _fitting(
     if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
         on_card = _on_card(forms, forms.on_card, budget_bytes)
         if not in_flash:
-            return Residency(on_card, budget, note=_flash_note(on_card.graph))
+            return Residency(on_card, budget, note=_joined(_flash_note(on_card.graph), _slices_note(on_card.graph)))
         if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
-            return Residency(on_card, budget, note=_card_note(on_card.graph, min(in_ram, least), budget))
+            note = _card_note(on_card.graph, min(in_ram, least), budget)
+            return Residency(on_card, budget, note=_joined(note, _slices_note(on_card.graph)))
     return Residency(task, budget)
 
 
@@ -185,6 +190,21 @@ def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
         f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
         f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters resident "
         "keeps them in RAM, --parameters excluded does not count them, as in the paper)"
+    )
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+def _slices_note(graph: Graph) -> str:
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    names = {tensor.part.of for tensor in tensors if tensor.part}
+    if not names:
+        return ""
+    return (
+        f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the hungriest "
+        "operator would leave too little room"
     )
 
 

@@ -344,8 +344,14 @@ def forms_of(
         (lambda streaming: model.task(card_above_bytes=above_bytes, streaming=streaming))
         if model.has_card and paging
         else None,
-        STREAMINGS if stream_above is None else [Streaming(size_bytes(stream_above, "--stream-above", "64KB"))],
+        STREAMINGS if stream_above is None else _streaming_above(size_bytes(stream_above, "--stream-above", "64KB")),
     )
+
+
+def _streaming_above(size: int) -> list[Streaming]:
+    """Only slices are chosen then."""
+    slices = dict.fromkeys(streaming.slices_above_bytes for streaming in STREAMINGS)
+    return [Streaming(size, slices_above_bytes=above) for above in slices]
 
 
 def _with_paging(task: Task, paging: bool) -> Task:

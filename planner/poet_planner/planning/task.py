@@ -137,7 +137,7 @@ class ModelOnBoard:
         card_above_bytes : int, optional
             Whether larger parameters, and the batch, lie on the card.
         streaming : Streaming
-            Which of them are read tile by tile.
+            Which of them are read tile by tile, and which activations are in slices.
 
         Raises
         ------

@@ -70,7 +70,7 @@ class TrainingStep:
         card_above_bytes : int, optional
             Whether larger parameters, and the batch, lie on a microcontroller's card.
         streaming : Streaming
-            Which of them are read tile by tile.
+            Which of them are read tile by tile, and which activations are in slices.
 
         Raises
         ------
@@ -78,7 +78,12 @@ class TrainingStep:
             If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
             firmware has no such momentum, or the board has no card.
         """
-        from poet_planner.lowering import lower_for_firmware, lower_for_linux, with_parameters_on_the_card
+        from poet_planner.lowering import (
+            lower_for_firmware,
+            lower_for_linux,
+            with_parameters_on_the_card,
+            with_slices,
+        )
         from poet_planner.planning.flash import flash_for_constants
 
         if card_above_bytes is not None and not board.has_card:
@@ -89,6 +94,8 @@ class TrainingStep:
             graph = lower_for_linux(self._rehearsed, board.dma_overlap)
         elif card_above_bytes is not None:
             graph = self._with_gradients_as_values(board.dma_overlap, momentum)
+            if streaming.slices_above_bytes is not None:
+                graph = with_slices(graph, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
             graph = with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming)
         else:

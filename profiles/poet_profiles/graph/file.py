@@ -12,7 +12,7 @@ from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
-from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Refusal, Resident, Uses, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.json_file import of_format, read_document
 from poet_profiles.whole_file import write_whole
@@ -72,6 +72,9 @@ def graph_hash(graph: Graph) -> str:
         structure["constants"] = [[c.id, c.bytes, c.offset, c.crc32] for c in graph.constants]
     if graph.kept:
         structure["kept"] = [[kept.id, kept.kind, kept.bytes] for kept in graph.kept]
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    if parts := [[tensor.id, tensor.part.of, list(tensor.part.start)] for tensor in tensors if tensor.part]:
+        structure["parts"] = parts
     if uses := [[node.id, node.uses] for node in graph.nodes if node.uses is not Uses.CPU]:
         structure["uses"] = uses
     return document_hash(structure)
@@ -109,7 +112,14 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
     }
     if graph.residents:
         document["residents"] = [
-            {"id": r.id, "kind": r.kind, "bytes": r.bytes, "offset": r.offset, "shape": list(r.shape)}
+            {
+                "id": r.id,
+                "kind": r.kind,
+                "bytes": r.bytes,
+                "offset": r.offset,
+                "shape": list(r.shape),
+                **_part_document(r),
+            }
             for r in graph.residents
         ]
     if graph.constants:
@@ -118,8 +128,15 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
             for c in graph.constants
         ]
     if graph.kept:
-        document["kept"] = [{"id": k.id, "kind": k.kind, "bytes": k.bytes, "shape": list(k.shape)} for k in graph.kept]
+        document["kept"] = [
+            {"id": k.id, "kind": k.kind, "bytes": k.bytes, "shape": list(k.shape), **_part_document(k)}
+            for k in graph.kept
+        ]
     return document
+
+
+def _part_document(tensor: Resident | Kept) -> dict[str, Any]:
+    return {"part": {"of": tensor.part.of, "start": list(tensor.part.start)}} if tensor.part else {}
 
 
 def _mapping(entry: Any, where: str) -> dict[str, Any]:
@@ -260,14 +277,26 @@ def _resident(entry: Any) -> Resident:
     id = _id(entry, "an entry of residents")
     where = f"resident {id}"
     kind, shape = _kind(entry, RESIDENT_KINDS, where), _shape(entry, where)
-    return Resident(id, kind, _count(entry, "bytes", where), _count(entry, "offset", where), shape)
+    size, offset = _count(entry, "bytes", where), _count(entry, "offset", where)
+    return Resident(id, kind, size, offset, shape, _part(entry, where))
 
 
 def _kept(entry: Any) -> Kept:
     entry = _mapping(entry, "an entry of kept")
     id = _id(entry, "an entry of kept")
     where = f"kept tensor {id}"
-    return Kept(id, _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where), _shape(entry, where))
+    kind, size = _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where)
+    return Kept(id, kind, size, _shape(entry, where), _part(entry, where))
+
+
+def _part(entry: dict[str, Any], where: str) -> Part | None:
+    if "part" not in entry:
+        return None
+    part = _mapping(entry["part"], f'{where}: "part"')
+    of, start = part.get("of"), part.get("start")
+    if not isinstance(of, str) or not isinstance(start, list) or not all(type(at) is int and at >= 0 for at in start):
+        raise FaultError(f'{where}: "part" must have "of", an id, and "start", a list of places')
+    return Part(of, tuple(start))
 
 
 def _kind(entry: dict[str, Any], kinds: tuple[str, ...], where: str) -> str:

@@ -113,14 +113,26 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Of which tensor another is a part, and where in it, along each of its axes, the part starts."""
+
+    of: str
+    start: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Resident:
-    """A tensor with one place in RAM for good: parameter, gradient, state, input, target, loss or constant."""
+    """A tensor with one place in RAM for good: parameter, gradient, state, input, target, loss or constant.
+
+    A parameter or a state may be a ``part`` of the network's.
+    """
 
     id: str
     kind: str
     bytes: int
     offset: int
     shape: tuple[int, ...] = ()
+    part: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -147,13 +159,14 @@ class Kept:
     """A tensor that lies on the card from step to step: parameter, state, constant, or the batches of input or target.
 
     ``bytes`` and ``shape`` are of one batch. Within a step it never changes; a parameter or a state has one node that
-    writes its next version.
+    writes its next version, and may be a ``part`` of the network's.
     """
 
     id: str
     kind: str
     bytes: int
     shape: tuple[int, ...] = ()
+    part: Part | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident
 from poet_profiles.graph.kept import check_kept, commits
+from poet_profiles.graph.parts import check_parts
 from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
@@ -46,6 +47,7 @@ def check_graph(graph: Graph) -> None:
         raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
     _end("constant", graph.constants)
     _check_operands(graph)
+    check_parts(graph)
     check_kept(graph)
     _check_changes(graph)
 
