@@ -216,7 +216,7 @@ def _step_of(arrays: Arrays, name: str, step: int, path: Path | None) -> NDArray
     if name not in arrays:
         raise UserError(
             f"{path}: has no {name}; a run saves the gradients that have places of their own in RAM: plan with "
-            "--gradients resident, or leave --follow out"
+            "--gradients resident, or leave --follow out (a plan with parameters on the card has no such gradients)"
         )
     if step >= len(arrays[name]):
         raise UserError(f"{path}: has no {name} of step {step}; run all the steps of the data with `poet-harness run`")
