@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.streaming import Streaming
-from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
+from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card, with_slices
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import load_board
@@ -21,6 +22,7 @@ from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
 from tests.support.firmware.training_session import answers_of
 
+SLICES_ABOVE = 2048
 MODEL, BATCH, STEPS = "digits_cnn", 4, 3
 BOARD = load_board("nrf52840")
 Run = tuple[Schedule, list[dict[str, str]], dict[str, bytes]]
@@ -36,6 +38,8 @@ def runs(step: TrainingStep, host_firmware: HostFirmware, tmp_path_factory: pyte
     in_ram = step.graph(BOARD)
     on_card = step.graph(BOARD, resident_gradients=False, card_above_bytes=64)
     streamed = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
+    sliced_in_ram = with_slices(step.graph(BOARD, resident_gradients=False), SLICES_ABOVE)
+    sliced = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(64, 1024, SLICES_ABOVE))
     results = {}
     forms: list[tuple[str, Graph, Callable[[Graph], Schedule]]] = [
         ("in RAM", in_ram, store_all_schedule),
@@ -44,6 +48,9 @@ def runs(step: TrainingStep, host_firmware: HostFirmware, tmp_path_factory: pyte
         ("recomputed", on_card, everything_recomputed),
         ("streamed", streamed, store_all_schedule),
         ("streamed, recomputed", streamed, everything_recomputed),
+        ("sliced, in RAM", sliced_in_ram, store_all_schedule),
+        ("sliced, paged", sliced, everything_paged),
+        ("sliced, recomputed", sliced, everything_recomputed),
     ]
     for name, graph, make in forms:
         folder = tmp_path_factory.mktemp(name.replace(" ", "_"))
@@ -101,6 +108,20 @@ def test_frozen_weights_may_lie_in_flash_and_on_the_card(
         answers = answers_of(program, folder / "card.img", session.requests)
         found.append(([one["loss"] for one in session.steps(answers)], session.found(answers)))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["sliced, paged", "sliced, recomputed"])
+def test_slices_on_the_card_are_those_in_ram(runs: dict[str, Run], name: str) -> None:
+    """Both add up in the same order, so that every bit is the same; without slices sums are rounded otherwise."""
+    _, steps_in_ram, weights_in_ram = runs["sliced, in RAM"]
+    schedule, steps, weights = runs[name]
+    assert len(weights) > len(runs["in RAM"][2])
+    assert [one["loss"] for one in steps] == [one["loss"] for one in steps_in_ram]
+    assert weights == weights_in_ram
+    assert {int(one["peak"]) for one in steps} == {schedule.peak_bytes}
+    for one, whole in zip(steps, runs["in RAM"][1], strict=True):
+        losses = np.array([int(bits, 16) for bits in (one["loss"], whole["loss"])], np.uint32).view(np.float32)
+        np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 def test_the_schedules_differ(runs: dict[str, Run]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from poet_planner.reference.training_data import training_data
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.parts import cut_from, name_of
 
 from tests.support.firmware.training_session import CHUNK, RATE_NANO
 
@@ -31,7 +32,7 @@ class CardSession:
         data = training_data(model, steps, 0, batch)
         self.requests = ["hello", "format", *([f"batches {steps}"] if on_card else [])]
         for tensor in self.weights:
-            self.put(tensor.id, data[tensor.id].tobytes())
+            self.put(tensor.id, cut_from(tensor, data[name_of(tensor)]).tobytes())
         for constant in kept_constants(graph):
             self.put(constant.id, (constants or {})[constant.id].tobytes())
         for name in on_card & {"input", "target"}:
