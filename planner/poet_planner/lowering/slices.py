@@ -31,6 +31,7 @@ _ELEMENTWISE = {
     *("add", "sub", "mul", "scale", "scale_by", *_DESCENTS),
     *(op for name in _ACTIVATIONS for op in (name, f"{name}_backward")),
 }
+MOST_SLICES = 16  # a layer between two sliced values is as many operators as the product of both numbers
 _DENSE = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 
 
@@ -318,7 +319,8 @@ class _Classes(Generic[Key]):
 
 def _slices(size: int, most: int, above_bytes: int) -> int:
     """The fewest slices of so many bytes that are no larger than wanted; as many as there may be, if all are."""
-    return next((count for count in range(1, most) if most % count == 0 and size <= count * above_bytes), most)
+    allowed = [count for count in range(1, min(most, MOST_SLICES) + 1) if most % count == 0]
+    return next((count for count in allowed if size <= count * above_bytes), allowed[-1])
 
 
 def _part_id(id: str, at: tuple[int, ...]) -> str:
