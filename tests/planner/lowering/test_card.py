@@ -169,3 +169,18 @@ def test_streaming_reads_large_parameters_by_operators_alone(name: str, above: i
         if node.operation and node.operation.op.startswith("streamed_"):
             assert node.uses is Uses.BOTH
             assert node.recomputable is not node.operation.op.endswith("_update")
+
+
+def test_an_attentions_keys_are_updated_like_any_layer() -> None:
+    """Their gradient lies transposed: a copy, and all products are of the form that streams and updates."""
+    _, whole = lowered("bert_2x128")
+    _, graph = lowered("bert_2x128", streaming=Streaming(8192))
+    keys = [tensor.id for tensor in graph.kept if tensor.id.endswith("attention.key.weight")]
+    assert len(keys) == 2
+    for key in keys:
+        makers = [
+            [n.operation.op for n in g.nodes if n.operation and key in n.operation.results] for g in (whole, graph)
+        ]
+        assert makers == [["linear_update"], ["streamed_linear_update"]]
+        readers = {n.operation.op for n in graph.nodes if n.operation and key in n.operation.operands}
+        assert readers == {"streamed_linear", "streamed_linear_backward_input", "streamed_linear_update"}
