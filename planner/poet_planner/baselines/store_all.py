@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
+from poet_planner.baselines.limits import within_limits
 from poet_planner.baselines.lives import Life, first_fit
 from poet_planner.baselines.method import Method
 from poet_planner.schedule.verify import verify
@@ -41,20 +41,7 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     UserError
         If it needs more RAM, or more time.
     """
-    store_all = store_all_schedule(graph)
-    if store_all.ram_budget_bytes > ram_bytes:
-        raise UserError(
-            f"the store-all schedule needs {store_all.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
-            "leave --strategy out or raise --ram",
-            NO_SCHEDULE,
-        )
-    if deadline_s is not None and store_all.time_s > deadline_s:
-        raise UserError(
-            f"the store-all schedule takes {store_all.time_s:.6g} s, the deadline is {deadline_s:.6g} s; "
-            "raise --deadline",
-            NO_SCHEDULE,
-        )
-    return replace(store_all, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
+    return within_limits(store_all_schedule(graph), "store-all", ram_bytes, deadline_s)
 
 
 METHOD = Method(

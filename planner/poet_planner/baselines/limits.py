@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of a plan, for methods that have but one schedule for a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.schedule import Schedule
+
+
+def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float | None) -> Schedule:
+    """``made``, whose RAM budget is what it needs, as the schedule for these limits.
+
+    Parameters
+    ----------
+    name : str
+        Of the schedule, in messages.
+    ram_bytes : int
+        All of the RAM, resident tensors included.
+    deadline_s : float or None
+        None: no deadline.
+
+    Raises
+    ------
+    UserError
+        If it needs more RAM, or more time.
+    """
+    if made.ram_budget_bytes > ram_bytes:
+        raise UserError(
+            f"the {name} schedule needs {made.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
+            "leave --strategy out or raise --ram",
+            NO_SCHEDULE,
+        )
+    if deadline_s is not None and made.time_s > deadline_s:
+        raise UserError(
+            f"the {name} schedule takes {made.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
+            NO_SCHEDULE,
+        )
+    return replace(made, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
