@@ -19,7 +19,6 @@ from tests.support.firmware.core import (
     COMPUTE,
     CONSTANT,
     E_CORRUPT,
-    E_IO,
     E_ORDER,
     FETCH,
     FREE,
@@ -39,6 +38,7 @@ from tests.support.firmware.core import (
     Runner,
     blocks_of,
 )
+from tests.support.firmware.cut_card import TEARS, CutCard
 from tests.support.firmware.device import Device, boot
 
 SIZE = 300
@@ -49,7 +49,6 @@ RATE_NANO = 50_000_000
 BATCHES = 2
 STEPS = 3
 RECORDS = (16, 1032)
-TEARS = ["nothing written", "half written", "half written, rest erased", "erased", "written, but not reported"]
 Floats = NDArray[np.float32]
 
 # Values: 0 w, 1 x, 2 relu(x), 3 w's gradient relu(x) + w, 4 c, 5 the residents' gradient (w's + c).
@@ -117,46 +116,18 @@ def expected_after(steps: int) -> dict[str, Floats]:
     return {"w": w, "r": r, "s": s}
 
 
-class BlockCard(Card):
-    """Writes block by block. The supply fails in the middle of block write number `cut`; then nothing answers."""
+class BlockCard(CutCard):
+    """Writes block by block, each a write that may be cut."""
 
     def __init__(self, dma: bool = False) -> None:
-        super().__init__(CARD_BLOCKS, dma)
-        self.cut: int | None = None
-        self.torn = TEARS[0]
-        self.writes = 0
-        self.dead = False
-
-    def _read(self, context: int, block: int, data: int, count: int) -> int:
-        return E_IO if self.dead else super()._read(context, block, data, count)
-
-    def _sync(self, context: int) -> int:
-        return E_IO if self.dead else super()._sync(context)
+        super().__init__(CARD_BLOCKS, dma, half_block=48)
 
     def _write(self, context: int, block: int, data: int, count: int) -> int:
         for done in range(0, count, BLOCK):
-            if self.dead:
-                return E_IO
-            if self.writes == self.cut:
-                self.dead = True
-                self._tear(block + done // BLOCK, c.string_at(data + done, min(BLOCK, count - done)))
-                return E_IO
-            self.writes += 1
             status = super()._write(context, block + done // BLOCK, data + done, min(BLOCK, count - done))
             if status != OK:
                 return status
         return OK
-
-    def _tear(self, block: int, data: bytes) -> None:
-        place = slice(block * BLOCK, (block + 1) * BLOCK)
-        old, new = bytes(self.content[place]), data.ljust(BLOCK, b"\0")
-        self.content[place] = {
-            "nothing written": old,
-            "half written": new[:48] + old[48:],
-            "half written, rest erased": new[:48] + b"\xff" * (BLOCK - 48),
-            "erased": b"\xff" * BLOCK,
-            "written, but not reported": new,
-        }[self.torn]
 
 
 def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) -> bytes:

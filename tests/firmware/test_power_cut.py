@@ -28,6 +28,7 @@ from tests.support.firmware.core import (
     Card,
     Net,
 )
+from tests.support.firmware.cut_card import TEARS, CutCard
 from tests.support.firmware.device import Device, boot
 
 SIZE = 300
@@ -35,53 +36,6 @@ BYTES = 4 * SIZE
 RATE_NANO = 50_000_000
 STEPS = 4
 SLOTS = (16, 1032)
-
-
-class CutCard(Card):
-    """A card whose supply fails in the middle of write number `cut`; from then on nothing answers."""
-
-    def __init__(self) -> None:
-        super().__init__(PAGE_AREA + 16)
-        self.cut: int | None = None
-        self.torn = "nothing written"
-        self.writes = 0
-        self.dead = False
-
-    def _read(self, context: int, block: int, data: int, count: int) -> int:
-        return E_IO if self.dead else super()._read(context, block, data, count)
-
-    def _sync(self, context: int) -> int:
-        return E_IO if self.dead else super()._sync(context)
-
-    def _write(self, context: int, block: int, data: int, count: int) -> int:
-        if self.dead:
-            return E_IO
-        if self.writes == self.cut:
-            self.dead = True
-            self._tear(block, c.string_at(data, count))
-            return E_IO
-        self.writes += 1
-        return super()._write(context, block, data, count)
-
-    def _tear(self, block: int, data: bytes) -> None:
-        blocks = -(-len(data) // BLOCK)
-        place = slice(block * BLOCK, (block + blocks) * BLOCK)
-        old, new = bytes(self.content[place]), data.ljust(blocks * BLOCK, b"\0")
-        middle = (blocks // 2) * BLOCK + (16 if blocks == 1 else 0)
-        self.content[place] = {
-            "nothing written": old,
-            "half written": new[:middle] + old[middle:],
-            "half written, rest erased": new[:middle] + b"\xff" * (len(new) - middle),
-            "erased": b"\xff" * len(new),
-            "written, but not reported": new,
-        }[self.torn]
-
-    def power_up(self) -> None:
-        self.dead = False
-        self.cut = None
-
-
-TEARS = ["nothing written", "half written", "half written, rest erased", "erased", "written, but not reported"]
 
 
 def training_net() -> Net:
@@ -164,7 +118,7 @@ def initialise(device: Device) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(core: c.CDLL) -> tuple[CutCard, dict[int, bytes]]:
-    card = CutCard()
+    card = CutCard(PAGE_AREA + 16)
     device = start(core, card)
     initialise(device)
     first = weights(device)
@@ -182,7 +136,7 @@ def test_a_cut_at_any_write_loses_at_most_the_step_under_way(
     per_commit = 3  # two tensors and the header
     assert whole.writes == per_commit + STEPS * (per_commit + 1)
     for cut in range(per_commit, whole.writes):
-        card = CutCard()
+        card = CutCard(PAGE_AREA + 16)
         device = start(core, card)
         initialise(device)
         card.cut, card.torn = cut, torn

@@ -28,7 +28,7 @@ STREAMINGS = (
 )
 """What may be read tile by tile, and be in slices, from the least to the most."""
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
-_BATCH_KINDS = ("input", "target", "loss", "constant")
+_COUNTED_KINDS = ("input", "target", "loss", "constant")  # without parameters, as in the POET paper
 
 
 Form = TypeVar("Form")
@@ -232,7 +232,7 @@ def without_parameters(graph: Graph) -> Graph:
 
     It has no residents, so that no firmware takes it for something it could run.
     """
-    batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _BATCH_KINDS)
+    batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _COUNTED_KINDS)
     name, nodes = f"{graph.name}, parameters excluded", _statistics_at_once(graph)
     return replace(graph, name=name, nodes=nodes, resident_bytes=batch, residents=(), constants=())
 
