@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 
 import numpy as np
-from poet_profiles.card.layout import BATCH_KINDS
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.graph.kept import BATCH_KINDS, TRAINED_KINDS
 
 from ..protocol.device import Device, Restored
 from ..protocol.link import DeviceError
@@ -116,7 +116,7 @@ class CardInBoard:
         UserError
             If the board does not answer, or they are too many for the line.
         """
-        wanted = {i: tensor for i, tensor in enumerate(self._plan.tensors) if tensor.kind in ("parameter", "state")}
+        wanted = {i: tensor for i, tensor in enumerate(self._plan.tensors) if tensor.kind in TRAINED_KINDS}
         size = sum(tensor.bytes for tensor in wanted.values())
         if size > MOST_LINE_BYTES:
             raise UserError(

@@ -15,7 +15,7 @@ from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
-from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.kept import TRAINED_KINDS, kept_constants
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
@@ -127,7 +127,7 @@ class Plan:
     @property
     def resident_unit(self) -> tuple[Resident, ...]:
         """The residents that a commit keeps."""
-        return tuple(resident for resident in self.residents if resident.kind in ("parameter", "state"))
+        return tuple(resident for resident in self.residents if resident.kind in TRAINED_KINDS)
 
 
 def read_plan(folder: Path) -> Plan:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.stopping import finishing, heed
 
 from ..benchmark.idle import measure_idle
@@ -333,7 +334,7 @@ class Trainer:
             return self._card.weights()
         if self._steps_done is None:
             raise UserError("the board was cut off in a step, or was reset; its weights are lost")
-        return Weights(self._steps_done, self._plan.whole(self._tensors(("parameter", "state"))), fell_back=False)
+        return Weights(self._steps_done, self._plan.whole(self._tensors(TRAINED_KINDS)), fell_back=False)
 
     def _gradients(self) -> dict[str, NDArray[Any]]:
         return self._tensors(("gradient",))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.parts import name_of
 
 from .plan import Plan
@@ -76,7 +77,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     UserError
         If it names an array that is neither in the file, nor in the plan, nor on the board.
     """
-    held = {name_of(tensor) for tensor in plan.tensors if tensor.kind in ("parameter", "state")}
+    held = {name_of(tensor) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
     held -= {*plan.velocities.values(), *plan.generators}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, (), {})

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
@@ -27,7 +28,7 @@ from poet_runtime.traced_graph import poets_own
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.descent import ORDERING_NODE
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
-from poet_planner.lowering.streamed import BLOCK_BYTES, Streamed, streamed, streamed_update, tile_rows
+from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
 from poet_planner.lowering.turned import with_turned_gradients
 
 COMMIT_NODE = poets_own("commit")

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from math import gcd
 from typing import NamedTuple
 
+from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.graph import Operation
 from poet_profiles.operators import parse_params
 
 from poet_planner.graph.streaming import Streaming
 
-BLOCK_BYTES = 512  # of the card
 READERS = ("conv2d", "conv2d_backward_input", "linear", "matmul", "embedding")
 
 

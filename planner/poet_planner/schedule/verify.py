@@ -72,7 +72,7 @@ class _Replay:
         self.check_offsets = check_offsets
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._values: dict[str, Value] = {value.id: value for node in graph.nodes for value in node.values}
-        self._lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
+        self._lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
         self._changed: set[str] = set()
         self._times_written = {kept.id: 0 for kept in graph.kept}
         self._commits = {node.id for node in commits(graph)}

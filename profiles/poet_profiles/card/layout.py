@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import BATCH_KINDS
 
 BLOCK_BYTES = 512
 LABEL = b"POET CARD 1\n"
 LABEL_BLOCK = 0
 RECORD_BLOCKS = (16, 1032)
 FIRST_BLOCK = 2048
-BATCH_KINDS = ("input", "target")
 # A card's size is a multiple of that, as the register that tells it has it.
 CARD_UNIT_BYTES = 1024 * BLOCK_BYTES
 

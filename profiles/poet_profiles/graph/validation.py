@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident
-from poet_profiles.graph.kept import check_kept, commits
+from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.operators import OPERATORS, parse_params
 
@@ -180,7 +180,7 @@ def _check_changes(graph: Graph) -> None:
 
     Otherwise a plan might recompute from what has changed, or page behind it.
     """
-    lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
+    lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
     if not changing:
         return
