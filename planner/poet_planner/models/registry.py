@@ -131,6 +131,9 @@ _ENTRIES: dict[str, _Entry] = {
     "mobilenet_v2": _Entry(1, lambda: mobilenet.mobilenet_v2(1000), _IMAGENET),
     "unet": _Entry(1, lambda: unet.UNet(3, 2), _pixels(128, 2)),
     "bert_base": _Entry(1, lambda: transformer.Bert(transformer.BERT_BASE), _sequences(transformer.BERT_BASE, 2)),
+    "bert_base_16": _Entry(
+        1, lambda: transformer.Bert(transformer.BERT_BASE_16), _sequences(transformer.BERT_BASE_16, 2)
+    ),
     "bert_2x128": _Entry(1, lambda: transformer.Bert(transformer.BERT_2X128), _sequences(transformer.BERT_2X128, 2)),
     "transformer": _Entry(1, lambda: transformer.Bert(transformer.TWO_LAYERS), _sequences(transformer.TWO_LAYERS, 2)),
     "gpt_small": _Entry(

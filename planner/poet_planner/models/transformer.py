@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ class Size:
 
 
 BERT_BASE = Size(layers=12, hidden=768, heads=12, vocabulary=30522, positions=512, dropout=0.1)
+BERT_BASE_16 = replace(BERT_BASE, positions=16, dropout=0.0)  # a short sentence, for microcontrollers
 TWO_LAYERS = Size(layers=2, hidden=128, heads=2, vocabulary=1000, positions=128)
 BERT_2X128 = Size(layers=2, hidden=128, heads=2, vocabulary=1000, positions=32)
 GPT_SMALL = Size(layers=4, hidden=128, heads=4, vocabulary=1000, positions=128)

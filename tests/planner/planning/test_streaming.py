@@ -3,8 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from poet_planner.planning.pipeline import prepare
+import torch
+from poet_planner import models
+from poet_planner.models import Model
+from poet_planner.models.transformer import BERT_BASE_16, Bert
+from poet_planner.planning.pipeline import plan, prepare
+from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
@@ -44,3 +51,22 @@ def test_nothing_is_in_slices_where_there_is_room() -> None:
     prepared = prepare("mlperf_ds_cnn", profile="nrf52840", parameters="card")
     assert not any(tensor.part for tensor in (*prepared.graph.residents, *prepared.graph.kept))
     assert not prepared.residency.note
+
+
+def test_a_layer_of_bert_base_is_planned_for_256_kb() -> None:
+    """Its attention takes whole values, the wide part between two norms is in slices."""
+    size = replace(BERT_BASE_16, layers=1, vocabulary=64)
+    token_ids, label = torch.randint(64, (1, 16)), torch.randint(2, (1,))
+    model = Model("layer", Bert(size), (token_ids,), (label,), torch.nn.functional.cross_entropy)
+    made = plan(model, profile="nrf52840", options=OptimiseOptions(time_limit_s=1))
+    parts = {kept.part.of for kept in made.graph.kept if kept.part}
+    assert parts == {f"layers.0.{name}" for name in ("wide.weight", "wide.bias", "narrow.weight")}
+    assert made.why_no_headers is None
+    assert made.summary.gap < 0.1
+    assert sum(kept.bytes for kept in made.graph.kept) > 28e6 > 100 * made.schedule.peak_bytes
+
+
+def test_bert_base_has_the_published_size() -> None:
+    published = 109_482_240  # of bert-base-uncased, without a classifier
+    positions, token_types, classifier = 496 * 768, 2 * 768, 2 * 768 + 2
+    assert sum(models.trained_bytes("bert_base_16")) == 4 * (published - positions - token_types + classifier)
