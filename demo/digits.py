@@ -133,7 +133,7 @@ def main() -> None:
 
     say("5. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
     run(*common, "--ram", "16MB", "--strategy", "store-all", "--out", str(store_all))
-    unlimited_run = train("host", store_all, data)
+    unlimited_run = train("native", store_all, data)
     console.print("the board itself has no room for the store-all schedule:")
     run("poet-harness", "flash", "--board", BOARD, "--plan", str(store_all), "--emulate", expect=BAD_INPUT)
     reference = OUT / "pytorch.npz"

@@ -143,7 +143,7 @@ def unlimited(board: Board, folder: Path, model: str, arrays: dict[str, NDArray[
     step = training_step(model, None)
     graph = step.graph(board)
     write_headers(graph, store_all_schedule(graph), folder, step.constants(graph))
-    host = load_board("host")
+    host = load_board("native")
     trained = Trained([], [])
     with connect(host, image=build(host, folder)) as target:
         device = target.device

@@ -64,7 +64,7 @@ def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> Non
     """Both plans, and the same training on the emulated board, on this computer and by PyTorch."""
     training = ["--data", "data.npz", "--lr", RATE, "--steps", str(steps)]
     emulated = ["--board", board, "--emulate", *training]
-    host = ["--board", "host", "--plan", "plan", *training]
+    host = ["--board", "native", "--plan", "plan", *training]
     planning = ["--model", model, "--time-limit", str(seconds)]
     call(folder, "poet-plan", "data", "--model", model, "--steps", str(steps), "--out", "data.npz")
     call(folder, "poet-plan", *planning, "--profile", board, "--out", "first")
@@ -74,7 +74,7 @@ def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> Non
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "plan")
     results = ["--save", "board.npz", "--weights", "board.safetensors", "--out", "board.csv"]
     call(folder, "poet-harness", "run", *emulated, "--plan", "plan", *results)
-    call(folder, "poet-harness", "flash", "--board", "host", "--plan", "plan")
+    call(folder, "poet-harness", "flash", "--board", "native", "--plan", "plan")
     call(folder, "poet-harness", "run", *host, "--save", "host.npz", "--weights", "host.safetensors")
     follow = [] if read_graph(folder / "plan/graph.json").kept else ["--follow", "board.npz"]
     reference = ["--data", "data.npz", "--lr", RATE, "--out", "pytorch.npz", *follow]

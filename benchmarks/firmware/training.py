@@ -88,7 +88,7 @@ def unlimited(board: Board, model: str, folder: Path) -> Trained:
     step = training_step(model, None)
     graph = step.graph(board)
     write_headers(graph, store_all_schedule(graph), folder, step.constants(graph))
-    host = load_board("host")
+    host = load_board("native")
     with connect(host, image=build(host, folder)) as target:
         return train(target.device, graph, model, lambda _: b"")
 

@@ -75,7 +75,7 @@ class Board(BaseModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
-    kind: Literal["microcontroller", "linux", "host"]
+    kind: Literal["microcontroller", "linux", "program"]
     core: str
     clock_hz: int = Field(gt=0)
     fpu: bool
@@ -86,6 +86,7 @@ class Board(BaseModel):
     storage: Literal["none", "sd-spi", "file"]
     storage_block_bytes: int = Field(default=512, gt=0)
     storage_endurance_bytes: int = Field(default=0, ge=0)
+    smallest_page_bytes: int = Field(default=0, ge=0)
     dma_overlap: bool = False
     voltage_v: float = Field(gt=0)
     baud: int = Field(default=1_000_000, gt=0)

@@ -9,8 +9,8 @@ import shlex
 import pytest
 import typer.main
 from poet_harness.cli import app as harness
-from poet_harness.protocol.frame import decode
 from poet_planner.cli import app as planner
+from poet_profiles.protocol.frame import decode
 
 from tests.support import ROOT
 

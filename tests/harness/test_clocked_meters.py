@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from poet_harness.meters import ina, jetson, nvml, rapl, sysfs
+from poet_harness.meters import ina, jetson, nvml, pmic, rapl, sysfs
 from poet_harness.meters.clocked import ClockedMeter
 from poet_harness.meters.counter import WrappingCounter
 from poet_harness.meters.meter import Activity, Mark, MeterError, Window
+from poet_harness.meters.registry import KINDS, board_meter
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
@@ -53,7 +56,7 @@ def measure(meter: ClockedMeter, length_s: float = 0.2) -> Window:
 
 def ina226(root: Path, power_uw: int = 1_500_000) -> None:
     folder = root / "sys/class/hwmon/hwmon3"
-    tree(folder, name="ina226", power1_input=power_uw, in1_input=5012, shunt_resistor=10_000)
+    tree(folder, name="ina226", power1_input=power_uw, in1_input=5012, shunt_resistor=10_000, update_interval=34)
 
 
 def test_ina_power_voltage_and_shunt_are_read_in_the_kernels_units(tmp_path: Path) -> None:
@@ -62,7 +65,7 @@ def test_ina_power_voltage_and_shunt_are_read_in_the_kernels_units(tmp_path: Pat
     assert ina.find(tmp_path) == ["hwmon3"]
     meter = ina.open_ina("", BOARD, tmp_path)
     assert meter.voltage_v == pytest.approx(5.012)
-    assert "ina226 hwmon3, shunt 0.01 ohm" in meter.identity
+    assert meter.identity == "ina226 hwmon3, shunt 0.01 ohm, every 34 ms"
     assert measure(meter).energy_j == pytest.approx(1.5 * 0.2, rel=1e-6)
 
 
@@ -136,6 +139,118 @@ def test_jetpack_5_rails_leave_shunts_and_sums_out(tmp_path: Path) -> None:
     assert measure(meter).energy_j == pytest.approx(4.0 * 0.2, rel=1e-6)
     with pytest.raises(UserError, match="no rail VDD_X; rails found: VDD_IN"):
         jetson.open_jetson("VDD_X", BOARD, tmp_path)
+
+
+def agx_orin(root: Path, **labels: str) -> None:
+    """Two chips as others have read them on that module: millivolts and milliamperes of each rail."""
+    rails = {"in1": ("VDD_GPU_SOC", 5000, 600), "in2": ("VDD_CPU_CV", 5000, 400), "in3": ("VIN_SYS_5V0", 5000, 900)}
+    second = {"in1": ("NC", 0, 0), "in2": ("VDDQ_VDD2_1V8AO", 5000, 100), "in3": ("NC", 0, 0)}
+    for hwmon, inputs in (("hwmon3", rails), ("hwmon4", second)):
+        folder = root / "sys/class/hwmon" / hwmon
+        tree(folder, name="ina3221", samples=128, update_interval=250, in7_label="sum of shunt voltages", in7_input=9)
+        for place, (label, millivolt, milliampere) in inputs.items():
+            shown = labels.get(label, label)
+            tree(folder, **{f"{place}_label": shown, f"{place}_input": millivolt})
+            tree(folder, **{f"{place.replace('in', 'curr')}_input": milliampere})
+
+
+def test_without_an_input_rail_the_rails_of_the_module_are_added_up_and_called_that(tmp_path: Path) -> None:
+    agx_orin(tmp_path)
+    assert jetson.find(tmp_path) == ["module"]
+    meter = jetson.open_jetson("", BOARD, tmp_path)
+    for words in ("module rails, carrier not included", "VDD_GPU_SOC + VDD_CPU_CV", "128 samples every 250 ms"):
+        assert words in meter.identity
+    assert "NC" not in meter.identity
+    assert measure(meter).energy_j == pytest.approx((3.0 + 2.0 + 4.5 + 0.5) * 0.2, rel=1e-6)
+    assert jetson.open_jetson("VDD_CPU_CV", BOARD, tmp_path).identity.startswith("ina3221 rail VDD_CPU_CV")
+
+
+def test_rails_of_which_one_may_feed_another_are_never_added_up(tmp_path: Path) -> None:
+    agx_orin(tmp_path, VIN_SYS_5V0="POM_5V_IN")
+    assert jetson.find(tmp_path) == []
+    for address in ("", "module"):
+        with pytest.raises(UserError, match="rails found: VDD_GPU_SOC, VDD_CPU_CV, POM_5V_IN, VDDQ_VDD2_1V8AO"):
+            jetson.open_jetson(address, BOARD, tmp_path)
+
+
+PMIC = """
+     3V7_WL_SW_A current(0)=0.09662566A
+       VDD_CORE_A current(7)=2.00000000A
+   3V7_WL_SW_V volt(8)=3.70513900V
+        VDD_CORE_V volt(15)=0.90000000V
+           EXT5V_V volt(24)=5.12526000V
+            BATT_V volt(25)=0.00000000V
+"""
+
+
+@pytest.mark.parametrize("text", [PMIC, re.sub(r" (current|volt)\(\d+\)", "", PMIC)])
+def test_a_raspberry_pis_rails_are_never_its_input(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both forms in which its firmware has printed them."""
+    monkeypatch.setattr(pmic, "PERIOD_S", 0.005)
+    meter = pmic.open_pmic("", BOARD, lambda: text)
+    assert "pmic, rails only (2 of them" in meter.identity
+    assert meter.voltage_v == pytest.approx(5.12526)
+    assert measure(meter).energy_j == pytest.approx((0.09662566 * 3.705139 + 2.0 * 0.9) * 0.2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no current"),
+        ("EXT5V_V volt(24)=5.1V", "no current"),
+        ("VDD_CORE_A current(7)=2.0A", "no voltage of VDD_CORE"),
+        (PMIC + "VDD_NEW_A power(3)=1.0W", "VDD_NEW_A power.* is no reading that this program knows"),
+        ("error=1 error_msg=Command not registered", "is no reading"),
+    ],
+)
+def test_what_is_missing_from_a_raspberry_pis_rails_is_no_power_of_zero(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        pmic.open_pmic("", BOARD, lambda: text)
+    assert caught.value.exit_code == NO_DEVICE
+
+
+def test_a_command_that_fails_in_between_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pmic, "PERIOD_S", 0.005)
+    texts = iter([PMIC] * 5)
+    meter = pmic.open_pmic("", BOARD, lambda: next(texts, "VCHI initialization failed"))
+    meter.begin()
+    with pytest.raises(UserError, match=r"cannot be read any more: .*VCHI initialization failed"):
+        meter.end([Mark(Activity.COMPUTE, 0.05, time.monotonic(), time.monotonic())])
+
+
+@pytest.mark.skipif(shutil.which("vcgencmd") is not None, reason="could be a Raspberry Pi")
+def test_another_computer_has_no_such_rails() -> None:
+    assert pmic.find() == []
+    with pytest.raises(UserError, match="is this a Raspberry Pi 5"):
+        pmic.open_pmic("", BOARD)
+
+
+@pytest.mark.parametrize("name", ["rapl", "jetson:VDD_IN", "nvml:0", "pmic"])
+def test_a_sensor_of_this_computer_is_not_taken_for_a_board_elsewhere(name: str) -> None:
+    with pytest.raises(UserError, match="run poet-harness on the board"):
+        board_meter(name, BOARD, runs_agent=True, here=False)
+
+
+def test_an_agent_without_a_sensor_says_so_in_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in KINDS:
+        monkeypatch.setitem(KINDS, kind, replace(KINDS[kind], find=lambda: []))
+    for name, here in ((None, True), (None, False), ("nominal", False)):
+        meter = board_meter(name, BOARD, runs_agent=True, here=here)
+        assert (meter.source, meter.senses) == ("measured", False)
+        assert meter.identity == "no sensor: energy by the power states of rpi4b.toml"
+    assert board_meter("nominal", BOARD, runs_agent=False, here=False).source == "emulated"
+    with pytest.raises(UserError, match="no power meter found"):
+        board_meter(None, BOARD, runs_agent=False, here=False)
+
+
+def test_an_agent_here_takes_the_computers_own_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path / "sys/class/powercap/intel-rapl:0", name="package-0", energy_uj=5, max_energy_range_uj=10**9)
+    for kind in KINDS:
+        monkeypatch.setitem(KINDS, kind, replace(KINDS[kind], find=lambda: []))
+    own = replace(KINDS["rapl"], find=lambda: ["x"], open=lambda _, board: rapl.open_rapl("", board, tmp_path))
+    monkeypatch.setitem(KINDS, "rapl", own)
+    assert board_meter(None, BOARD, runs_agent=True, here=True).identity == "RAPL package-0 (intel-rapl:0)"
+    assert not board_meter(None, BOARD, runs_agent=True, here=False).senses
 
 
 def count(monkeypatch: pytest.MonkeyPatch, path: Path, watt: float, range_uj: int, start_uj: int) -> None:

@@ -179,7 +179,9 @@ def test_output_that_nobody_reads_to_its_end_is_no_fault() -> None:
         ["run", "--board", "nrf52840", "--plan", "plan", "--data", "folder"],
         ["run", "--board", "nrf52840", "--plan", "plan", "--data", "missing.npz"],
         ["run", "--board", "nrf52840", "--plan", "plan", "--data", "plan/data.npz", "--steps", "3", "--emulate"],
-        ["run", "--board", "host", "--plan", "plan", "--data", "plan/data.npz", "--steps", "99"],
+        ["run", "--board", "native", "--plan", "plan", "--data", "plan/data.npz", "--steps", "99"],
+        ["run", "--board", "host", "--plan", "plan", "--data", "plan/data.npz"],
+        ["flash", "--board", "host", "--plan", "plan"],
         ["run", "--board", "z80", "--plan", "plan", "--data", "plan/data.npz"],
     ],
 )

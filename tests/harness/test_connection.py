@@ -64,7 +64,7 @@ def test_no_board_lists_what_is_there(plugged) -> None:
     [
         ("ssh://pi@board:2222/run/it --fast", ["-p", "2222", "--", "pi@board", "run/it", "--fast"]),
         ("ssh://board//opt/poet --card c", ["--", "board", "/opt/poet", "--card", "c"]),
-        ("ssh://board", ["--", "board", "poet"]),
+        ("ssh://board", ["--", "board", "poet-agent"]),
     ],
 )
 def test_an_ssh_url_becomes_a_command_that_never_asks(url: str, command: list[str]) -> None:
@@ -103,7 +103,7 @@ def test_a_recorded_trace_does_not_make_the_host_a_measurement(tmp_path: Path) -
     program = tmp_path / "poet"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {simulated_device.__file__} host\n")
     program.chmod(0o755)
-    with connect(load_board("host"), image=program, meter=f"recorded:{trace}") as target:
+    with connect(load_board("native"), image=program, meter=f"recorded:{trace}") as target:
         assert target.meter.source == "emulated"
         assert target.fresh_card
 

@@ -151,17 +151,19 @@ def test_an_instrument_that_was_unplugged_is_told_in_one_line(monkeypatch: pytes
     assert caught.value.exit_code == NO_DEVICE
 
 
-def test_a_window_is_measured_through_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = FakeDriver()
+@pytest.mark.parametrize("model", ["js220", "js320"])
+def test_a_window_is_measured_through_the_driver(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
+    path = f"u/{model}/001234"
+    driver = FakeDriver(path)
     install(driver, monkeypatch)
-    assert joulescope.find() == [PATH]
+    assert joulescope.find() == [path]
     meter = joulescope.open_joulescope("", BOARD)
     meter.begin()
     [window] = meter.end([Mark(Activity.COMPUTE, 0.04, 0.0, 0.0)])
     meter.close()
     assert window.duration_s == pytest.approx(0.04)
     assert window.energy_j == pytest.approx(0.01 * 0.04, rel=1e-5)
-    assert "js220 001234" in meter.identity
+    assert f"{model} 001234" in meter.identity
     assert ("s/i/range/mode", "auto") in driver.published
     assert driver.published[-4:] == [(f"{signal}/ctrl", 0) for signal in joulescope.SIGNALS]
 

@@ -107,7 +107,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     write_headers(graph, schedule, folder, step.constants(graph))
     write_arrays(training_data(model_name, TRAINED, 0, None), tmp_path / "data.npz")
     monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "build"))
-    given = ["--board", "host", "--plan", str(folder)]
+    given = ["--board", "native", "--plan", str(folder)]
     assert CliRunner().invoke(app, ["flash", *given]).exit_code == 0
     given += ["--data", str(tmp_path / "data.npz"), "--weights", str(tmp_path / "new" / "w.safetensors")]
     assert CliRunner().invoke(app, ["run", *given, "--steps", str(TRAINED), "--lr", str(RATE)]).exit_code == 0

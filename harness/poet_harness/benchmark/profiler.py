@@ -14,12 +14,12 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter
+from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import undisturbed
 
 from ..meters.meter import Activity, Meter
 from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError, DeviceResetError
-from ..protocol.status import Status
 from .configurations import PAGE_OPS, Configuration
 from .drift import DriftWatch
 from .idle import measure_idle
@@ -266,7 +266,7 @@ class Profiler:
             source=self._meter.source,
             meter=self._meter.identity + how,
             voltage_v=self._meter.voltage_v,
-            firmware=self._device.hello.firmware,
+            firmware=self._device.hello.build,
             taken_at=datetime.now(UTC).isoformat(timespec="seconds"),
             cpu_hz=_median(measured.cpu_hz),
             cpu_hz_std=_spread(measured.cpu_hz),

@@ -9,10 +9,10 @@ from contextlib import suppress
 import numpy as np
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.kept import BATCH_KINDS, TRAINED_KINDS
+from poet_profiles.protocol.status import Status
 
 from ..protocol.device import Device, Restored
 from ..protocol.link import DeviceError
-from ..protocol.status import Status
 from ..training.batches import TrainingData
 from ..training.plan import Plan
 from .batch_count import check_batch_count

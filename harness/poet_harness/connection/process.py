@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
-REMOTE_COMMAND = "poet"
+REMOTE_COMMAND = "poet-agent"
 READ_BYTES = 4096
 
 
@@ -74,7 +74,7 @@ class ProcessStream:
 def ssh_command(url: str) -> list[str]:
     """Command for ``ssh://user@host:port/remote command``.
 
-    Without a command the far end's ``poet`` is started: the firmware core as a program, as for ``--board host``.
+    Without a command the far end's ``poet-agent`` is started.
     Authentication is ssh's own: it never asks for a password here, since its input carries the protocol.
 
     Raises

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
 from ..meters.meter import Meter
-from ..meters.registry import open_meter
+from ..meters.registry import board_meter, open_meter
 from ..protocol.device import Device
 from ..protocol.link import Link, Patience
 from .ports import find_port, open_port
@@ -23,6 +24,9 @@ from .process import ProcessStream, ssh_command
 
 # The emulated board and this computer's program lose nothing; they are only sometimes slow.
 SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
+# Far away, or PyTorch is still being imported there.
+AGENT_LINE = Patience(acknowledge_s=20.0, answer_s=60.0, attempts=4)
+AGENT_MODULE = "poet_runtime.agent"
 # The program counts its RAM in 32 bits.
 MOST_PROGRAM_RAM = 2**32 - 4096
 
@@ -85,12 +89,14 @@ def connect(
     if card_pauses is not None and not emulate:
         raise UserError("--card-pauses: only the emulated card takes them from a seed; add --emulate, or leave it out")
     with ExitStack() as opening:
-        if takes_image(board, port, emulate):
+        if takes_image(board, port, emulate) or (board.kind == "linux" and port is None and image is not None):
             assert image is not None
             if emulate:
                 target = _emulated(board, image, meter, card, card_pauses, opening)
             else:
                 target = _program(board, image, meter, card, opening)
+        elif board.kind == "linux" and port is None:
+            target = _agent_here(board, meter, card, opening)
         else:
             target = _real(board, port, meter, opening)
         _check_board(target.device, board)
@@ -99,7 +105,9 @@ def connect(
 
 
 def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
-    """Whether the board is a program that runs here: on the emulator, or on this computer itself.
+    """Whether the board is a firmware image that runs here: on the emulator, or as a program on this computer.
+
+    A Linux board runs the agent. It takes an image (the firmware core as a program) only where one is named.
 
     Raises
     ------
@@ -108,9 +116,9 @@ def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
     """
     if emulate and board.kind == "linux":
         raise UserError(
-            f"{board.name}: only microcontrollers are emulated; run poet there, or name it with --port ssh://"
+            f"{board.name}: only microcontrollers are emulated; run poet-agent there, and name it with --port ssh://"
         )
-    return emulate or (board.kind != "microcontroller" and port is None)
+    return emulate or (board.kind == "program" and port is None)
 
 
 def _emulated(
@@ -142,6 +150,17 @@ def _program(board: Board, image: Path, meter: str | None, card: Path | None, op
     power = open_meter(meter or "nominal", board)
     power.source = "emulated"
     return Target(device, power, fresh, opening)
+
+
+def _agent_here(board: Board, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
+    """The agent as a child of this program: pages go to a file in the current folder, or to ``card``."""
+    _check_processor(board)
+    pages = card or Path.cwd()
+    stream = ProcessStream([sys.executable, "-m", AGENT_MODULE, "--pages", str(pages.resolve())])
+    opening.callback(stream.close)
+    device = Device(Link(stream, f"{board.name} (this computer)", AGENT_LINE))
+    power = board_meter(meter, board, device.hello.is_agent, here=True)
+    return Target(device, _aligned(power, device, opening), False, opening)
 
 
 def _check_processor(board: Board) -> None:
@@ -182,13 +201,14 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
     if port and port.startswith("ssh://"):
         stream = ProcessStream(ssh_command(port))
         opening.callback(stream.close)
-        device = Device(Link(stream, port, Patience(acknowledge_s=10.0, answer_s=60.0, attempts=4)))
+        device = Device(Link(stream, port, AGENT_LINE))
     else:
         url = port or find_port(board)
         link = Link(open_port(url, board.baud), url)
         opening.callback(link.close)
         device = Device(link)
-    return Target(device, _aligned(open_meter(meter, board), device, opening), False, opening)
+    power = board_meter(meter, board, device.hello.is_agent, here=False)
+    return Target(device, _aligned(power, device, opening), False, opening)
 
 
 def _aligned(power: Meter, device: Device, opening: ExitStack) -> Meter:

@@ -14,7 +14,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..connection.ports import by_number
 from .clocked import ClockedMeter
-from .sysfs import number, text
+from .sysfs import averaged, number, text
 
 CHIPS = {"ina219", "ina220", "ina226", "ina230", "ina231"}
 ROOT = Path("/")
@@ -40,12 +40,12 @@ def open_ina(address: str, board: Board, root: Path = ROOT) -> ClockedMeter:
     if address not in found:
         raise UserError(f"ina: sensors found: {', '.join(found) or 'none'}; name one as --meter ina:hwmonN", NO_DEVICE)
     folder = root / "sys/class/hwmon" / address
-    power = folder / "power1_input"
+    power, chip = folder / "power1_input", text(folder / "name")
     shunt_ohm = float(text(folder / "shunt_resistor") or 0) * 1e-6
     millivolt = text(folder / "in1_input")
     return ClockedMeter(
         read=lambda: number(power) * 1e-6,
         is_energy=False,
-        identity=f"{text(folder / 'name')} {address}, shunt {shunt_ohm:g} ohm",
+        identity=", ".join(filter(None, (f"{chip} {address}", f"shunt {shunt_ohm:g} ohm", averaged(folder)))),
         voltage_v=float(millivolt) / 1000 if millivolt else board.voltage_v,
     )

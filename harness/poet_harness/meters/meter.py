@@ -105,6 +105,8 @@ class Meter(ABC):
         Supply voltage during the measurement.
     source : str
         ``measured``, or ``emulated`` if no real instrument is behind it.
+    senses : bool
+        Whether it reads anything; False where energies follow from times alone.
     shortest_window_s : float
         A window this long is measured well; the harness repeats an operator until its window is.
     """
@@ -112,6 +114,7 @@ class Meter(ABC):
     identity: str
     voltage_v: float
     source: str = "measured"
+    senses: bool = True
     shortest_window_s: float = 0.1
 
     @abstractmethod

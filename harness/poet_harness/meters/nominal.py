@@ -14,6 +14,7 @@ class NominalMeter(Meter):
     """Gives an order of magnitude where no meter is connected; its rows are never called ``measured``."""
 
     source = "emulated"
+    senses = False
     shortest_window_s = 0.01
 
     def __init__(self, board: Board) -> None:
@@ -37,6 +38,16 @@ class NominalMeter(Meter):
             Window(mark.device_s, mark.device_s * self._current_a[mark.activity] * self.voltage_v, samples=1)
             for mark in marks
         ]
+
+
+class PowerStates(NominalMeter):
+    """The same for a real machine without a sensor: its times are measured, and each row says what its energy is."""
+
+    source = "measured"
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(board)
+        self.identity = f"no sensor: energy by the power states of {board.name}.toml"
 
 
 def find() -> list[str]:

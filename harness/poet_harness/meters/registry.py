@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from .meter import Meter
+from .nominal import PowerStates
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ KINDS: dict[str, Kind] = {
     "joulescope": _kind("Joulescope JS110, JS220 or JS320", "input 0", "joulescope", "open_joulescope"),
     "lpm01a": _kind("ST X-NUCLEO-LPM01A as the board's supply", "D7", "lpm01a", "open_lpm01a"),
     "ina": _kind("INA219 or INA226 on this computer's I2C", "clock", "ina", "open_ina"),
-    "jetson": _kind("INA3221 of a Jetson, rail by rail", "clock", "jetson", "open_jetson"),
+    "jetson": _kind("INA3221 of a Jetson, rail by rail or the module's sum", "clock", "jetson", "open_jetson"),
+    "pmic": _kind("rails of a Raspberry Pi 5's power chip, not its input", "clock", "pmic", "open_pmic"),
     "rapl": _kind("energy counters of x86 processor packages", "clock", "rapl", "open_rapl"),
     "nvml": _kind("energy counter of an NVIDIA GPU", "clock", "nvml", "open_nvml"),
     "recorded": _kind("recorded:FILE, a trace with a window column", "column", "recorded", "open_recorded"),
@@ -67,6 +70,9 @@ KINDS: dict[str, Kind] = {
 }
 # Found without being asked for: an instrument beside the board, not a sensor of the computer the harness runs on.
 INSTRUMENTS = ("ppk2", "joulescope", "lpm01a")
+# Sensors of this computer itself, the one that shows the most of it first. They show nothing of another one.
+OF_THIS_COMPUTER = ("jetson", "pmic", "rapl", "nvml")
+NOMINAL = "nominal"
 
 
 def open_meter(name: str | None, board: Board) -> Meter:
@@ -90,3 +96,44 @@ def open_meter(name: str | None, board: Board) -> Meter:
     if kind not in KINDS:
         raise UserError(f"no meter named {kind!r}; known are {', '.join(KINDS)}")
     return KINDS[kind].open(address, board)
+
+
+def board_meter(name: str | None, board: Board, runs_agent: bool, here: bool) -> Meter:
+    """The meter of a board at a port, or of this computer as a board.
+
+    Without a name: the instrument that is connected; else, for the agent on this computer, its own sensor; else, for
+    any agent, the power states of the board file.
+
+    Parameters
+    ----------
+    runs_agent : bool
+        The board runs the agent, whose times are measured whatever the meter.
+    here : bool
+        The board is this computer.
+
+    Raises
+    ------
+    UserError
+        As :func:`open_meter` does, and for a sensor of this computer where the board is another one.
+    """
+    kind = (name or "").partition(":")[0]
+    if kind in OF_THIS_COMPUTER and not here:
+        raise UserError(
+            f"--meter {name}: shows this computer, and {board.name} is at the other end of --port; run poet-harness on "
+            "the board, or take an instrument in its supply"
+        )
+    if not runs_agent or name not in (None, NOMINAL):
+        return open_meter(name, board)
+    if name is None and any(KINDS[kind].find() for kind in INSTRUMENTS):
+        return open_meter(None, board)
+    own = _own_sensor(board) if name is None and here else None
+    return own or PowerStates(board)
+
+
+def _own_sensor(board: Board) -> Meter | None:
+    """The first sensor of this computer's processor or board that can be read; a GPU's shows neither."""
+    for kind in OF_THIS_COMPUTER[:-1]:
+        with contextlib.suppress(UserError):
+            if KINDS[kind].find():
+                return KINDS[kind].open("", board)
+    return None

@@ -37,3 +37,10 @@ def number(path: Path) -> float:
         return float(content)
     except ValueError:
         raise OSError(f"{path}: {content.strip()!r} is not a number") from None
+
+
+def averaged(folder: Path) -> str:
+    """Over what a hwmon driver averages, in words: ``samples`` and ``update_interval``; empty if it does not tell."""
+    samples, interval_ms = text(folder / "samples"), text(folder / "update_interval")
+    told = [f"{samples} samples" if samples else "", f"every {interval_ms} ms" if interval_ms else ""]
+    return " ".join(filter(None, told))

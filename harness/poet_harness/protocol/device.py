@@ -13,6 +13,7 @@ from .link import LONG_LINES, Answer, DeviceResetError, Link, SilentDeviceError
 from .start import Start, read_start
 
 PROTOCOL = "1"
+FRAMEWORK = ("torch", "threads", "device", "allocator", "governor")
 LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
 FIRST_CHUNK_BYTES = 14  # its line fits a USB block
 LONG_LINE_ATTEMPTS = 3
@@ -29,7 +30,8 @@ RATE_PRECISION = 1e-4
 class Hello:
     """What a device says of itself. ``model`` and ``schedule`` are hashes, zeros for none.
 
-    ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice.
+    ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice. ``framework`` is what
+    the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
     """
 
     board: str
@@ -40,7 +42,18 @@ class Hello:
     model: str
     schedule: str
     regulator: str = ""
+    framework: tuple[str, ...] = ()
     start: Start = field(default_factory=Start)
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether this is a Linux board under PyTorch, and not poet's firmware."""
+        return bool(self.framework)
+
+    @property
+    def build(self) -> str:
+        """Identity of what runs on the device, as it goes into a profile."""
+        return ", ".join((self.firmware, *self.framework))
 
 
 @dataclass(frozen=True)
@@ -129,6 +142,7 @@ class Device:
             model=values["model"],
             schedule=values["schedule"],
             regulator=values.get("regulator", ""),
+            framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
             start=read_start(values),
         )
         self._tell_of_failure()

@@ -17,9 +17,8 @@ from typing import Protocol
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.protocol.frame import SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
 from poet_profiles.stopping import heed
-
-from .frame import SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
 
 RESET_ERROR = -4
 RESET_TEXT = "reset"

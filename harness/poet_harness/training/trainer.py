@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import finishing, heed
 
 from ..benchmark.idle import measure_idle
@@ -22,7 +23,6 @@ from ..card.reading import Weights
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
-from ..protocol.status import Status
 from .batches import TrainingData
 from .plan import Plan
 

@@ -55,6 +55,8 @@ def command(
     if takes_image(description, port, emulate):
         image = image_path(plan, description)
         shutil.copy2(build(description, plan), image)
+    elif description.kind == "linux" and port is None:
+        raise UserError(f"{description.name}: a Linux board is not flashed; run its plan there with poet-plan execute")
     elif description.kind != "microcontroller":
         raise UserError(f"{port}: a program is not uploaded; run poet-harness flash on the board itself")
     else:

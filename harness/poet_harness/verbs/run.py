@@ -80,6 +80,8 @@ def command(
 
     check_learning_rate(learning_rate)
     description = load_board(board)
+    if description.kind == "linux" and port is None:
+        raise UserError(f"{description.name}: PyTorch runs a Linux board's plan: poet-plan execute --plan {plan}")
     schedule = read_plan(plan)
     batches = read_training_data(data, schedule, steps if schedule.card is None else None)
     batches.state.check_steps(steps)
@@ -94,7 +96,7 @@ def command(
         target = opening.enter_context(
             connect(description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses)
         )
-        if description.kind != "host":
+        if description.kind != "program":
             _warn_of_stale_costs(schedule, target.device.hello.firmware)
         trainer = Trainer(target.device, target.meter, schedule)
         if target.fresh_card:
@@ -117,7 +119,7 @@ def command(
         print_json(_document(schedule, trainer, source, stack_bytes))
         return
     console = wide_console()
-    if description.kind == "host":
+    if description.kind == "program":
         # The plan's costs are another board's: there is nothing to hold them against here.
         console.print(_host_summary(observed))
         return

@@ -55,7 +55,7 @@ def test_a_byte_too_many_is_refused_and_named() -> None:
 
 def test_where_the_flash_is_not_known_nothing_is_refused() -> None:
     graph = frozen(DATA["w"])
-    for board in (None, load_board("host"), with_flash(0).model_copy(update={"flash_bytes": 0})):
+    for board in (None, load_board("native"), with_flash(0).model_copy(update={"flash_bytes": 0})):
         refuse_beyond_flash(graph, store_all_schedule(graph), board)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from poet_harness.protocol.status import Status
+from poet_profiles.protocol.status import Status
 
 from tests.support import ROOT
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_harness.protocol.frame import MAX_LINE, Frame, LineSplitter, crc16, decode, encode
+from poet_profiles.protocol.frame import MAX_LINE, Frame, LineSplitter, crc16, decode, encode
 
 from tests.support.harness.simulated_device import crc
 

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-agent`: serves the protocol until the line ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from poet_profiles.errors import BAD_INPUT, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    try:
+        _serve(_parser().parse_args(arguments))
+    except UserError as error:
+        print(f"poet-agent: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="poet-agent",
+        description="Lets poet-harness measure PyTorch on this computer. Without --listen and --serial it speaks on "
+        "its standard streams: poet-harness profile --port ssh://user@this-computer/poet-agent",
+    )
+    line = parser.add_mutually_exclusive_group()
+    line.add_argument("--listen", metavar="HOST:PORT", help="serve at a TCP port (socket://HOST:PORT)")
+    line.add_argument("--serial", metavar="DEVICE", help="serve at a serial line, 1,000,000 baud; needs pyserial")
+    parser.add_argument("--threads", type=int, help="threads, and processors, for PyTorch; its own choice if not given")
+    parser.add_argument("--pages", type=Path, default=Path(), help="folder, on the disk that pages are to go to")
+    parser.add_argument("--window", type=Path, help="file that takes 1 and 0: a GPIO at a meter's window input")
+    parser.add_argument("--sysfs", type=Path, default=Path("/sys"), help=argparse.SUPPRESS)
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> None:
+    if options.threads is not None:
+        _take_processors(options.threads)
+    from poet_runtime.agent.server import Server
+    from poet_runtime.agent.streams import serve_serial, serve_standard_streams, serve_tcp
+    from poet_runtime.agent.verbs import Agent
+    from poet_runtime.agent.window import WindowLine
+
+    with Agent(options.pages, WindowLine(options.window), options.sysfs, options.threads) as agent:
+        server = Server(agent.verbs)
+        if options.listen:
+            serve_tcp(server, options.listen)
+        elif options.serial:
+            serve_serial(server, options.serial)
+        else:
+            serve_standard_streams(server)
+
+
+def _take_processors(threads: int) -> None:
+    """As many processors as threads, before PyTorch counts them."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if not 0 < threads <= len(allowed):
+        raise UserError(f"--threads {threads}: this computer has {len(allowed)} processors", BAD_INPUT)
+    os.sched_setaffinity(0, allowed[:threads])

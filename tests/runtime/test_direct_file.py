@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages past the kernel's cache: what comes back, what the kernel counts, and disks that refuse."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from poet_profiles.errors import UserError
+from poet_runtime import direct_file
+from poet_runtime.direct_file import ALIGNMENT, DirectFile
+
+
+def refuse_direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some file systems do."""
+    opened = os.open
+
+    def without(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(direct_file.os, "open", without)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.integers(1, 3 * ALIGNMENT), min_size=1, max_size=4),
+    data=st.data(),
+    buffer=st.sampled_from([1, 2]),
+)
+def test_what_was_written_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool, sizes: list[int], data: st.DataObject, buffer: int
+) -> None:
+    """Pages longer than the buffer, unaligned in memory and in length, read in any order."""
+    with monkeypatch.context() as patch:
+        patch.setattr(direct_file, "BUFFER_BYTES", buffer * ALIGNMENT)
+        if refused:
+            refuse_direct(patch)
+        room = 3 * ALIGNMENT
+        pages = [data.draw(st.binary(min_size=size, max_size=size)) for size in sizes]
+        with DirectFile(tmp_path / "pages", room * len(pages)) as file:
+            assert not (refused and file.direct)
+            for index, page in enumerate(pages):
+                file.write(index * room, memoryview(b"x" + page)[1:])
+            for index in data.draw(st.permutations(range(len(pages)))):
+                into = bytearray(len(pages[index]))
+                file.read(index * room, memoryview(into))
+                assert into == pages[index]
+
+
+def test_pages_go_to_the_disk_and_come_from_there(tmp_path: Path) -> None:
+    """The kernel counts what this process had from storage and gave to it."""
+    counted = []
+    with DirectFile(tmp_path / "pages", 1 << 20) as file:
+        if not file.direct or not Path("/proc/self/io").exists():
+            pytest.skip("the folder for temporary files takes no direct transfers")
+        page = bytearray(300_000)
+        for move in (None, file.write, file.read):
+            if move:
+                move(0, memoryview(page))
+            io = Path("/proc/self/io").read_text().split()
+            counted.append([int(io[io.index(f"{name}:") + 1]) for name in ("write_bytes", "read_bytes")])
+    if counted[0] == counted[2]:
+        pytest.skip("the folder for temporary files is in RAM")
+    assert counted[1][0] - counted[0][0] >= 300_000
+    assert counted[2][1] - counted[1][1] >= 300_000
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_paged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(direct_file.os, "posix_fallocate", full)
+    with pytest.raises(UserError, match="no room for 1048576 B of pages"):
+        DirectFile(tmp_path / "pages", 1_048_000)
+    with pytest.raises(UserError, match="cannot page to it"):
+        DirectFile(tmp_path / "no" / "pages", 1)
+
+
+def test_a_file_that_somebody_cut_is_told(tmp_path: Path) -> None:
+    with DirectFile(tmp_path / "pages", 4 * ALIGNMENT) as file:
+        os.truncate(tmp_path / "pages", ALIGNMENT)
+        with pytest.raises(OSError, match="somebody else has changed"):
+            file.read(0, memoryview(bytearray(2 * ALIGNMENT)))
+        for offset in (1, 4 * ALIGNMENT):
+            with pytest.raises(ValueError, match="are no place"):
+                file.write(offset, memoryview(b"x"))
