@@ -3,7 +3,7 @@
 
 Direct transfers want memory and sizes aligned to the disk's blocks, which tensors are not: everything goes through one
 aligned buffer. A page needs no durability, and nothing is flushed. Some file systems refuse direct transfers; there
-the kernel is told after each transfer to drop its copy.
+the kernel is told after each transfer to drop its copy. Transfers and copies let other threads run.
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import torch
 from poet_profiles.errors import UserError
+from torch import Tensor
 
 ALIGNMENT = 4096
 BUFFER_BYTES = 1 << 20
 
 
 class DirectFile:
-    """A file of fixed size; emptied if it exists. Close it, or use it as a context manager.
+    """A file of fixed size that has no name any more: it goes with the program, however that ends.
+
+    Close it, or use it as a context manager.
 
     Parameters
     ----------
     path : Path
+        Where it is made; nothing may be there.
     size_bytes : int
         Room for pages. The blocks are reserved, and written once: a first write to them would take longer.
 
@@ -44,8 +49,8 @@ class DirectFile:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.path = path
         self.size_bytes = -(-size_bytes // ALIGNMENT) * ALIGNMENT
-        self._buffer = mmap.mmap(-1, BUFFER_BYTES)
-        self._memory = memoryview(self._buffer)
+        self._memory = memoryview(mmap.mmap(-1, BUFFER_BYTES))
+        self._buffer = torch.frombuffer(self._memory, dtype=torch.uint8)
         try:
             self._file, self.direct = _opened(path)
         except OSError as error:
@@ -67,27 +72,33 @@ class DirectFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file and leave it."""
+        """Close the file, which ends it."""
         os.close(self._file)
-        self._memory.release()
-        self._buffer.close()
 
-    def write(self, offset: int, data: memoryview) -> None:
+    def write(self, offset: int, data: Tensor) -> None:
         """Write bytes, from a multiple of 4096 on; what follows them in their last block is lost.
+
+        Parameters
+        ----------
+        data : Tensor, shape (bytes,), uint8
 
         Raises
         ------
         OSError
         """
         for begin, end, whole in self._pieces(offset, len(data)):
-            self._memory[: end - begin] = data[begin:end]
+            self._buffer[: end - begin].copy_(data[begin:end])
             done = 0
             while done < whole:
                 done += os.pwrite(self._file, self._memory[done:whole], offset + begin + done)
             self._drop(offset + begin, whole)
 
-    def read(self, offset: int, into: memoryview) -> None:
+    def read(self, offset: int, into: Tensor) -> None:
         """Read bytes, from a multiple of 4096 on.
+
+        Parameters
+        ----------
+        into : Tensor, shape (bytes,), uint8
 
         Raises
         ------
@@ -102,7 +113,7 @@ class DirectFile:
                 if not count:
                     raise OSError(errno.EIO, f"ends inside a page; somebody else has changed {self.path}")
                 done += count
-            into[begin:end] = self._memory[: end - begin]
+            into[begin:end].copy_(self._buffer[: end - begin])
 
     def _pieces(self, offset: int, size: int) -> list[tuple[int, int, int]]:
         """(begin, end, bytes in whole blocks) of each piece that fits the buffer."""
@@ -121,14 +132,18 @@ class DirectFile:
 
     def _write_through(self) -> None:
         for offset in range(0, self.size_bytes, BUFFER_BYTES):
-            self.write(offset, self._memory[: min(BUFFER_BYTES, self.size_bytes - offset)])
+            self.write(offset, self._buffer[: min(BUFFER_BYTES, self.size_bytes - offset)])
 
 
 def _opened(path: Path) -> tuple[int, bool]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    """A new file, unlinked at once, and whether its file system takes direct transfers."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        return os.open(path, flags | os.O_DIRECT, 0o600), True
+        file, direct = os.open(path, flags | os.O_DIRECT, 0o600), True
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return os.open(path, flags, 0o600), False
+        path.unlink(missing_ok=True)  # Some file systems make the file before they refuse.
+        file, direct = os.open(path, flags, 0o600), False
+    path.unlink()
+    return file, direct

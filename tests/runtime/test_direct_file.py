@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_profiles.errors import UserError
@@ -47,11 +48,11 @@ def test_what_was_written_comes_back(
         with DirectFile(tmp_path / "pages", room * len(pages)) as file:
             assert not (refused and file.direct)
             for index, page in enumerate(pages):
-                file.write(index * room, memoryview(b"x" + page)[1:])
+                file.write(index * room, torch.frombuffer(bytearray(b"x" + page), dtype=torch.uint8)[1:])
             for index in data.draw(st.permutations(range(len(pages)))):
-                into = bytearray(len(pages[index]))
-                file.read(index * room, memoryview(into))
-                assert into == pages[index]
+                into = torch.zeros(len(pages[index]), dtype=torch.uint8)
+                file.read(index * room, into)
+                assert into.numpy().tobytes() == pages[index]
 
 
 def test_pages_go_to_the_disk_and_come_from_there(tmp_path: Path) -> None:
@@ -60,10 +61,10 @@ def test_pages_go_to_the_disk_and_come_from_there(tmp_path: Path) -> None:
     with DirectFile(tmp_path / "pages", 1 << 20) as file:
         if not file.direct or not Path("/proc/self/io").exists():
             pytest.skip("the folder for temporary files takes no direct transfers")
-        page = bytearray(300_000)
+        page = torch.zeros(300_000, dtype=torch.uint8)
         for move in (None, file.write, file.read):
             if move:
-                move(0, memoryview(page))
+                move(0, page)
             io = Path("/proc/self/io").read_text().split()
             counted.append([int(io[io.index(f"{name}:") + 1]) for name in ("write_bytes", "read_bytes")])
     if counted[0] == counted[2]:
@@ -85,11 +86,19 @@ def test_a_disk_without_room_is_refused_before_anything_is_paged(
         DirectFile(tmp_path / "no" / "pages", 1)
 
 
-def test_a_file_that_somebody_cut_is_told(tmp_path: Path) -> None:
+def test_a_file_that_ends_early_is_told_and_a_wrong_place_refused(tmp_path: Path) -> None:
     with DirectFile(tmp_path / "pages", 4 * ALIGNMENT) as file:
-        os.truncate(tmp_path / "pages", ALIGNMENT)
-        with pytest.raises(OSError, match="somebody else has changed"):
-            file.read(0, memoryview(bytearray(2 * ALIGNMENT)))
+        assert not (tmp_path / "pages").exists(), "a killed process would leave it behind"
+        os.ftruncate(file._file, ALIGNMENT)
+        with pytest.raises(OSError, match="ends inside a page"):
+            file.read(0, torch.zeros(2 * ALIGNMENT, dtype=torch.uint8))
         for offset in (1, 4 * ALIGNMENT):
             with pytest.raises(ValueError, match="are no place"):
-                file.write(offset, memoryview(b"x"))
+                file.write(offset, torch.zeros(1, dtype=torch.uint8))
+
+
+def test_a_file_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "pages").write_text("mine")
+    with pytest.raises(UserError, match="cannot page to it"):
+        DirectFile(tmp_path / "pages", ALIGNMENT)
+    assert (tmp_path / "pages").read_text() == "mine"

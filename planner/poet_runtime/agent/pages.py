@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
 
+import torch
 from poet_profiles.errors import UserError
 from poet_profiles.protocol.status import Status
 
@@ -14,14 +16,14 @@ from poet_runtime.agent.server import RefusedError
 from poet_runtime.direct_file import ALIGNMENT, DirectFile
 
 LEAST_FILE_BYTES = 64 << 20
-FILE_NAME = ".poet-agent-pages"
+FILE_NAME = ".poet-agent-pages-{process}"
 
 
 class PageBenchmark:
-    """Transfers of a buffer between RAM and a file in a folder; the file goes when the benchmark is closed."""
+    """Transfers of a buffer between RAM and a nameless file in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+        self._path = folder / FILE_NAME.format(process=os.getpid())
         self._file: DirectFile | None = None
 
     @property
@@ -43,7 +45,7 @@ class PageBenchmark:
     def run(self, direction: str, size: int, repeats: int, pattern: str) -> list[int]:
         """Nanoseconds of each of so many transfers."""
         assert self._file is not None
-        data = memoryview(bytearray(random.Random(size).randbytes(size)))
+        data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(size))
         step = -(-size // ALIGNMENT) * ALIGNMENT
         places = self._file.size_bytes // step
         shuffled = random.Random(0)
@@ -60,8 +62,7 @@ class PageBenchmark:
         return times_ns
 
     def close(self) -> None:
-        """Remove the file."""
+        """End the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._path.unlink(missing_ok=True)
