@@ -19,6 +19,7 @@ from poet_profiles.schedule import Action, Schedule, Status, Step
 from poet_planner.baselines.limits import within_limits
 from poet_planner.baselines.lives import Life, first_fit
 from poet_planner.baselines.method import Method
+from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def page_all_schedule(graph: Graph) -> Schedule:
         bound_j=energy_j,
         gap=0.0,
     )
+    draft = without_offsets(graph, draft)
     replay = verify(graph, draft)
     return replace(
         draft,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.baselines.method import Method
 from poet_planner.solve import OptimiseOptions, Progress
@@ -26,9 +26,9 @@ from poet_planner.solve.feasibility.minimum_ram import (
 from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
+from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
-from poet_planner.solve.placement.first_fit import alive_bytes, place
-from poet_planner.solve.search.decode import decode
+from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
@@ -140,6 +140,8 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     UserError
         If it finds none in the time, or there is no such solver.
     """
+    if options.objective is not Objective.ENERGY:
+        raise UserError("--objective time: Algorithm 1 plans for energy alone; leave one of the two out")
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
     store_all_j = float(problem.node_energy.sum())
     started_s = options.clock()
@@ -189,9 +191,10 @@ METHOD = Method(
 
 def _placed(graph: Graph, problem: Problem, found: Incumbent, budget: TimeBudget, seed: int) -> PlacedSchedule:
     """Steps with offsets, whether these are within the budget or not."""
-    decoded = decode(graph, problem, found.events)
-    decoded = replace(decoded, peak=int(alive_bytes(graph, decoded.steps).max(initial=0)))
-    return PlacedSchedule(found, decoded, place(graph, decoded.steps, problem.budget, budget, seed=seed))
+    made = allocated(graph, problem, found)
+    if graph.allocates:
+        return made
+    return replace(made, placement=place(graph, made.decoded.steps, problem.budget, budget, seed=seed))
 
 
 def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:

@@ -18,6 +18,7 @@ from poet_profiles.schedule import Action, Schedule, Status, Step
 from poet_planner.baselines.limits import within_limits
 from poet_planner.baselines.lives import Life, first_fit
 from poet_planner.baselines.method import Method
+from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def store_all_schedule(graph: Graph) -> Schedule:
     made = Schedule(
         graph=graph.name,
         graph_hash=graph_hash(graph),
-        ram_budget_bytes=graph.resident_bytes + max(arena_bytes, peak),
+        ram_budget_bytes=graph.resident_bytes + (peak if graph.allocates else max(arena_bytes, peak)),
         deadline_s=None,
         steps=tuple(steps),
         energy_j=energy_j,
@@ -90,6 +91,7 @@ def store_all_schedule(graph: Graph) -> Schedule:
         bound_j=energy_j,
         gap=0.0,
     )
+    made = without_offsets(graph, made)
     overlaps = graph.dma and any(node.uses is not Uses.CPU for node in graph.nodes)
     return replace(made, time_s=verify(graph, made, check_offsets=False).time_s) if overlaps else made
 

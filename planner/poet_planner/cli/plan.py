@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import INTERRUPTED, UserError
+from poet_profiles.schedule import Objective
 from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.pipeline import Plan, Prepared
-    from poet_planner.solve import Statistics
+    from poet_planner.report.summary import Summary
+    from poet_planner.solve import OptimiseOptions, Progress
 
 DEAR = 0.1  # overhead above which larger budgets are suggested, relative to the store-all schedule's energy
 MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # the suggested budgets, relative to this one
-SAME_ENERGY = 1e-9  # energies that differ by less are equal: relative
+SAME_COST = 1e-9  # energies, or times, that differ by less are equal: relative
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
@@ -94,7 +97,7 @@ def plan(
         Gradients,
         typer.Option(
             help="Give gradients places of their own in RAM (resident), or treat them like activations (paged); "
-            "auto: where they would not fit."
+            "auto: where they would not fit, and on Linux boards."
         ),
     ] = Gradients.AUTO,
     card_above: Annotated[
@@ -111,6 +114,9 @@ def plan(
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
+    objective: Annotated[
+        Objective, typer.Option(help="What to spend as little of as possible; time: of all computes and transfers.")
+    ] = Objective.ENERGY,
     strategy: Annotated[
         Strategy,
         typer.Option(
@@ -157,6 +163,7 @@ def plan(
 
     from poet_planner.planning.pipeline import prepare
     from poet_planner.report.quantities import size_bytes
+    from poet_planner.solve import OptimiseOptions, Statistics
 
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
@@ -177,48 +184,49 @@ def plan(
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
     method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
-    schedule, statistics = _schedule(prepared, method, time_limit or prepared.time_limit_s, seed, solver)
+    options = OptimiseOptions(
+        time_limit_s=time_limit or prepared.time_limit_s,
+        seed=seed,
+        solver=solver,
+        objective=objective,
+        statistics=Statistics(),
+    )
+    schedule, best = _schedule(prepared, method, options)
     with undisturbed():
-        made = prepared.verified(schedule, statistics, endurance_bytes)
+        made = prepared.verified(schedule, options.statistics, endurance_bytes)
+        _tell_of_lost_best(best, made.summary)
         made.write(out)
         _report(made, out, verbose, json)
 
 
-def _schedule(
-    prepared: Prepared, method: str, time_limit_s: float, seed: int, solver: str
-) -> tuple[Schedule, Statistics]:
-    """The schedule, with its progress shown, and what the optimiser's parts did."""
-    from poet_planner.solve import OptimiseOptions, Progress, Statistics
-
-    statistics = Statistics()
-    best_j = math.inf
-    with progress() as show:
+def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, float]:
+    """The schedule, with its progress shown, and what the best schedule on the way cost by the objective."""
+    best = math.inf
+    with progress(options.objective) as show:
 
         def tell(state: Progress) -> None:
-            nonlocal best_j
-            best_j = min(best_j, state.incumbent_j or math.inf)
+            nonlocal best
+            best = min(best, state.incumbent_j or math.inf)
             show(state)
 
-        options = OptimiseOptions(
-            time_limit_s=time_limit_s, seed=seed, solver=solver, statistics=statistics, progress=tell
-        )
         try:
             with interrupting():
-                schedule = prepared.schedule(method, options)
+                schedule = prepared.schedule(method, replace(options, progress=tell))
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
-    _tell_of_lost_best(best_j, schedule.energy_j)
-    return schedule, statistics
+    return schedule, best
 
 
-def _tell_of_lost_best(best_j: float, energy_j: float) -> None:
+def _tell_of_lost_best(best: float, summary: Summary) -> None:
     """Why the plan is dearer than what the progress had shown."""
-    from poet_planner.report.quantities import energy_text
+    from poet_planner.report.quantities import energy_text, time_text
 
-    if energy_j > best_j * (1 + SAME_ENERGY):
-        more = f"{100 * (energy_j / best_j - 1):.2g} % more"
+    by_time = summary.objective == Objective.TIME
+    cost, text = (summary.busy_s, time_text) if by_time else (summary.energy_j, energy_text)
+    if cost > best * (1 + SAME_COST):
+        more = f"{100 * (cost / best - 1):.2g} % more"
         typer.echo(
-            f"poet-plan: a schedule of {energy_text(best_j)} was found, but no static offsets for it within the "
+            f"poet-plan: a schedule of {text(best)} was found, but no static offsets for it within the "
             f"budget; the plan takes {more} (a longer --time-limit looks for offsets longer)",
             err=True,
         )

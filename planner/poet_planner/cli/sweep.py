@@ -57,7 +57,7 @@ def sweep(
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.baselines.store_all import store_all_schedule
-    from poet_planner.planning.memory_policy import Gradients, choose_residents
+    from poet_planner.planning.memory_policy import Gradients, choose_residents, usual_form
     from poet_planner.planning.pipeline import forms_of
     from poet_planner.planning.sweep import in_order, read_points, write_picture
     from poet_planner.report.quantities import deadline_s, ram_bytes
@@ -73,7 +73,7 @@ def sweep(
     if parameters in (Parameters.CARD, Parameters.EXCLUDED):
         planned = choose_residents(forms, parameters, Gradients.AUTO, _board_bytes).task.graph
     else:
-        planned = forms.in_ram(True).graph
+        planned = usual_form(forms).graph
     store_all = store_all_schedule(planned)
     if store_all.energy_j == 0:
         raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")

@@ -3,26 +3,59 @@
 
 from __future__ import annotations
 
-from poet_profiles.graph import Graph
+from dataclasses import replace
+
+from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.operators import params_key
-from poet_runtime.traced_graph import TracedGraph, TracedOperator
+from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, poets_own
 
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
 from poet_planner.lowering.rules import firmware_operator
 
+STEP_NODE = poets_own("step")
 
-def lower_for_linux(traced: TracedGraph, dma: bool) -> Graph:
+
+def lower_for_linux(traced: TracedGraph, dma: bool, resident_gradients: bool = True) -> Graph:
     """The graph of a training step, its costs zero: one node for each traced operator, sizes and ids PyTorch's.
 
     Parameters
     ----------
     dma : bool
         Whether page transfers overlap compute on the board.
+    resident_gradients : bool
+        Whether gradients and the loss have RAM for the whole step. Otherwise they are values, as in a PyTorch process:
+        each is made once and lives until the step ends, which a last node, `STEP_NODE`, stands for.
     """
+    if not resident_gradients:
+        traced = _with_results_as_values(traced)
     drafts = [torch_draft(operator, traced, *_operation(operator, traced)) for operator in traced.operators]
     residents = placed((resident, resident.bytes) for resident in traced.residents)
-    return Graph(traced.name, tuple(nodes_of(traced, drafts)), region_bytes(residents), dma, residents)
+    nodes = nodes_of(traced, drafts)
+    if not resident_gradients:
+        nodes.append(_end(_results(traced)))
+    return Graph(traced.name, tuple(nodes), region_bytes(residents), dma, residents, allocates=True)
+
+
+def _results(traced: TracedGraph) -> tuple[str, ...]:
+    """Ids of the values that are there when the step ends: gradients, and the loss."""
+    return tuple(dict.fromkeys(ref.source for ref in (*traced.gradients.values(), traced.loss)))
+
+
+def _with_results_as_values(traced: TracedGraph) -> TracedGraph:
+    results = frozenset(_results(traced))
+    values = {id: replace(value, resident=None) for id, value in traced.values.items()}
+    operators = (
+        replace(operator, recomputable=operator.recomputable and results.isdisjoint(operator.values))
+        for operator in traced.operators
+    )
+    residents = (resident for resident in traced.residents if resident.kind not in (Kind.GRADIENT, Kind.LOSS))
+    return replace(traced, operators=tuple(operators), values=values, residents=tuple(residents))
+
+
+def _end(results: tuple[str, ...]) -> Node:
+    """The end of the step, which all its results live to see."""
+    return Node(STEP_NODE, 0.0, 0.0, (Value(STEP_NODE, 0),), results, recomputable=False, backward=True)
 
 
 def torch_draft(operator: TracedOperator, traced: TracedGraph, op: str, params: str) -> Draft:

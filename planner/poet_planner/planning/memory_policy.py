@@ -130,15 +130,21 @@ def choose_residents(
     return _fitting(forms, parameters, gradients, budget_bytes)
 
 
+def usual_form(forms: Forms) -> Task:
+    """With gradients resident; as values where the board allocates all of them one by one."""
+    task = forms.in_ram(True)
+    return forms.in_ram(False) if task.graph.allocates else task
+
+
 def _fitting(
     forms: Forms, parameters: Parameters, gradients: Gradients, budget_bytes: Callable[[Task], int]
 ) -> Residency:
     """The first form that fits, or the one that needs the least RAM."""
-    task = forms.in_ram(True)
+    task = forms.in_ram(True) if gradients is not Gradients.AUTO else usual_form(forms)
     if gradients is Gradients.PAGED:
         resident, task = task, forms.in_ram(False)
         if task.graph == resident.graph:
-            raise UserError("--gradients paged is for models on microcontrollers: leave it out")
+            raise UserError("--gradients paged: this graph says already where gradients are; leave it out")
     budget = budget_bytes(task)
     in_ram = least = smallest_ram_bytes(task.graph)
     in_flash = has_room_in_flash(task.graph, task.board)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
 from poet_profiles.shipped import profile_names
 
 from poet_planner.baselines.store_all import store_all_schedule
@@ -192,10 +192,11 @@ def plan(
     stream_above: int | str | None = None,
     momentum: float = 0.0,
     paging: bool = True,
+    objective: str | None = None,
     method: str = "optimal",
     options: OptimiseOptions | None = None,
 ) -> Plan:
-    """Plan a training step of least energy within a RAM budget and a deadline, and verify the plan.
+    """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
     A `KeyboardInterrupt` while it optimises makes the best schedule so far the plan, if there is one.
 
@@ -221,8 +222,9 @@ def plan(
         batch, lie on a microcontroller's card. ``"auto"``: in RAM, unless they would not fit there. ``"excluded"``:
         they do not count, as in the POET paper.
     gradients : str
-        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations.
-        ``"auto"``: they have places, unless they would not fit.
+        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations; on a
+        Linux board they live until the step ends. ``"auto"``: they are values on a Linux board, and have places on
+        others, unless they would not fit.
     card_above : int or str
         The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``.
     stream_above : int or str, optional
@@ -232,10 +234,13 @@ def plan(
         Of the gradient descent that ends a step on a microcontroller, 0 to 1.
     paging : bool
         False: as on a board without storage.
+    objective : str, optional
+        ``"energy"``, or ``"time"``: the seconds of all computes and transfers together. Default is that of ``options``.
     method : str
         ``"optimal"``, or a baseline of `poet_planner.planning.methods`: ``"store_all"``, ``"poet_ilp"``.
     options : OptimiseOptions, optional
-        Time limit, seed, solver, progress. Default is seed 0, HiGHS, and 7 s, or down to 5 s where tracing took long.
+        Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and 7 s, or down to 5 s where
+        tracing took long.
 
     Returns
     -------
@@ -270,6 +275,8 @@ def plan(
         paging=paging,
     )
     options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
+    if objective is not None:
+        options = replace(options, objective=objective_named(objective))
     if options.statistics is None:
         options = replace(options, statistics=Statistics(options.clock))
     return prepared.verified(prepared.schedule(method, options), options.statistics)
@@ -356,6 +363,11 @@ def _streaming_above(size: int) -> list[Streaming]:
 
 def _with_paging(task: Task, paging: bool) -> Task:
     return task if paging else replace(task, graph=without_paging(task.graph))
+
+
+def objective_named(name: str) -> Objective:
+    """The objective of that name; raises a `UserError` if there is none."""
+    return _policy(Objective, name, "--objective")
 
 
 def _policy(policy: type[Policy], name: str, option: str) -> Policy:

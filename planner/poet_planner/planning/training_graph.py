@@ -63,8 +63,8 @@ class TrainingStep:
         Parameters
         ----------
         resident_gradients : bool
-            Whether gradients have places of their own in RAM; False, on a microcontroller: they are values like
-            others.
+            Whether gradients have places of their own in RAM; False: they are values, on a Linux board until the step
+            ends, on a microcontroller until they are used.
         momentum : float
             Of the gradient descent that ends a step on a microcontroller.
         card_above_bytes : int, optional
@@ -91,7 +91,7 @@ class TrainingStep:
         if board.kind == "linux":
             if momentum:
                 raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
-            graph = lower_for_linux(self._rehearsed, board.dma_overlap)
+            graph = lower_for_linux(self._rehearsed, board.dma_overlap, resident_gradients)
         elif card_above_bytes is not None:
             graph = self._with_gradients_as_values(board.dma_overlap, momentum)
             if streaming.slices_above_bytes is not None:

@@ -11,7 +11,7 @@ from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
@@ -46,8 +46,10 @@ class Summary:
 
     ``overhead`` is energy above the store-all schedule, relative to that schedule's. Fields named ``plain_…`` are the
     store-all schedule's. ``constant_bytes`` lie in flash, ``kept_bytes`` on the card, the batch not counted.
-    ``firmware`` are the builds that the costs were profiled with. ``optimiser`` is None if the plan comes from another
-    method.
+    ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it. ``busy_s`` are the seconds of all computes
+    and transfers, and ``bound_s`` is their lower bound where time is the objective. ``firmware`` are the builds with
+    which the costs were profiled. ``optimiser`` is None if the plan comes from another method; where time is the
+    objective, its joules are seconds.
     """
 
     graph: str
@@ -82,6 +84,10 @@ class Summary:
     arena_bytes: int
     plain_peak_bytes: int
     wear: Wear
+    objective: str
+    busy_s: float
+    plain_busy_s: float
+    bound_s: float | None
     energy_share: dict[str, float]
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
@@ -120,6 +126,8 @@ def summarise(
         What may be written to the card in all, instead of the board's.
     """
     moments = timeline(graph, schedule)
+    busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not Kind.FREE)
+    plain_busy_s = sum(node.time_s for node in graph.nodes)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
     overhead_j = schedule.energy_j - store_all.energy_j
@@ -144,7 +152,7 @@ def summarise(
         overhead=overhead_j / store_all.energy_j if store_all.energy_j else 0.0,
         bound_j=schedule.bound_j,
         gap=schedule.gap,
-        overhead_gap=overhead_gap(schedule.energy_j, schedule.bound_j, store_all.energy_j),
+        overhead_gap=_overhead_gap(schedule, busy_s, store_all, plain_busy_s),
         time_s=schedule.time_s,
         deadline_s=schedule.deadline_s,
         plain_time_s=store_all.time_s,
@@ -158,11 +166,21 @@ def summarise(
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
         wear=wear(graph, schedule, board, endurance_bytes),
+        objective=schedule.objective.value,
+        busy_s=busy_s,
+        plain_busy_s=plain_busy_s,
+        bound_s=schedule.bound_s,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
     )
+
+
+def _overhead_gap(schedule: Schedule, busy_s: float, store_all: Schedule, plain_busy_s: float) -> float:
+    if schedule.objective is Objective.TIME:
+        return overhead_gap(busy_s, schedule.bound_s or 0.0, plain_busy_s)
+    return overhead_gap(schedule.energy_j, schedule.bound_j, store_all.energy_j)
 
 
 def overhead_gap(energy_j: float, bound_j: float, plain_energy_j: float) -> float:
@@ -208,9 +226,10 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
-    gap = f"gap {share_text(s.gap)} of the energy, {share_text(s.overhead_gap)} of the overhead"
+    gap = f"gap {share_text(s.gap)} of the {s.objective}, {share_text(s.overhead_gap)} of the overhead"
     once = "and once each: fetched from the card, written to it" if s.kept_bytes else ""
     again = [("  fetch again", energy_text(s.energy_refetch_j), _counted(s.refetches, "transfer"))]
+    proven = "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap
     return [
         ("energy", energy_text(s.energy_j), _overhead_remark(s)),
         ("  compute", energy_text(s.energy_compute_j), once),
@@ -218,7 +237,7 @@ def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
         *(again if s.kept_bytes else []),
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
-        ("bound", energy_text(s.bound_j), "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap),
+        ("bound", energy_text(s.bound_j) if s.bound_s is None else time_text(s.bound_s), proven),
     ]
 
 
@@ -237,8 +256,10 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
     deadline = "no deadline" if s.deadline_s is None else f"deadline {time_text(s.deadline_s)}"
     store_all = bytes_text(s.plain_peak_bytes)
     frozen = ("flash", bytes_text(s.constant_bytes), "frozen weights and other constants, read where they lie")
+    busy = f"all computes and transfers; store-all {time_text(s.plain_busy_s)}"
     return [
         ("time", time_text(s.time_s), f"{deadline}; store-all {time_text(s.plain_time_s)}"),
+        *([("  minimised", time_text(s.busy_s), busy)] if s.objective == Objective.TIME else []),
         ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; store-all {store_all}"),
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
         ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),

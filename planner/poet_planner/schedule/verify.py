@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from poet_profiles.graph import Graph, Node, Uses, Value
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.kept import TRAINED_KINDS, commits
-from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 
 _RELATIVE_TOLERANCE = 1e-9
 
@@ -56,10 +56,12 @@ def verify(graph: Graph, schedule: Schedule, check_offsets: bool = True) -> Repo
     Report
         An unsound schedule is no exception: ``Report.faults`` says what is wrong.
     """
-    replay = _Replay(graph, check_offsets)
+    replay = _Replay(graph, check_offsets and not graph.allocates)
     for number, step in enumerate(schedule.steps):
         replay.take(number, step)
     replay.finish()
+    if graph.allocates:
+        _check_no_offsets(schedule, replay)
     _check_figures(schedule, replay, graph)
     return Report(replay.energy_j, replay.time_s, replay.peak_bytes, replay.arena_bytes, tuple(replay.faults))
 
@@ -81,9 +83,11 @@ class _Replay:
         self._on_card: set[str] = set()
         self._times_computed = dict.fromkeys(self._nodes, 0)
         self._places: dict[str, tuple[int, int]] = {}
+        self.resident_bytes = graph.resident_bytes
         self._held_bytes = graph.resident_bytes
         self._clock: _SerialClock = _OverlappedClock() if graph.dma else _SerialClock()
         self.energy_j = 0.0
+        self.busy_s = 0.0
         self.peak_bytes = graph.resident_bytes
         self.arena_bytes = 0
         self.faults: list[str] = []
@@ -148,6 +152,7 @@ class _Replay:
             self._places.pop(f"{node.id} (workspace)", None)
         self._clock.compute(node)
         self.energy_j += node.energy_j
+        self.busy_s += node.time_s
 
     def _write(self, node: Node, where: str) -> None:
         """What it changes for good: residents, the next versions on the card, or which versions count."""
@@ -171,6 +176,7 @@ class _Replay:
             return
         self._clock.page_in(value.id, value.page.in_time_s)
         self.energy_j += value.page.in_energy_j
+        self.busy_s += value.page.in_time_s
 
     def _page_out(self, value: Value, where: str) -> None:
         if value.id not in self._in_ram:
@@ -181,6 +187,7 @@ class _Replay:
             return
         self._clock.page_out(value.id, value.page.out_time_s)
         self.energy_j += value.page.out_energy_j
+        self.busy_s += value.page.out_time_s
 
     def _free(self, value: Value, where: str) -> None:
         if value.id not in self._in_ram:
@@ -287,10 +294,11 @@ def _check_figures(schedule: Schedule, replay: _Replay, graph: Graph) -> None:
         faults.append(f"resident tensors and arena take {needed} bytes, the budget is {schedule.ram_budget_bytes}")
     if schedule.deadline_s is not None and _above(replay.time_s, schedule.deadline_s):
         faults.append(f"time {replay.time_s:.9g} s exceeds the deadline of {schedule.deadline_s:.9g} s")
+    cost, bound = _by_objective(schedule, replay)
     for name, stated, found in (
         ("energy_j", schedule.energy_j, replay.energy_j),
         ("time_s", schedule.time_s, replay.time_s),
-        ("gap", schedule.gap, (replay.energy_j - schedule.bound_j) / replay.energy_j if replay.energy_j else 0.0),
+        ("gap", schedule.gap, (cost - bound) / cost if cost else 0.0),
     ):
         if not math.isclose(stated, found, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-12):
             faults.append(f"{name} is stated as {stated!r}, the replay gives {found!r}")
@@ -300,8 +308,28 @@ def _check_figures(schedule: Schedule, replay: _Replay, graph: Graph) -> None:
         faults.append(f"arena_bytes is stated as {schedule.arena_bytes}, the offsets give {replay.arena_bytes}")
     if _above(schedule.bound_j, replay.energy_j):
         faults.append(f"bound {schedule.bound_j!r} J is above the energy {replay.energy_j!r} J")
+    if schedule.objective is Objective.TIME and _above(bound, cost):
+        faults.append(f"bound {bound!r} s is above the time {cost!r} s of all computes and transfers")
     if schedule.status is Status.OPTIMAL and schedule.gap > 1e-3:
         faults.append(f'status is "optimal" with a gap of {schedule.gap:.3g}')
+
+
+def _by_objective(schedule: Schedule, replay: _Replay) -> tuple[float, float]:
+    """What the schedule has little of, and its bound: joules, or seconds."""
+    if schedule.objective is Objective.TIME:
+        return replay.busy_s, math.inf if schedule.bound_s is None else schedule.bound_s
+    return replay.energy_j, schedule.bound_j
+
+
+def _check_no_offsets(schedule: Schedule, replay: _Replay) -> None:
+    """On a board that allocates values itself."""
+    for number, step in enumerate(schedule.steps):
+        if step.offsets or step.workspace_offset is not None:
+            where = f"step {number} ({step.do.value} {step.target})"
+            replay.faults.append(f"{where}: it has an offset, and the graph's values have none")
+    replay.arena_bytes = replay.peak_bytes - replay.resident_bytes
+    if schedule.arena_bytes != replay.arena_bytes:
+        replay.faults.append(f"arena_bytes is stated as {schedule.arena_bytes}, the values take {replay.arena_bytes}")
 
 
 def _above(number: float, limit: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.schedule import Schedule, Status
+from poet_profiles.schedule import Objective, Schedule, Status
 
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import (
@@ -21,8 +21,10 @@ from poet_planner.solve.feasibility.minimum_ram import (
 )
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.objective import at_one_watt, by_time
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.params import EffortParams
+from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
@@ -38,9 +40,9 @@ PROVEN_GAP = 1e-6
 def optimise(
     graph: Graph, ram_bytes: int, deadline_s: float | None = None, options: OptimiseOptions | None = None
 ) -> Schedule:
-    """The schedule of least energy within RAM and deadline, with static offsets and a lower bound.
+    """The schedule of least energy, or time, within RAM and deadline, with static offsets and a lower bound.
 
-    The schedule is not verified here; `poet_planner.verify` does that.
+    The schedule is not verified here; `poet_planner.verify` does that. It has no offsets if the graph needs none.
 
     A `KeyboardInterrupt` ends the work early. The best schedule so far is the answer, once it has offsets. If it has
     none, planning goes on with RAM in reserve. Another `KeyboardInterrupt` ends that, too, and the best schedule with
@@ -69,6 +71,8 @@ def optimise(
     options = options or OptimiseOptions()
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
+    if options.objective is Objective.TIME:
+        return by_time(graph, _Run(at_one_watt(graph), ram_bytes, deadline_s, options).schedule())
     return _Run(graph, ram_bytes, deadline_s, options).schedule()
 
 
@@ -189,7 +193,7 @@ class _Run:
 
     def _try_to_place(self) -> None:
         """Look for offsets before the proof. If there are none, more time is kept for planning again."""
-        found = self._search.found
+        found = [] if self._graph.allocates else self._search.found
         if found and not self._proof.complete and not self._budget.expired:
             self._is_hard_to_place = self._placer.fails_near(found)
 
@@ -201,6 +205,8 @@ class _Run:
 
     def _placing_s(self) -> float:
         """Seconds kept for placement."""
+        if self._graph.allocates:
+            return 0.0
         limit_s, effort = self._options.time_limit_s, self._effort
         if not self._is_hard_to_place:
             return min(effort.placing_share * limit_s, effort.most_placing_s)
@@ -216,16 +222,21 @@ class _Run:
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
 
     def _placed(self, found: list[Incumbent]) -> Schedule:
-        """The answer: the best schedule for which offsets are found."""
+        """The answer: the best schedule for which offsets are found, or the best of all if the graph needs none."""
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
-        try:
-            placed = self._placer.place(found)
-        except UnplacedError as fault:
-            raise self._unplaced(fault.arena_bytes + self._graph.resident_bytes, found[0].time) from fault
+        placed = self._with_offsets(found)
         self._context.statistics.source = placed.incumbent.source
         return schedule_of(
             self._graph, self._ram_bytes, self._deadline_s, placed, self._proof.bound_j, self._options.gap
         )
+
+    def _with_offsets(self, found: list[Incumbent]) -> PlacedSchedule:
+        if self._graph.allocates:
+            return allocated(self._graph, self._problem, found[0])
+        try:
+            return self._placer.place(found)
+        except UnplacedError as fault:
+            raise self._unplaced(fault.arena_bytes + self._graph.resident_bytes, found[0].time) from fault
 
 
 def schedule_of(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.schedule import Objective
 
 from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.statistics import Parts, Statistics
@@ -15,7 +16,10 @@ from poet_planner.solve.time_budget import work_clock
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the optimiser stands. Energies in joules; None while there is none. ``note`` is a remark for the user."""
+    """Where the optimiser stands. Energies in joules; None while there is none. ``note`` is a remark for the user.
+
+    Where time is the objective, seconds stand in the place of joules.
+    """
 
     seconds: float
     incumbent_j: float | None
@@ -44,6 +48,8 @@ class OptimiseOptions:
         A name of `solvers`.
     paging : bool
         False plans as on a board without storage.
+    objective : Objective
+        What the schedule has as little of as possible.
     gap : float
         Stop when (energy - bound) / energy is no more than this.
     parts : Parts
@@ -63,6 +69,7 @@ class OptimiseOptions:
     seed: int = 0
     solver: str = "highs"
     paging: bool = True
+    objective: Objective = Objective.ENERGY
     gap: float = 1e-6
     parts: Parts = field(default_factory=Parts)
     params: Params = DEFAULTS

@@ -93,6 +93,7 @@ def graph_from_document(document: Any) -> Graph:
         residents=tuple(_resident(entry) for entry in _list(top, "residents", "the file", [])),
         constants=tuple(_constant(entry) for entry in _list(top, "constants", "the file", [])),
         kept=tuple(_kept(entry) for entry in _list(top, "kept", "the file", [])),
+        allocates=_flag(top, "allocates", "the file", False),
     )
     for node in inputs.keys() - {node.id for node in nodes}:
         raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
@@ -110,6 +111,8 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
         "nodes": [_node_document(node) for node in graph.nodes],
         "edges": [[value, node.id] for node in graph.nodes for value in node.inputs],
     }
+    if graph.allocates:
+        document["allocates"] = True
     if graph.residents:
         document["residents"] = [
             {

@@ -188,6 +188,8 @@ class Graph:
         What lies in flash.
     kept : tuple of Kept
         What lies on the card, in its order there.
+    allocates : bool
+        Whether what runs the step allocates its values itself, as PyTorch does: its schedules have no offsets.
     """
 
     name: str
@@ -197,3 +199,4 @@ class Graph:
     residents: tuple[Resident, ...] = ()
     constants: tuple[Constant, ...] = ()
     kept: tuple[Kept, ...] = ()
+    allocates: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
 from poet_profiles.json_file import of_format, read_document
-from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-schedule/1"
@@ -43,6 +43,7 @@ def schedule_from_document(document: Any) -> Schedule:
     """Build a schedule from parsed JSON; raises a fault that lacks only the file's name."""
     document = of_format(document, FORMAT)
     steps = document.get("steps")
+    objective = _objective(document)
     if not isinstance(steps, list):
         raise FaultError('"steps" is missing or not a list')
     return Schedule(
@@ -58,11 +59,14 @@ def schedule_from_document(document: Any) -> Schedule:
         status=_status(document),
         bound_j=_number(document, "bound_j"),
         gap=_number(document, "gap"),
+        objective=objective,
+        bound_s=_number(document, "bound_s") if objective is Objective.TIME else None,
     )
 
 
 def document_of_schedule(schedule: Schedule) -> dict[str, Any]:
     """The JSON form of a schedule."""
+    by_time = {"objective": schedule.objective.value, "bound_s": schedule.bound_s}
     return {
         "format": FORMAT,
         "graph": schedule.graph,
@@ -76,6 +80,7 @@ def document_of_schedule(schedule: Schedule) -> dict[str, Any]:
         "status": schedule.status.value,
         "bound_j": schedule.bound_j,
         "gap": schedule.gap,
+        **(by_time if schedule.objective is Objective.TIME else {}),
         "steps": [_step_document(step) for step in schedule.steps],
     }
 
@@ -110,6 +115,13 @@ def _status(entry: dict[str, Any]) -> Status:
         return Status(str(entry.get("status")))
     except ValueError:
         raise FaultError(f'"status" is {entry.get("status")!r}; it must be "optimal" or "feasible"') from None
+
+
+def _objective(entry: dict[str, Any]) -> Objective:
+    try:
+        return Objective(str(entry.get("objective", Objective.ENERGY)))
+    except ValueError:
+        raise FaultError(f'"objective" is {entry["objective"]!r}; it must be "energy" or "time"') from None
 
 
 def _step(entry: Any, where: str) -> Step:

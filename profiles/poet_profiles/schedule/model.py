@@ -19,8 +19,18 @@ class Action(StrEnum):
     FREE = "free"
 
 
+class Objective(StrEnum):
+    """What a schedule is to have as little of as possible.
+
+    ``time`` is the sum of the seconds of all computes and transfers: a transfer beside a compute counts in full.
+    """
+
+    ENERGY = "energy"
+    TIME = "time"
+
+
 class Status(StrEnum):
-    """Whether the schedule is proven to be of least energy."""
+    """Whether it is proven that no schedule does better by the objective."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -67,12 +77,16 @@ class Schedule:
     peak_bytes : int
         The most RAM that is allocated at once, resident tensors included.
     arena_bytes : int
-        What the offsets need, without the resident tensors.
+        What the offsets need, without the resident tensors; without offsets, what the values need at once.
     status : Status
     bound_j : float
         No schedule within the same RAM and deadline takes less energy, in joules.
     gap : float
-        (energy_j - bound_j) / energy_j.
+        (energy_j - bound_j) / energy_j; by time (time - bound_s) / time, the time as in `Objective`.
+    objective : Objective
+    bound_s : float or None
+        No schedule within the same RAM and deadline takes less time, as in `Objective`; None where energy is the
+        objective.
     """
 
     graph: str
@@ -87,3 +101,5 @@ class Schedule:
     status: Status
     bound_j: float
     gap: float
+    objective: Objective = Objective.ENERGY
+    bound_s: float | None = None

@@ -119,7 +119,6 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         (["--profile", "m4", "--board", "rpi4b", "--model", "digits_cnn"], "no row of board rpi4b"),
         (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
         (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "leave it out"),
-        (["--profile", "a72", "--model", "digits_cnn", "--gradients", "paged"], "leave it out"),
         (["--profile", "m4", "--parameters", "excluded", "--gradients", "paged"], "--gradients paged: with"),
         (["--profile", "m4", "--model", "digits_cnn", "--momentum", "1e-12"], "multiples of 1e-9"),
         (["--profile", "a72", "--model", "digits_cnn", "--parameters", "card"], "--parameters card is for models on"),

@@ -11,7 +11,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 
 from tests.support.graphs.kept_graphs import kept_step
 
@@ -109,6 +109,34 @@ def instead(number: int, *steps: Step) -> Callable[[Schedule], Schedule]:
 def test_each_fault_is_found(damage: Callable[[Schedule], Schedule], fault: str) -> None:
     report = verify(chain(), damage(by_hand(chain())))
     assert any(fault in line for line in report.faults), report.faults
+
+
+def by_time(schedule: Schedule) -> Schedule:
+    """`by_hand` with the 6 s of its computes and transfers as what it has little of, and 3 s as their bound."""
+    return replace(schedule, objective=Objective.TIME, bound_s=3.0, gap=0.5)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_time_is_that_of_all_computes_and_transfers(dma: bool) -> None:
+    schedule = by_time(by_hand(chain(dma)))
+    assert verify(chain(dma), schedule).faults == ()
+    wrong = {
+        "gap is stated": replace(schedule, gap=0.4),
+        "is above the time": replace(schedule, bound_s=6.1, gap=-0.1 / 6.0),
+        "above the energy": replace(schedule, bound_j=3.6),
+    }
+    for fault, damaged in wrong.items():
+        assert [fault in line for line in verify(chain(dma), damaged).faults] == [True]
+
+
+def test_a_board_that_allocates_needs_no_offsets() -> None:
+    graph = replace(chain(), allocates=True)
+    placed = by_hand(chain())
+    schedule = replace(placed, steps=tuple(Step(step.do, step.target) for step in placed.steps))
+    assert verify(graph, schedule).faults == ()
+    assert any("no offset" in line for line in verify(chain(), schedule).faults)
+    assert any("it has an offset" in line for line in verify(graph, placed).faults)
+    assert any("arena_bytes is stated" in line for line in verify(graph, replace(schedule, arena_bytes=28)).faults)
 
 
 def test_a_transfer_behind_a_changed_parameter_is_a_fault() -> None:

@@ -13,8 +13,8 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Parts, Progress, optimise
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph
-from poet_profiles.schedule import Schedule
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.schedule import Objective, Schedule
 
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.brute_force import least_energy
@@ -49,6 +49,31 @@ def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> 
             unproven.append(seed)
     # A deadline that binds may leave a gap.
     assert len(unproven) <= 1
+
+
+@pytest.mark.parametrize("seed", [1004, 1009, 1015, 1028])
+def test_least_time_is_that_of_brute_force(seed: int) -> None:
+    """The same instances with seconds in the place of joules, and figures that are the graph's own."""
+    graph, ram, deadline = instance(seed)
+    seconds = replace(graph, nodes=tuple(in_seconds(node) for node in graph.nodes))
+    least = least_energy(seconds, ram, deadline)
+    if math.isinf(least):
+        return
+    schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=2, objective=Objective.TIME))
+    assert verify(graph, schedule).faults == ()
+    assert (schedule.objective, schedule.time_s) == (Objective.TIME, pytest.approx(least, rel=1e-9))
+    assert schedule.bound_s is not None
+    assert schedule.bound_s <= least * (1 + 1e-9)
+
+
+def in_seconds(node: Node) -> Node:
+    values = [
+        replace(value, page=PageCost(page.out_time_s, page.out_time_s, page.in_time_s, page.in_time_s))
+        if (page := value.page)
+        else value
+        for value in node.values
+    ]
+    return replace(node, energy_j=node.time_s, values=tuple(values))
 
 
 @pytest.mark.parametrize("seed", [1001, 1002, 1004, 1010, 1016, 1022, 1024, 1030])
@@ -87,6 +112,42 @@ def test_known_optima_of_the_papers_graphs_are_met(name: str, share: float, over
     schedule = optimise(graph, int(share * plain.peak_bytes), None, OptimiseOptions(time_limit_s=20))
     assert verify(graph, schedule).faults == ()
     assert schedule.energy_j / plain.energy_j - 1 <= overhead + 5e-7
+
+
+def test_a_board_that_allocates_is_refused_nothing_for_want_of_offsets() -> None:
+    graph = without_offsets_in_20_bytes()
+    with pytest.raises(NoScheduleError, match="could be given offsets"):
+        optimise(graph, 20, None, OptimiseOptions(time_limit_s=1))
+    allocating = replace(graph, allocates=True)
+    schedule = optimise(allocating, 20, None, OptimiseOptions(time_limit_s=1))
+    assert verify(allocating, schedule).faults == ()
+    assert (schedule.energy_j, schedule.peak_bytes, schedule.arena_bytes) == (7.0, 20, 20)
+
+
+def without_offsets_in_20_bytes() -> Graph:
+    """Seven nodes one after the other. Never are more than 20 bytes alive, but no offsets within 20 bytes exist.
+
+    Found by exhausting the offsets of random lives.
+    """
+    lives = [(0, 3, 8), (1, 2, 12), (3, 4, 4), (3, 5, 8), (4, 5, 4), (5, 6, 8), (6, 6, 12)]  # first node, last, bytes
+    nodes = [
+        Node(
+            id=f"n{j}",
+            time_s=1.0,
+            energy_j=1.0,
+            values=(
+                *(Value(f"v{k}", size) for k, (first, _, size) in enumerate(lives) if first == j),
+                Value(f"n{j}.done", 0),
+            ),
+            inputs=(
+                *(f"v{k}" for k, (first, last, _) in enumerate(lives) if first < j <= last),
+                *([f"n{j - 1}.done"] if j else []),
+            ),
+            recomputable=False,
+        )
+        for j in range(7)
+    ]
+    return Graph("seven", tuple(nodes))
 
 
 def test_no_schedule_says_what_would_do() -> None:

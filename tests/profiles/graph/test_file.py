@@ -54,8 +54,9 @@ def graphs(draw: st.DrawFn) -> Graph:
     names_there = draw(st.lists(names, max_size=2, unique=True)) if bare else ()
     kept = [Kept(f"k {id}", draw(st.sampled_from(("constant", "input"))), 4, (1,)) for id in names_there]
     return Graph(
-        draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), tuple(constants), tuple(kept)
-    )
+        draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), tuple(constants), tuple(kept),
+        draw(st.booleans()),
+    )  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)

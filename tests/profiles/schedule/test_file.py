@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, Value
-from poet_profiles.schedule import Action, Schedule, Status, Step
+from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_from_document
 
 costs = st.floats(0, 1e6)
@@ -34,9 +34,11 @@ def schedules(draw: st.DrawFn) -> Schedule:
     deadline = draw(st.none() | costs)
     counts = [draw(sizes) for _ in range(3)]
     figures = [draw(costs) for _ in range(3)]
+    objective = draw(st.sampled_from(Objective))
+    bound_s = draw(costs) if objective is Objective.TIME else None
     return Schedule(
         draw(st.text()), "0123456789abcdef", counts[0], deadline, tuple(steps), figures[0], figures[1], counts[1],
-        counts[2], draw(st.sampled_from(Status)), figures[2], draw(costs),
+        counts[2], draw(st.sampled_from(Status)), figures[2], draw(costs), objective, bound_s,
     )  # fmt: skip
 
 
