@@ -169,7 +169,7 @@ class Execution:
         self._graph = graph
         self._operators = {operator.id: operator for operator in graph.operators}
         self._residents = {**residents, **graph.constants}
-        missing = [r.id for r in graph.residents if r.id not in self._residents and r.kind not in _MADE]
+        missing = [r.id for r in graph.residents if r.id not in self._residents and r.kind not in MADE]
         if missing:
             raise UserError(f"{graph.name}: no tensor for {', '.join(missing)}; give every resident one")
         self._pages = pages
@@ -336,7 +336,7 @@ def storage_bytes(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes()
 
 
-_MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})
+MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})
 
 
 def _fresh(layout: Blank) -> Tensor:

@@ -26,8 +26,8 @@ _ALLOCATION = "[memory]"
 def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
     """The same graph with the bytes of real storages, and with every operator's workspace at the present thread count.
 
-    Workspace is what the kernel allocates at most, its results left out. The step runs once; module and random
-    generator stay as they are.
+    Workspace is what the kernel allocates at most, its results left out. Known afterwards is also the range of the
+    numbers in each integer tensor. The step runs once; module and random generator stay as they are.
     """
     # Read when the profiler first starts: it would announce itself on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -43,13 +43,15 @@ def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targe
         results = sum(values[id].bytes for id in operator.values if id not in written)
         return replace(operator, workspace_bytes=max(0, peaks.get(operator.id, 0) - results))
 
-    return replace(graph, operators=tuple(with_workspace(operator) for operator in graph.operators), values=values)
+    operators = tuple(with_workspace(operator) for operator in graph.operators)
+    return replace(graph, operators=operators, values=values, ranges=rehearsal.ranges)
 
 
 class _Rehearsal(Execution):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.bytes: dict[str, int] = {}
+        self.ranges = {id: _range(tensor) for id, tensor in self._residents.items() if _has_range(tensor)}
 
     def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
         with record_function(_MARK + operator.id):
@@ -58,6 +60,17 @@ class _Rehearsal(Execution):
     def _hold(self, id: str, tensor: Tensor) -> None:
         super()._hold(id, tensor)
         self.bytes[id] = storage_bytes(self._values[id])
+        if _has_range(tensor):
+            self.ranges[id] = _range(tensor)
+
+
+def _has_range(tensor: Tensor) -> bool:
+    return tensor.numel() > 0 and not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _range(tensor: Tensor) -> tuple[int, int]:
+    low, high = tensor.aminmax()
+    return int(low), int(high)
 
 
 def _peaks(events: Iterable[Any]) -> dict[str, int]:

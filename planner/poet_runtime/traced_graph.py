@@ -29,7 +29,7 @@ operator follows two dots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -115,13 +115,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class TracedResident:
-    """A tensor that stays in RAM for the whole step; ``bytes`` and ``dtype`` are PyTorch's (labels take 8 bytes)."""
+    """A tensor that stays in RAM for the whole step; ``bytes`` and ``dtype`` are PyTorch's (labels take 8 bytes).
+
+    ``stride`` is None where it is that of a contiguous tensor, or nobody asks.
+    """
 
     id: str
     kind: Kind
     bytes: int
     shape: tuple[int, ...]
     dtype: torch.dtype
+    stride: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +206,8 @@ class TracedGraph:
         The class of each module, by its path.
     frozen : dict
         The very parameters and buffers that an operator reads and no step changes, by resident id.
+    ranges : dict
+        Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
     """
 
     name: str
@@ -216,6 +222,7 @@ class TracedGraph:
     loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
     frozen: dict[str, torch.Tensor] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def changed(self) -> frozenset[str]:
@@ -226,6 +233,14 @@ class TracedGraph:
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""
         return tuple(dict.fromkeys(ref.source for ref in operator.refs if ref.source in self.values))
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
+    return tuple(strides)
 
 
 def poets_own(name: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import UserError
 
 from poet_planner.planning.memory_policy import CARD_ABOVE
+
+if TYPE_CHECKING:
+    from poet_runtime.program import Program
 
 
 class Home(StrEnum):
@@ -36,6 +39,9 @@ def graph(
     momentum: Annotated[
         float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
     ] = 0.0,
+    program: Annotated[
+        Path | None, typer.Option(help="File to write for a Linux board: what it runs, poet-program/1.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure.
@@ -55,17 +61,20 @@ def graph(
 
         on_board = ModelOnBoard(model, batch, profile, board, momentum)
         task = on_board.task(card_above_bytes=above_bytes)
-        traced, constants = task.graph, task.constants
+        traced, constants, runs = task.graph, task.constants, task.program
     elif board is not None:
         from poet_profiles.boards import load_board
 
         from poet_planner.planning.training_graph import training_step
 
-        step = training_step(model, batch)
-        traced = step.graph(load_board(board), momentum=momentum, card_above_bytes=above_bytes)
+        step, described = training_step(model, batch), load_board(board)
+        traced = step.graph(described, momentum=momentum, card_above_bytes=above_bytes)
         constants = step.constants(traced)
+        runs = step.program(traced) if described.kind == "linux" else None
     else:
         raise UserError("for which board? give --board, or a --profile that names it")
+    if program is not None:
+        _write_program(runs, program)
     nodes, hash = len(traced.nodes), graph_hash(traced)
     if constants:
         write_constants(constants, out.parent, hash)
@@ -75,3 +84,13 @@ def graph(
         print(json.dumps(written, indent=1))
     else:
         print(f"{out}: {traced.name}, {nodes} nodes, {'costed' if profile else 'costs 0'}, hash {hash}")
+
+
+def _write_program(program: Program | None, path: Path) -> None:
+    from poet_runtime.program import write_program
+
+    if program is None:
+        raise UserError(f"--program {path}: only Linux boards run one; leave it out")
+    if why := program.why_unwritable():
+        raise UserError(f"--program {path}: {why}; leave it out")
+    write_program(program, path)

@@ -251,11 +251,15 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
         console.print(improvements_table(summary.optimiser))
     files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
     headers = "poet_model.h, poet_schedule.h"
+    if plan.program is not None and plan.why_no_program is None:
+        files += ", program.json"
     if plan.constants:
         files += ", constants.safetensors"
         headers += ", poet_constants.h"
     if plan.why_no_headers:
         headers = f"no C headers: {plan.why_no_headers}"
+    if plan.why_no_program:
+        headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)

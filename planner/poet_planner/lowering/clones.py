@@ -9,11 +9,10 @@ from itertools import permutations
 from math import prod
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, row_major
 
 from poet_planner.lowering.copies import can_be_copied, layout_of
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import row_major
 
 aten = torch.ops.aten
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from math import prod
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedOperator, View
+from poet_runtime.traced_graph import Ref, TracedOperator, View, row_major
 
-from poet_planner.lowering.rules import Lowered, aten_name, row_major
+from poet_planner.lowering.rules import Lowered, aten_name
 
 AXES = 4
 _REPEATING = ("add.Tensor", "sub.Tensor", "mul.Tensor")

@@ -9,10 +9,9 @@ from math import prod
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, row_major
 
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import row_major
 from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedValue, map_refs
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedValue, map_refs, row_major
 
 from poet_planner.lowering.copies import layout_of, viewed
-from poet_planner.lowering.rules import is_row_major, row_major
+from poet_planner.lowering.rules import is_row_major
 
 
 def with_rows_in_order(traced: TracedGraph) -> TracedGraph:

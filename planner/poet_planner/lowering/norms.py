@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, poets_own
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, poets_own, row_major
 
-from poet_planner.lowering.rules import row_major
 from poet_planner.tracing.schema import bound_arguments, position
 
 aten = torch.ops.aten

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from poet_profiles.operators import OPERATORS
-from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View
+from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added
 
@@ -60,11 +60,6 @@ Rule = Callable[[TracedOperator], Lowered | None]
 def is_row_major(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether a tensor's elements lie behind one another in the order of its shape."""
     return _steps(shape, stride) == _steps(shape, row_major(shape))
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a tensor whose elements lie behind one another in the order of its shape."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _steps(shape: Sequence[int], stride: Sequence[int]) -> list[int]:

@@ -41,6 +41,7 @@ from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_runtime.program import Program
 
     from poet_planner.models import Model
     from poet_planner.solve import OptimiseOptions, Statistics
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 SOON_SECONDS = 10.5
 MOST_SECONDS = 7.0
 LEAST_SECONDS = 5.0
+
+PROGRAM_FILE = "program.json"
 
 Policy = TypeVar("Policy", bound=StrEnum)
 
@@ -73,6 +76,10 @@ class Plan:
         What keeps the firmware from running the graph; None where it can.
     constants : mapping of str to array
         The data of the graph's constants, and frozen tensors of the model beside them, by id.
+    program : Program or None
+        What PyTorch runs of it, for a Linux board.
+    why_no_program : str or None
+        What keeps the program from being written to a file; None where it can.
     """
 
     graph: Graph
@@ -82,12 +89,15 @@ class Plan:
     residency: Residency
     why_no_headers: str | None
     constants: Mapping[str, NDArray[Any]]
+    program: Program | None = None
+    why_no_program: str | None = None
 
     def write(self, folder: str | Path) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
 
-        A graph with constants has their data beside it, ``constants.safetensors``. Headers of an earlier plan are
-        removed from the folder. Each file is written whole or not at all.
+        A graph with constants has their data beside it, ``constants.safetensors``, and one for a Linux board its
+        operators, ``program.json``. Headers and program of an earlier plan are removed from the folder. Each file is
+        written whole or not at all.
 
         Raises
         ------
@@ -111,6 +121,11 @@ class Plan:
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
             write_headers(self.graph, self.schedule, folder, self.constants)
+        (folder / PROGRAM_FILE).unlink(missing_ok=True)
+        if self.program is not None and self.why_no_program is None:
+            from poet_runtime.program import write_program
+
+            write_program(self.program, folder / PROGRAM_FILE)
         write_pictures(self.graph, self.schedule, self.store_all, folder)
         write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
 
@@ -175,7 +190,11 @@ class Prepared:
             self.graph, schedule, store_all, task.costed, excluded_bytes, statistics, task.board, endurance_bytes
         )
         why_none = why_no_headers(self.graph, task.constants)
-        return Plan(self.graph, schedule, store_all, summary, residency, why_none, task.constants)
+        program = task.program
+        why_no_program = None if program is None else program.why_unwritable()
+        return Plan(
+            self.graph, schedule, store_all, summary, residency, why_none, task.constants, program, why_no_program
+        )
 
 
 def plan(

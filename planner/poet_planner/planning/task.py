@@ -23,6 +23,7 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+    from poet_runtime.program import Program
 
     from poet_planner.models import Model
 
@@ -41,12 +42,15 @@ class Task:
         What the costs rest on, where they come from a profile.
     constants : mapping of str to array
         The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
+    program : Program or None
+        What PyTorch runs of it, for a Linux board.
     """
 
     graph: Graph
     board: Board | None
     costed: CostedGraph | None
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    program: Program | None = None
 
 
 def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
@@ -148,7 +152,8 @@ class ModelOnBoard:
         costed = CostModel(self._rows, self._board.storage_block_bytes, self._board.dma_overlap).apply(graph)
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))
-        return Task(costed.graph, self._board, costed, self._step.constants(costed.graph))
+        program = self._step.program(costed.graph) if self._board.kind == "linux" else None
+        return Task(costed.graph, self._board, costed, self._step.constants(costed.graph), program)
 
 
 def profile_path(name: str) -> Path:

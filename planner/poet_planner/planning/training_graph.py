@@ -18,6 +18,7 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_runtime.program import Program
     from poet_runtime.traced_graph import TracedGraph
 
     from poet_planner.models import Model
@@ -119,6 +120,12 @@ class TrainingStep:
         data = constant_data(self.traced)
         wanted = dict.fromkeys((*constants, *self.traced.frozen))
         return {id: data[id] for id in wanted}
+
+    def program(self, graph: Graph) -> Program:
+        """What PyTorch runs of a graph of this step for a Linux board."""
+        from poet_runtime.program import Program
+
+        return Program.of_plan(self._rehearsed, graph)
 
     def _with_gradients_as_values(self, dma_overlap: bool, momentum: float) -> Graph:
         """What the forms with parameters on the card are made of, lowered once."""

@@ -98,9 +98,9 @@ class _Folder:
         )
 
     def _resident(self, name: str, kind: Kind, layout: Tensor) -> _Place:
-        self._residents.append(
-            TracedResident(name, kind, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype)
-        )
+        size = layout.untyped_storage().nbytes()
+        stride = None if layout.is_contiguous() else tuple(layout.stride())
+        self._residents.append(TracedResident(name, kind, size, tuple(layout.shape), layout.dtype, stride))
         storage = _Storage(layout, name)
         self._given[name] = storage
         if kind is Kind.BUFFER:
@@ -127,17 +127,18 @@ class _Folder:
         elif schema.only_checks(node.target):
             pass
         elif schema.is_view(node.target):
-            self._view(node)
+            self._view(node, node.target)
+        elif (view := schema.view_in_place(node.target)) is not None:
+            self._view(node, view)
+            self._places[cast(fx.Node, node.args[0])] = self._places[node]
         elif node.target in schema.ALLOCATIONS:
             layout = node.meta["val"]
             self._places[node] = _Place(_Storage(layout, None, node), (), layout)
         else:
             self._operator(node, node.target)
 
-    def _view(self, node: fx.Node) -> None:
+    def _view(self, node: fx.Node, target: OpOverload) -> None:
         source = self._place(node.args[0])
-        target = node.target
-        assert isinstance(target, OpOverload)
         layouts = node.meta["val"]
         numbers = [argument for argument in node.all_input_nodes if argument is not node.args[0]]
         for argument in numbers:

@@ -98,6 +98,17 @@ def is_view(target: OpOverload) -> bool:
     return bool(returns) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
+def view_in_place(target: OpOverload) -> OpOverload | None:
+    """The view operator of which it is the in-place form (`transpose_`): the tensor is seen that way from then on."""
+    if torch.Tag.inplace_view not in target.tags:
+        return None
+    packet = getattr(aten, target._schema.name.removeprefix("aten::")[:-1], None)
+    names = packet.overloads() if packet is not None else ()
+    # `transpose_` has an overload of another name than `transpose`.
+    views = (overload for name in names if is_view(overload := getattr(packet, name)))
+    return next((view for view in views if _arguments(view) == _arguments(target)), None)
+
+
 def only_checks(target: OpOverload) -> bool:
     """Whether it neither yields nor writes anything, as what raises an error where a matrix could not be inverted."""
     return not target._schema.returns and not declared_writes(target)
@@ -164,6 +175,8 @@ def out_of_place(target: OpOverload) -> OpOverload | None:
     overload = getattr(packet, target._overloadname, None)
     if overload is None:
         return None
-    ours = [(argument.name, str(argument.type)) for argument in target._schema.arguments]
-    theirs = [(argument.name, str(argument.type)) for argument in overload._schema.arguments]
-    return overload if ours == theirs else None
+    return overload if _arguments(target) == _arguments(overload) else None
+
+
+def _arguments(target: OpOverload) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in target._schema.arguments]
