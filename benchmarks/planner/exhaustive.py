@@ -139,6 +139,7 @@ class _Board:
         self._values = values
         self._inputs = [_bits(index[id] for id in node.inputs) for node in graph.nodes]
         self._own = [_bits(index[value.id] for value in node.values) for node in graph.nodes]
+        self._takes = [{index[id]: index[taken] for id, taken in node.takes_over.items()} for node in graph.nodes]
         self._bytes = [_whole(value.bytes) for value in values]
         self._room = small.ram_bytes - graph.resident_bytes
         self._clocks = graph.dma and small.deadline_s is not None
@@ -162,6 +163,14 @@ class _Board:
             if not in_ram and state.card >> bit & 1:
                 for read in self._holding(state, [bit], 0):
                     yield self._transfer(read, bit, value.page.in_energy_j, value.page.in_time_s, arrives=True)
+
+    def _taken_over(self, state: _State, number: int) -> _State:
+        """The state in which the node's values lie in the places that they take over."""
+        ram, lies = state.ram, state.lies
+        for bit, taken in self._takes[number].items():
+            ram = ram & ~(1 << taken) | 1 << bit
+            lies = _with(_with(lies, bit, lies[taken]), taken, -1) if lies else ()
+        return state._replace(ram=ram, lies=lies)
 
     def _holding(self, state: _State, bits: list[int], workspace: int) -> Iterator[_State]:
         """The state with these values in RAM beside a workspace; with offsets, one for each way to lay them."""
@@ -202,8 +211,11 @@ class _Board:
             wait_s = max(
                 (late for bit, late in enumerate(state.arrives) if self._inputs[number] >> bit & 1), default=0.0
             )
-            own = [bit for bit in range(len(self._values)) if self._own[number] >> bit & 1]
-            for holding in self._holding(state, own, _whole(node.workspace_bytes)):
+            takes = self._takes[number]
+            if self._clocks:
+                wait_s = max([wait_s, *(state.let_go[taken] for taken in takes.values())])
+            own = [bit for bit in range(len(self._values)) if self._own[number] >> bit & 1 and bit not in takes]
+            for holding in self._holding(self._taken_over(state, number), own, _whole(node.workspace_bytes)):
                 after = holding._replace(computed=state.computed | 1 << number)
                 yield self._later(after, node.energy_j, wait_s + node.time_s)
 

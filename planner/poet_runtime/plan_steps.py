@@ -43,6 +43,7 @@ class _Translation:
         self._operators = {operator.id: operator for operator in traced.operators}
         self._makers = {id: operator for operator in traced.operators for id in operator.values}
         self._reads = {node.id: set(node.inputs) for node in planned.nodes}
+        self._takes_over = {node.id: node.takes_over.values() for node in planned.nodes}
         self._known = {value.id for node in planned.nodes for value in node.values}
         self._computed: set[str] = set()
         self._held: set[str] = set()
@@ -105,6 +106,7 @@ class _Translation:
         self._computed.add(id)
         self._held.update(operator.values)
         yield Step(Action.COMPUTE, id)
+        yield from self._free(self._takes_over[id])
         own = {*there, *operator.values}
         yield from self._free(value for one in borrowed for value in one.values if value not in own)
 

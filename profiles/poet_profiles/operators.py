@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator vocabulary: names, codes, parameters and sizes (docs/SPEC.md, section 1).
 
-Mirrors ``firmware/include/poet/operators.def``; a test compares the two, and the sizes with the firmware's own.
+Mirrors ``firmware/include/poet/operators.def`` and ``takes_over.def``; tests compare them, and the sizes with the
+firmware's own.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Operator:
-    """One entry of the vocabulary."""
+    """One entry of the vocabulary. The first output may take over the place of one of the inputs ``takes_over``."""
 
     code: int
     name: str
     params: tuple[str, ...]
     sizes: Callable[[Params], Sizes]
+    takes_over: tuple[int, ...] = ()
 
 
 def output_extent(extent: int, kernel: int, stride: int, padding: int) -> int:
@@ -412,8 +414,17 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (81, "streamed_embedding_update", "m v d tile", _streamed_embedding_update),
 )
 
+_ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
+_TAKES_OVER: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys((*_ACTIVATIONS, "softmax", "log_softmax", "scale", "scale_by"), (0,)),
+    **dict.fromkeys(("add_rows", "batch_norm_eval", "batch_norm_eval_backward_input"), (0,)),
+    **dict.fromkeys((f"{name}_backward" for name in (*_ACTIVATIONS, "softmax", "log_softmax", "batch_norm")), (0, 1)),
+    **dict.fromkeys(("add", "sub", "mul", "layer_norm_backward_input"), (0, 1)),
+}
+
 OPERATORS: dict[str, Operator] = {
-    name: Operator(code, name, tuple(params.split()), sizes) for code, name, params, sizes in _TABLE
+    name: Operator(code, name, tuple(params.split()), sizes, _TAKES_OVER.get(name, ()))
+    for code, name, params, sizes in _TABLE
 }
 
 

@@ -33,8 +33,11 @@ def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return EmulatedCore(request.param, SOURCES, ["poet_operators"], tmp_path_factory.mktemp("core"))
 
 
-def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[bytes]:
-    """Outputs of the operator on the emulated core; the guards around each buffer must survive."""
+def run_on(core: EmulatedCore, name: str, params: Params, seed: int, over: int | None = None) -> list[bytes]:
+    """Outputs of the operator on the emulated core; the guards around each buffer must survive.
+
+    With ``over``, the first output lies in the place of that input.
+    """
     golden = REFERENCES[name](params, Draw(seed))
     core.free()
     values = core.words([params[param] for param in OPERATORS[name].params])
@@ -45,6 +48,8 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[byt
     inputs = [core.place(np.ascontiguousarray(array)) for array in golden.inputs]
     lengths = sizes.output_bytes[: sizes.outputs]
     outputs = inputs[-sizes.outputs :] if sizes.in_place else [core.place(length) for length in lengths]
+    if over is not None:
+        outputs[0] = inputs[over]
     workspace = core.place(sizes.workspace_bytes)
     guard = core.place(64)
     rate = int(np.float32(golden.learning_rate).view(np.uint32))
@@ -57,7 +62,8 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int) -> list[byt
 def assert_equals_host(core: EmulatedCore, operators: Operators, name: str, params: Params, seed: int = 0) -> None:
     golden = REFERENCES[name](params, Draw(seed))
     expected = operators.run(name, params, golden.inputs, golden.learning_rate)
-    assert run_on(core, name, params, seed) == [output.tobytes() for output in expected]
+    for over in (None, *OPERATORS[name].takes_over):
+        assert run_on(core, name, params, seed, over) == [output.tobytes() for output in expected]
 
 
 @pytest.mark.parametrize("name", OPERATORS)

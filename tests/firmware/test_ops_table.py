@@ -26,6 +26,17 @@ def test_definition_and_vocabulary_agree() -> None:
     assert len({code for code, _ in defined.values()}) == len(defined)
 
 
+def test_what_is_computed_in_place_agrees(operators: Operators) -> None:
+    """And an output has as many bytes as each input that it may take over."""
+    bits = operators.library.poet_operator_takes_over
+    found = {name: bits(operator.code) for name, operator in OPERATORS.items()}
+    assert found == {name: sum(1 << place for place in operator.takes_over) for name, operator in OPERATORS.items()}
+    for name, operator in OPERATORS.items():
+        sizes = operators.sizes(name, find(CONFIGURATIONS[name], lambda _: True))
+        assert all(sizes.input_bytes[place] == sizes.output_bytes[0] for place in operator.takes_over)
+        assert not (operator.takes_over and (sizes.in_place or sizes.kept))
+
+
 def test_table_and_vocabulary_agree(operators: Operators) -> None:
     table = {name: (entry.code, entry.param_count) for name, entry in operators.table.items()}
     assert table == {operator.name: (operator.code, len(operator.params)) for operator in OPERATORS.values()}

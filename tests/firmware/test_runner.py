@@ -153,6 +153,65 @@ def test_what_is_counted(core: c.CDLL, dma: bool, trace: bool) -> None:
     assert run.arena_bytes == ARENA
 
 
+# Value 1 takes over value 0's place, from which it has been paged out; another value 0 comes back beside it.
+IN_PLACE = [
+    (COMPUTE, 0, [BYTES]),
+    (PAGE_OUT, 0, 0),
+    (COMPUTE, 1, [BYTES, 0]),
+    (PAGE_IN, 0, 0),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 0, 0),
+    (COMPUTE, 3, []),
+    (COMPUTE, 4, []),
+]
+
+
+@pytest.mark.parametrize("trace", [False, True])
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_result_takes_over_the_place_of_an_input(core: c.CDLL, dma: bool, trace: bool) -> None:
+    card = Card(PAGE_AREA + 64, dma)
+    bench = Bench(core, net(IN_PLACE), card)
+    assert bench.run(trace) == OK
+    bench.assert_right()
+    assert bench.run_.peak_bytes == 3 * BYTES + ARENA
+    if trace:
+        assert [bench.traced(step)[1].peak_bytes // BYTES - 3 for step in range(5)] == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        # A place half on the input's, and one that the operator does not take: neither is a taking over.
+        ([(COMPUTE, 0, [BYTES]), (COMPUTE, 1, [BYTES + 4, 0])], E_MEMORY),
+        ([(COMPUTE, 0, [0]), (COMPUTE, 2, [0])], E_ORDER),
+        # What has been taken over is gone.
+        ([(COMPUTE, 0, [BYTES]), (COMPUTE, 1, [BYTES, 0]), (FREE, 0, 0)], E_ORDER),
+        ([(COMPUTE, 0, [BYTES]), (COMPUTE, 1, [BYTES, 0]), (COMPUTE, 2, [0])], E_ORDER),
+    ],
+)
+def test_what_is_no_taking_over_is_refused(core: c.CDLL, steps: list, status: int) -> None:
+    assert Bench(core, net(steps)).run() == status
+
+
+def test_a_smaller_result_does_not_take_over(core: c.CDLL) -> None:
+    short = [(RELU, [SIZE], [2], [0], 0), (RELU, [SIZE // 2], [0], [1], 0)]
+    steps = [(COMPUTE, 0, [0]), (COMPUTE, 1, [0])]
+    values = [(BYTES, None), (BYTES // 2, None)]
+    assert Bench(core, net(steps, nodes=short, values=values)).run() == E_MEMORY
+
+
+def test_an_input_is_overwritten_only_when_the_card_has_it(core: c.CDLL) -> None:
+    """Its page-out is waited for before the compute that takes over its place, and not before."""
+    card = Card(PAGE_AREA + 64, dma=True)
+    assert Bench(core, net(IN_PLACE), card).run() == OK
+    assert [kind for kind, _, _ in card.log if kind != "read"] == ["start_write", "wait", "start_read", "wait"]
+    card = Card(PAGE_AREA + 64, dma=True)
+    card.fail_writes = 0
+    bench = Bench(core, net(IN_PLACE), card)
+    assert bench.run() == E_IO
+    assert bench.run_.steps in (1, 2)
+
+
 PLAIN_RAM = 3 * BYTES + ARENA
 
 

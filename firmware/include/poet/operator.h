@@ -3,7 +3,8 @@
  *
  * An operator is a pure function from input tensors to output tensors, f32 unless stated, row-major, NCHW.
  * Its shape is a short list of integers whose names and order stand in operators.def (and, in words, in
- * docs/SPEC.md). Inputs and outputs never overlap unless the operator is marked in-place in operators.def.
+ * docs/SPEC.md). Inputs and outputs never overlap, but where `sizes` says in_place, or takes_over.def that the first
+ * output may lie where an input does.
  *
  *     const int32_t params[] = {8, 1, 8, 8, 16, 3, 3, 1, 1, 1, 1, 1, 1};
  *     const poet_operator *conv = poet_operator_find(POET_OP_CONV2D);
@@ -99,5 +100,8 @@ extern const size_t poet_operator_count;
 
 /* NULL for a code that this build does not know. */
 const poet_operator *poet_operator_find(uint8_t code);
+
+/* The inputs in whose place the first output may lie: bit i stands for input i. */
+uint32_t poet_operator_takes_over(uint8_t code);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator table, built from operators.def. */
+/* The operator table, built from operators.def, and what may be computed in place, from takes_over.def. */
 #include "poet/operator.h"
 
 const poet_operator poet_operators[] = {
@@ -19,4 +19,17 @@ const poet_operator *poet_operator_find(uint8_t code)
         }
     }
     return NULL;
+}
+
+uint32_t poet_operator_takes_over(uint8_t code)
+{
+    switch (code) {
+#define POET_TAKES_OVER(NAME, inputs) \
+    case POET_OP_##NAME:              \
+        return inputs;
+#include "poet/takes_over.def"
+#undef POET_TAKES_OVER
+    default:
+        return 0;
+    }
 }

@@ -172,6 +172,24 @@ static int place_value(poet_runner *runner, uint16_t value, uint32_t offset, voi
     return poet_arena_take(&runner->arena, value, offset, runner->model->values[value].bytes, memory);
 }
 
+/* Ends the life of an input at whose offset the node's first output is to lie: the place alone says that it is taken
+ * over. Elsewhere nothing happens, and what else lies there keeps its place. */
+static int end_input_at(poet_runner *runner, const poet_node *node, const poet_run *run, uint32_t offset)
+{
+    const uint16_t *operands = runner->model->operands + node->operands;
+    const uint32_t bytes = operand_bytes(runner->model, operands[node->input_count]);
+    const uint32_t places = poet_operator_takes_over(node->op);
+    for (uint32_t i = 0; i < node->input_count && places >> i != 0; i++) {
+        const poet_block *block = poet_arena_find(&runner->arena, operands[i]);
+        if ((places >> i & 1u) != 0 && block != NULL && block->offset == offset &&
+            operand_bytes(runner->model, operands[i]) == bytes) {
+            const int status = complete_transfer_of(runner, run, operands[i]);
+            return status == POET_OK ? poet_arena_release(&runner->arena, operands[i]) : status;
+        }
+    }
+    return POET_OK;
+}
+
 /* Kept tensors have no address. */
 static int await_inputs(poet_runner *runner, const poet_node *node, const poet_run *run, const void **inputs)
 {
@@ -194,7 +212,8 @@ static int await_inputs(poet_runner *runner, const poet_node *node, const poet_r
 }
 
 /* Values get their places, residents have theirs, and kept tensors have none in RAM. */
-static int place_outputs(poet_runner *runner, const poet_node *node, const uint32_t **places, void **outputs)
+static int place_outputs(poet_runner *runner, const poet_node *node, const poet_run *run, const uint32_t **places,
+                         void **outputs)
 {
     const poet_model *model = runner->model;
     const uint16_t *operands = model->operands + node->operands + node->input_count;
@@ -203,7 +222,11 @@ static int place_outputs(poet_runner *runner, const poet_node *node, const uint3
             outputs[i] = is_kept(model, operands[i]) ? NULL : resident_address(runner, operands[i]);
             continue;
         }
-        const int status = place_value(runner, operands[i], *(*places)++, &outputs[i]);
+        const uint32_t place = *(*places)++;
+        int status = i == 0 ? end_input_at(runner, node, run, place) : POET_OK;
+        if (status == POET_OK) {
+            status = place_value(runner, operands[i], place, &outputs[i]);
+        }
         if (status != POET_OK) {
             return status;
         }
@@ -229,7 +252,7 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
 
     int status = await_inputs(runner, node, run, inputs);
     if (status == POET_OK) {
-        status = place_outputs(runner, node, &places, outputs);
+        status = place_outputs(runner, node, run, &places, outputs);
     }
     if (status == POET_OK && node->workspace_bytes > 0) {
         status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);

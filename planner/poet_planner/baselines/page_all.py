@@ -69,6 +69,7 @@ def page_all_schedule(graph: Graph) -> Schedule:
     for index in range(len(graph.nodes)):
         walk.take(index)
     offsets = first_fit(walk.lives(len(walk.steps)))
+    offsets |= {value: offsets[block] for value, block in walk.blocks.items() if block in offsets}
     nodes = {node.id: node for node in graph.nodes}
     energy_j = sum(node.energy_j for node in graph.nodes)
     draft = Schedule(
@@ -100,7 +101,11 @@ def page_all_schedule(graph: Graph) -> Schedule:
 
 @dataclass
 class _Walk:
-    """The schedule so far: its steps without offsets, and since which step each value has been in RAM."""
+    """The schedule so far: its steps without offsets, and the block of RAM that each value is in.
+
+    A block is named by the step that begins it, and its first value. ``blocks`` are those of values, by the step that
+    brings them: what takes over a value's place is in its block.
+    """
 
     graph: Graph
     steps: list[Step] = field(default_factory=list)
@@ -110,7 +115,8 @@ class _Walk:
         self._values = {value.id: value for node in nodes for value in node.values}
         self._fetches = {value.id: node for node in nodes for value in node.values if _is_fetch(node)}
         self._last_use = {id: index for index, node in enumerate(nodes) for id in node.inputs}
-        self._in_ram: dict[str, int] = {}
+        self._in_ram: dict[str, tuple[int, str]] = {}
+        self.blocks: dict[tuple[int, str], tuple[int, str]] = {}
         self._ended: list[Life[tuple[int, str]]] = []
         lasting = {resident.id for resident in self.graph.residents if resident.kind in TRAINED_KINDS}
         changing = (index for index, node in enumerate(nodes) if _results(node) & lasting)
@@ -137,7 +143,7 @@ class _Walk:
 
     def lives(self, end: int) -> list[Life[tuple[int, str]]]:
         """Of all values and workspaces, from the step that brings them to the one that frees them, both included."""
-        held = [Life((start, id), aligned(self._values[id].bytes), start, end) for id, start in self._in_ram.items()]
+        held = [Life(key, aligned(self._values[id].bytes), key[0], end) for id, key in self._in_ram.items()]
         return [life for life in (*self._ended, *held) if life.bytes]
 
     def _needed(self, index: int) -> list[str]:
@@ -159,18 +165,23 @@ class _Walk:
         if id in self._fetches:
             self._compute(self._fetches[id])
         else:
-            self._in_ram[id] = len(self.steps)
+            self._begin(id, (len(self.steps), id))
             self.steps.append(Step(Action.PAGE_IN, id))
 
     def _compute(self, node: Node) -> None:
         step = len(self.steps)
-        self._in_ram |= {value.id: step for value in node.values}
+        for value in node.values:
+            taken = node.takes_over.get(value.id)
+            self._begin(value.id, self._in_ram.pop(taken) if taken else (step, value.id))
         self._ended.append(Life((step, WORKSPACE), aligned(node.workspace_bytes), step, step))
         self.steps.append(Step(Action.COMPUTE, node.id))
 
+    def _begin(self, id: str, block: tuple[int, str]) -> None:
+        self._in_ram[id] = self.blocks[len(self.steps), id] = block
+
     def _free(self, id: str) -> None:
-        start = self._in_ram.pop(id)
-        self._ended.append(Life((start, id), aligned(self._values[id].bytes), start, len(self.steps)))
+        key = self._in_ram.pop(id)
+        self._ended.append(Life(key, aligned(self._values[id].bytes), key[0], len(self.steps)))
         if self._values[id].bytes:
             self.steps.append(Step(Action.FREE, id))
 

@@ -60,7 +60,9 @@ def store_all_schedule(graph: Graph) -> Schedule:
     """The store-all schedule with offsets. Its RAM budget is what it needs."""
     lives = _lives(graph)
     offsets = first_fit(lives)
-    last_use = {life.key: life.end for life in lives}
+    last_use = _last_uses(graph)
+    for node in graph.nodes:
+        offsets |= {value: offsets[taken] for value, taken in node.takes_over.items()}
     steps: list[Step] = []
     held: list[str] = []
     peak = live = 0
@@ -68,10 +70,10 @@ def store_all_schedule(graph: Graph) -> Schedule:
     for index, node in enumerate(graph.nodes):
         places = {value.id: offsets[value.id] for value in node.values if value.bytes}
         steps.append(Step(Action.COMPUTE, node.id, places, offsets.get(_workspace_id(node))))
-        held += places
-        live += sum(sizes[id] for id in places)
+        held = [*(id for id in held if id not in node.takes_over.values()), *places]
+        live += sum(sizes[id] for id in places if id not in node.takes_over)
         peak = max(peak, live + aligned(node.workspace_bytes))
-        for id in [id for id in held if last_use[id] <= index]:
+        for id in [id for id in held if last_use.get(id, index) <= index]:
             steps.append(Step(Action.FREE, id))
             held.remove(id)
             live -= sizes[id]
@@ -100,13 +102,24 @@ def _workspace_id(node: Node) -> str:
     return f"{node.id}\0workspace"
 
 
+def _last_uses(graph: Graph) -> dict[str, int]:
+    """The last node that reads each value that is read."""
+    return {value: index for index, node in enumerate(graph.nodes) for value in node.inputs}
+
+
 def _lives(graph: Graph) -> list[Life[str]]:
-    """Of values and workspaces, from the node that makes each to the last one that reads it."""
-    last_use = {value: index for index, node in enumerate(graph.nodes) for value in node.inputs}
+    """Of values and workspaces, from the node that makes each to the last one that reads it.
+
+    What takes over a value's place prolongs that value's life, and has none of its own.
+    """
+    end = {value.id: index for index, node in enumerate(graph.nodes) for value in node.values} | _last_uses(graph)
+    for node in reversed(graph.nodes):
+        end |= {taken: end[value] for value, taken in node.takes_over.items()}
     lives = [
-        Life(value.id, aligned(value.bytes), index, last_use.get(value.id, index))
+        Life(value.id, aligned(value.bytes), index, end[value.id])
         for index, node in enumerate(graph.nodes)
         for value in node.values
+        if value.id not in node.takes_over
     ]
     lives += [
         Life(_workspace_id(node), aligned(node.workspace_bytes), index, index) for index, node in enumerate(graph.nodes)

@@ -132,6 +132,7 @@ def _held(nodes: list[Node], schedule: Schedule, moments: list[Moment]) -> tuple
     owner = {value.id: node.id for node in nodes for value in node.values}
     held: dict[str, set[str]] = {node.id: set() for node in nodes}
     sized = {node.id: [value.id for value in node.values if value.bytes] for node in nodes}
+    taken = {node.id: node.takes_over.values() for node in nodes}
     rows, shown = [], []
     for step, moment in zip(schedule.steps, moments, strict=True):
         if step.do is Action.FREE:
@@ -143,6 +144,8 @@ def _held(nodes: list[Node], schedule: Schedule, moments: list[Moment]) -> tuple
         rows.append(row)
         shown.append(moment)
         if step.do is Action.COMPUTE:
+            for id in taken[step.target]:
+                held[owner[id]].discard(id)
             held[step.target].update(sized[step.target])
         elif step.do is Action.PAGE_IN:
             held[owner[step.target]].add(step.target)

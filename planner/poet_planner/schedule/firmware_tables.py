@@ -70,6 +70,7 @@ def _live_count(graph: Graph, schedule: Schedule) -> int:
     for step in schedule.steps:
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
+            live -= {*node.takes_over.values()}
             live |= {value.id for value in node.values if value.bytes}
             most = max(most, len(live) + (node.workspace_bytes > 0))
         elif step.do is Action.PAGE_IN:

@@ -118,6 +118,7 @@ class _Clock:
 
     def compute(self, node: Node) -> tuple[float, float]:
         self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(value, 0.0) for value in node.inputs)])
+        self._cpu_s = max([self._cpu_s, *(self._leaves_s.get(value, 0.0) for value in node.takes_over.values())])
         if node.uses is Uses.CPU:
             start_s, self._cpu_s = self._cpu_s, self._cpu_s + node.time_s
             return start_s, self._cpu_s

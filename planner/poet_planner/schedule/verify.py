@@ -143,8 +143,12 @@ class _Replay:
         self._write(node, where)
         if self._times_computed[node.id] == 2 and not node.recomputable:
             self.faults.append(f"{where}: it is not recomputable, and this is the second time")
+        left = {id: self._end_taken_over(id, where) for id in node.takes_over.values()}
         for value in node.values:
             self._allocate(value, step, where)
+        for id, taken in node.takes_over.items():
+            if self.check_offsets and left[taken] is not None and self._places.get(id) != left[taken]:
+                self.faults.append(f"{where}: {id} takes over {taken}, but does not lie in its place")
         workspace = _words(node.workspace_bytes)
         self.peak_bytes = max(self.peak_bytes, self._held_bytes + workspace)
         if workspace and self.check_offsets:
@@ -153,6 +157,13 @@ class _Replay:
         self._clock.compute(node)
         self.energy_j += node.energy_j
         self.busy_s += node.time_s
+
+    def _end_taken_over(self, id: str, where: str) -> tuple[int, int] | None:
+        """Ends the life of an input whose place a value of its node takes over; where it lay."""
+        place = self._places.get(id)
+        if id in self._in_ram:
+            self._free(self._values[id], where)
+        return place
 
     def _write(self, node: Node, where: str) -> None:
         """What it changes for good: residents, the next versions on the card, or which versions count."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, PageCost, Uses
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
@@ -90,6 +91,8 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         If an id occurs twice, an edge leads back, a size or cost is not a number, …
     """
     refuse_unsound(graph)
+    if any(node.takes_over for node in graph.nodes):
+        raise UserError(f'{graph.name}: the optimiser does not plan "takes_over" yet; leave it out')
     values = [value for node in graph.nodes for value in node.values]
     index = {value.id: v for v, value in enumerate(values)}
     inputs = [sorted({index[id] for id in node.inputs}) for node in graph.nodes]

@@ -77,6 +77,8 @@ def graph_hash(graph: Graph) -> str:
         structure["parts"] = parts
     if uses := [[node.id, node.uses] for node in graph.nodes if node.uses is not Uses.CPU]:
         structure["uses"] = uses
+    if over := [[node.id, value, place] for node in graph.nodes for value, place in sorted(node.takes_over.items())]:
+        structure["takes_over"] = over
     return document_hash(structure)
 
 
@@ -256,6 +258,7 @@ def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
         operation=_operation(entry, where),
         refused=_refusal(entry, where),
         uses=_uses(entry, where),
+        takes_over=_takes_over(entry, where),
     )
 
 
@@ -273,6 +276,13 @@ def _uses(entry: dict[str, Any], where: str) -> Uses:
     if name not in list(Uses):
         raise FaultError(f'{where}: "uses" is {name!r}; it must be one of {", ".join(Uses)}')
     return Uses(name)
+
+
+def _takes_over(entry: dict[str, Any], where: str) -> dict[str, str]:
+    over = _mapping(entry.get("takes_over", {}), f'{where}: "takes_over"')
+    if not all(isinstance(place, str) for place in over.values()):
+        raise FaultError(f'{where}: "takes_over" must have ids of values, each with that of an input')
+    return dict(over)
 
 
 def _resident(entry: Any) -> Resident:
@@ -344,6 +354,8 @@ def _node_document(node: Node) -> dict[str, Any]:
         document["refused"] = asdict(node.refused)
     if node.uses is not Uses.CPU:
         document["uses"] = node.uses.value
+    if node.takes_over:
+        document["takes_over"] = dict(node.takes_over)
     return document
 
 

@@ -8,7 +8,8 @@ All is in SI units: seconds, joules; sizes are bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -97,6 +98,8 @@ class Node:
         Why the firmware cannot compute it.
     uses : Uses
         The bus where it moves a tensor between RAM and card, both where it computes with one that lies there.
+    takes_over : mapping of str to str
+        Its values that begin in the place of one of its inputs, each with that input, whose life then ends.
     """
 
     id: str
@@ -110,6 +113,7 @@ class Node:
     operation: Operation | None = None
     refused: Refusal | None = None
     uses: Uses = Uses.CPU
+    takes_over: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def smallest_ram_bytes(graph: Graph) -> int:
     needs = (
         aligned(node.workspace_bytes)
         + sum(sizes[id] for id in node.inputs)
-        + sum(sizes[value.id] for value in node.values)
+        + sum(sizes[value.id] for value in node.values if value.id not in node.takes_over)
         for node in graph.nodes
     )
     return graph.resident_bytes + max(needs, default=0)

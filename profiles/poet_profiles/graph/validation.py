@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
@@ -47,6 +48,7 @@ def check_graph(graph: Graph) -> None:
         raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
     _end("constant", graph.constants)
     _check_operands(graph)
+    _check_taking_over(graph)
     check_parts(graph)
     check_kept(graph)
     _check_changes(graph)
@@ -173,6 +175,34 @@ def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str
     for tensor in (*operation.operands, *operation.results):
         if tensor in nowhere:
             raise FaultError(f"node {node.id}: {tensor} has no bytes and is no resident, so it lies nowhere")
+
+
+def _check_taking_over(graph: Graph) -> None:
+    """A value that takes over the place of another has its size, and nothing else needs the other one."""
+    if not any(node.takes_over for node in graph.nodes):
+        return
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    uses = Counter(value for node in graph.nodes for value in node.inputs)
+    for node in graph.nodes:
+        own = {value.id for value in node.values}
+        if len(set(node.takes_over.values())) < len(node.takes_over):
+            raise FaultError(f'node {node.id}: "takes_over" names an input twice; its place is for one value')
+        for value, place in node.takes_over.items():
+            if value not in own or place not in node.inputs:
+                raise FaultError(f"node {node.id}: {value} takes over {place}; it must be a value, and that an input")
+            if uses[place] > 1:
+                raise FaultError(f"node {node.id}: {value} takes over {place}, which other nodes need; leave it out")
+            if sizes[value] != sizes[place] or sizes[value] == 0:
+                raise FaultError(f"node {node.id}: {value} takes over {place}; both must have the same bytes, above 0")
+        _check_place_taken(node)
+
+
+def _check_place_taken(node: Node) -> None:
+    """Whether the firmware's operator may write a result where it reads an operand."""
+    if node.takes_over and node.operation and node.operation.op in OPERATORS:
+        allowed = {node.operation.operands[place] for place in OPERATORS[node.operation.op].takes_over}
+        if [*node.takes_over] != [*node.operation.results[:1]] or not allowed.issuperset(node.takes_over.values()):
+            raise FaultError(f'node {node.id}: {node.operation.op} has no such result in place; leave out "takes_over"')
 
 
 def _check_changes(graph: Graph) -> None:

@@ -32,7 +32,7 @@ def held_bytes(graph: Graph, steps: Iterable[Step]) -> Iterator[Held]:
     for step in steps:
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
-            held += sum(sizes[value.id] for value in node.values)
+            held += sum(sizes[value.id] for value in node.values if value.id not in node.takes_over)
             yield Held(held + aligned(node.workspace_bytes), held)
         elif step.do is Action.PAGE_IN:
             held += sizes[step.target]

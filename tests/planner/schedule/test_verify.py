@@ -170,6 +170,49 @@ def test_what_is_computed_again_from_a_changed_parameter_is_a_fault() -> None:
         assert all("step 3 (compute a): it is computed again from w" in fault for fault in report.faults)
 
 
+def in_place(dma: bool) -> tuple[Graph, Schedule]:
+    """a -> b -> c, and b takes over a's place, of which a page-out is under way; figures worked out by hand."""
+    graph = Graph(
+        "in place",
+        (
+            Node("a", 1.0, 1.0, (Value("a", 8, PAGE),)),
+            Node("b", 1.0, 1.0, (Value("b", 8), Value("b2", 4)), ("a",), workspace_bytes=4, takes_over={"b": "a"}),
+            Node("c", 1.0, 1.0, (Value("c", 8),), ("b",), takes_over={"c": "b"}),
+        ),
+        resident_bytes=4,
+        dma=dma,
+    )
+    steps = (
+        Step(Action.COMPUTE, "a", {"a": 4}),
+        Step(Action.PAGE_OUT, "a"),
+        Step(Action.COMPUTE, "b", {"b": 4, "b2": 0}, workspace_offset=12),
+        Step(Action.COMPUTE, "c", {"c": 4}),
+    )
+    energy_j, time_s = 3.3, 5.0  # b waits until a's place has been read
+    limits = graph_hash(graph), 20, None
+    return graph, Schedule("in place", *limits, steps, energy_j, time_s, 20, 16, Status.FEASIBLE, 3.0, 0.3 / 3.3)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_what_is_taken_over_counts_once_and_ends(dma: bool) -> None:
+    graph, schedule = in_place(dma)
+    assert verify(graph, schedule).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (instead(2, Step(Action.COMPUTE, "b", {"b": 8, "b2": 0}, 16)), "b takes over a, but does not lie in its place"),
+        (instead(3, Step(Action.COMPUTE, "c", {"c": 12})), "c takes over b, but does not lie in its place"),
+        (instead(3, Step(Action.FREE, "a")), "step 3 (free a): it is not in RAM"),
+        (instead(3, Step(Action.FREE, "b"), Step(Action.COMPUTE, "b", {"b": 4, "b2": 0}, 12)), "a is not in RAM"),
+    ],
+)
+def test_each_fault_in_taking_over_is_found(damage: Callable[[Schedule], Schedule], fault: str) -> None:
+    graph, schedule = in_place(dma=False)
+    assert any(fault in line for line in verify(graph, damage(schedule)).faults)
+
+
 ONCE = ("x..fetch", "w..fetch", "product", "y", "gradient", "update", "ready", "descent", "commit")
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Resident, Uses, Value
 from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
 
+from tests.support.graphs.taking_over import with_random_taking_over
+
 costs = st.floats(0, 1e6)
 sizes = st.integers(0, 1 << 30)
 pages = st.none() | st.builds(PageCost, costs, costs, costs, costs)
@@ -53,10 +55,11 @@ def graphs(draw: st.DrawFn) -> Graph:
     bare = not any(node.operation for node in nodes)
     names_there = draw(st.lists(names, max_size=2, unique=True)) if bare else ()
     kept = [Kept(f"k {id}", draw(st.sampled_from(("constant", "input"))), 4, (1,)) for id in names_there]
-    return Graph(
+    graph = Graph(
         draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), tuple(constants), tuple(kept),
         draw(st.booleans()),
     )  # fmt: skip
+    return with_random_taking_over(graph, draw(st.integers(0, 100)), 0.5)
 
 
 @settings(max_examples=150, deadline=None)
@@ -93,6 +96,12 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
         '["b",8,[["b",0]],"relu","size=1",["a"],["w"]]],"resident_bytes":4,"residents":[["w","gradient",4,0]]}'
     )
     assert graph_hash(read_graph(path)) == hashlib.sha256(text.encode()).digest()[:8].hex()
+    graph = read_graph(path)
+    over = replace(graph.nodes[1], operation=None, values=(Value("b", 3),), takes_over={"b": "a"})
+    text_over = text.replace('["b",8,[["b",0]],"relu","size=1",["a"],["w"]]', '["b",8,[["b",3]],null,null,[],[]]')
+    text_over = text_over.replace('"gradient",4,0]]', '"gradient",4,0]],"takes_over":[["b","b","a"]]')
+    hash = hashlib.sha256(text_over.encode()).digest()[:8].hex()
+    assert graph_hash(replace(graph, nodes=(graph.nodes[0], over))) == hash
     constants = (Constant("f", 8, 4, (2,), "0123abcd"),)
     text = text.replace('{"edges"', '{"constants":[["f",8,4,"0123abcd"]],"edges"')
     hash = hashlib.sha256(text.encode()).digest()[:8].hex()

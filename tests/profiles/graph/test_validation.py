@@ -41,6 +41,16 @@ FAULTS: dict[str, Callable[[Graph], Graph]] = {
     "bytes; give a whole number": lambda g: changed(g, 0, workspace_bytes=-4),
     "99999 bytes": lambda g: changed(g, 0, values=(Value(g.nodes[0].id, 99999 * 10**15 + 99999),)),
     "nothing to plan": lambda g: replace(g, nodes=()),
+    "must be a value": lambda g: changed(g, 2, takes_over={g.nodes[2].id: g.nodes[0].id}),
+    "and that an input": lambda g: changed(g, 2, takes_over={g.nodes[1].id: g.nodes[1].id}),
+    "which other nodes need": lambda g: changed(g, 2, takes_over={g.nodes[2].id: g.nodes[1].id}),
+    "the same bytes": lambda g: changed(g, 5, takes_over={"g2": "g3"}, values=(Value("g2", 1),)),
+    "names an input twice": lambda g: changed(
+        g,
+        2,
+        takes_over={g.nodes[2].id: g.nodes[1].id, "more": g.nodes[1].id},
+        values=(*g.nodes[2].values, Value("more", g.nodes[1].values[0].bytes)),
+    ),
 }
 
 

@@ -97,8 +97,12 @@ class Operators:
         params: Mapping[str, int],
         inputs: Sequence[Array],
         learning_rate: float = 0.0,
+        over: int | None = None,
     ) -> list[npt.NDArray[np.uint8]]:
-        """Outputs as bytes. Buffers are as large as `sizes` says, and new outputs start out filled with NaNs."""
+        """Outputs as bytes. Buffers are as large as `sizes` says, and new outputs start out filled with NaNs.
+
+        With ``over``, the first output lies in the place of that input.
+        """
         sizes = self.sizes(name, params)
         given = [np.array(array, order="C") for array in inputs]
         assert [array.nbytes for array in given] == list(sizes.input_bytes[: sizes.inputs])
@@ -106,6 +110,8 @@ class Operators:
             outputs = [array.reshape(-1).view(np.uint8) for array in given[-sizes.outputs :]]
         else:
             outputs = [np.full(size, 0xFF, np.uint8) for size in sizes.output_bytes[: sizes.outputs]]
+            if over is not None:
+                outputs[0] = given[over].reshape(-1).view(np.uint8)
         workspace = np.full(sizes.workspace_bytes, 0xFF, np.uint8)
         arguments = CArguments(
             params_array(name, params),

@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 from hypothesis import given, settings
+from poet_profiles.operators import OPERATORS
 
 from tests.support.firmware.host_operators import CArguments, Operators, params_array
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
@@ -34,7 +35,8 @@ def fill(target: Buffer, index_bytes: int, index_bound: int, noise: random.Rando
         floats[:] = [noise.gauss(0, 1) for _ in floats]
 
 
-def run(operators: Operators, name: str, params: Params) -> None:
+def run(operators: Operators, name: str, params: Params, over: int | None = None) -> None:
+    """With ``over``, the first output lies in the place of that input."""
     noise = random.Random(0)
     sizes = operators.sizes(name, params)
     inputs = [buffer(size) for size in sizes.input_bytes[: sizes.inputs]]
@@ -42,6 +44,8 @@ def run(operators: Operators, name: str, params: Params) -> None:
         fill(target, sizes.index_bytes, sizes.index_bound if place == sizes.index_input else 0, noise)
     lengths = sizes.output_bytes[: sizes.outputs]
     outputs = inputs[-sizes.outputs :] if sizes.in_place else [buffer(size) for size in lengths]
+    if over is not None:
+        outputs[0] = inputs[over]
     workspace = buffer(sizes.workspace_bytes)
     arguments = CArguments(
         params_array(name, params),
@@ -61,7 +65,8 @@ def check(operators: Operators, name: str) -> None:
     @settings(max_examples=60 if "conv2d" in name else 15, deadline=None, derandomize=True, database=None)
     @given(CONFIGURATIONS[name])
     def clean(params: Params) -> None:
-        run(operators, name, params)
+        for over in (None, *OPERATORS[name].takes_over):
+            run(operators, name, params, over)
 
     clean()
 

@@ -25,6 +25,7 @@ def least_energy(graph: Graph, ram_bytes: int, deadline_s: float | None) -> floa
     size = [(value.bytes + 3) // 4 * 4 for value in values]
     own = [[index[value.id] for value in node.values] for node in graph.nodes]
     needs = [[index[id] for id in node.inputs] for node in graph.nodes]
+    taken = [[index[id] for id in node.takes_over.values()] for node in graph.nodes]
     everything = (1 << len(graph.nodes)) - 1
     limit = ram_bytes - graph.resident_bytes
 
@@ -52,9 +53,11 @@ def least_energy(graph: Graph, ram_bytes: int, deadline_s: float | None) -> floa
                 continue
             if done >> j & 1 and not node.recomputable:
                 continue
-            if held(ram | bits(own[j])) + (node.workspace_bytes + 3) // 4 * 4 <= limit:
-                after = times.compute(graph.dma, node.uses, node.time_s, needs[j], own[j])
-                moves.append((node.energy_j, after, done | 1 << j, ram | bits(own[j]), card))
+            after_ram = ram & ~bits(taken[j]) | bits(own[j])
+            if held(after_ram) + (node.workspace_bytes + 3) // 4 * 4 <= limit:
+                there = times.free(*taken[j])
+                after = there.compute(graph.dma, node.uses, node.time_s, needs[j], own[j])
+                moves.append((node.energy_j, after, done | 1 << j, after_ram, card))
         for k, value in enumerate(values):
             mask = 1 << k
             if ram & mask:
@@ -106,8 +109,8 @@ class _Times(NamedTuple):
         end_s = start_s + time_s
         return _Times(start_s, end_s, _at(self.arrived_s, arriving, end_s), _at(self.let_go_s, moved, end_s))
 
-    def free(self, k: int) -> _Times:
-        return self._replace(cpu_s=max(self.cpu_s, self.let_go_s[k]))
+    def free(self, *gone: int) -> _Times:
+        return self._replace(cpu_s=max([self.cpu_s, *(self.let_go_s[k] for k in gone)]))
 
 
 def _at(times: tuple[float, ...], chosen: Iterable[int], time_s: float) -> tuple[float, ...]:

@@ -107,6 +107,11 @@ const poet_operator poet_operators[] = {
 };
 const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operators;
 
+uint32_t poet_operator_takes_over(uint8_t code)
+{
+    return code == POET_OP_RELU ? 1u : code == POET_OP_ADD ? 3u : 0u;
+}
+
 const poet_operator *poet_operator_find(uint8_t code)
 {
     for (size_t i = 0; i < poet_operator_count; i++) {
