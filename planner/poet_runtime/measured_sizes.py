@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.profiler import profile, record_function
 
 from poet_runtime.executor import Execution, residents_of, storage_bytes, store_all_steps
+from poet_runtime.peak import ALLOCATION
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
 _MARK = "poet:"
-_ALLOCATION = "[memory]"
 
 
 def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
@@ -78,7 +78,7 @@ def _peaks(events: Iterable[Any]) -> dict[str, int]:
     spans = []
     allocations = []
     for event in events:
-        if event.name() == _ALLOCATION:
+        if event.name() == ALLOCATION:
             allocations.append((event.start_ns(), event.nbytes()))
         elif event.name().startswith(_MARK):
             spans.append((event.start_ns(), event.end_ns(), event.name().removeprefix(_MARK)))
