@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from poet_profiles.errors import UserError
 
-from poet_planner.planning.memory_policy import CARD_ABOVE
-
 if TYPE_CHECKING:
     from poet_runtime.program import Program
 
@@ -53,9 +51,9 @@ def graph(
     from poet_profiles.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
 
-    from poet_planner.report.quantities import size_bytes
+    from poet_planner.planning.card_form import ABOVE_BYTES
 
-    above_bytes = size_bytes(CARD_ABOVE, "", "") if parameters is Home.CARD else None
+    above_bytes = ABOVE_BYTES[0] if parameters is Home.CARD else None
     if profile is not None:
         from poet_planner.planning.task import ModelOnBoard
 

@@ -17,7 +17,7 @@ from poet_profiles.version import show_version
 
 from poet_planner.cli.network import network
 from poet_planner.cli.progress import progress
-from poet_planner.planning.memory_policy import CARD_ABOVE, Gradients, Parameters
+from poet_planner.planning.memory_policy import Gradients, Parameters
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
@@ -66,7 +66,11 @@ YARDSTICKS = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Stra
 def plan(
     context: typer.Context,
     profile: Annotated[
-        str | None, typer.Option(help="Profile of the board: a CSV file, or the name of a shipped one.")
+        list[str] | None,
+        typer.Option(
+            help="Profile of the board: a CSV file, or the name of a shipped one. May be given several times: each "
+            "adds what those before it lack."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
@@ -101,13 +105,17 @@ def plan(
         ),
     ] = Gradients.AUTO,
     card_above: Annotated[
-        str, typer.Option(help="Where parameters lie on the card: those up to this size stay in RAM.")
-    ] = CARD_ABOVE,
+        str | None,
+        typer.Option(
+            help="Where parameters lie on the card: those up to this size stay in RAM.",
+            show_default="2KB or 256, the cheaper",
+        ),
+    ] = None,
     stream_above: Annotated[
         str | None,
         typer.Option(
             help="Those on the card above this size are read tile by tile, and not whole.",
-            show_default="as few as leave room",
+            show_default="none, or those above 64, 16 or 4 KB: the cheapest",
         ),
     ] = None,
     momentum: Annotated[

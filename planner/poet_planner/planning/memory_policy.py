@@ -3,35 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Node, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
-from poet_planner.graph.streaming import Streaming
+from poet_planner.planning.card_form import ALL_CARD_FORMS, CardForm, CardForms, cheapest_on_card
 from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.report.quantities import bytes_text
 
 if TYPE_CHECKING:
     from poet_planner.planning.task import Task
 
-CARD_ABOVE = "2KB"  # smaller parameters are not worth transfers of their own
-STREAMINGS = (
-    *(Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096)),
-    *(Streaming(65536, slices_above_bytes=65536), Streaming(16384, slices_above_bytes=65536)),
-    *(Streaming(16384, slices_above_bytes=32768), Streaming(4096, 4096, 16384)),
-)
-"""What may be read tile by tile, and be in slices, from the least to the most."""
-COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 _COUNTED_KINDS = ("input", "target", "loss", "constant")  # without parameters, as in the POET paper
-
-
-Form = TypeVar("Form")
 
 
 class Parameters(StrEnum):
@@ -60,15 +49,14 @@ class Forms:
     in_ram : callable
         With parameters resident, and gradients resident or not.
     on_card : callable or None
-        With larger parameters, and the batch, on the card, and some of them read tile by tile; None where there is no
-        such form.
-    streamings : sequence of Streaming
-        What to choose from for that, from the least to the most.
+        With larger parameters, and the batch, on the card, in a form; None where there is none.
+    card_forms : CardForms
+        What to choose from for that.
     """
 
     in_ram: Callable[[bool], Task]
-    on_card: Callable[[Streaming], Task] | None = None
-    streamings: Sequence[Streaming] = STREAMINGS
+    on_card: Callable[[CardForm], Task] | None = None
+    card_forms: CardForms = ALL_CARD_FORMS
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,7 @@ def choose_residents(
     if parameters is Parameters.CARD:
         if forms.on_card is None:
             raise UserError("--parameters card is for models on microcontrollers that have a card: leave it out")
-        task = _on_card(forms, forms.on_card, budget_bytes)
+        task = cheapest_on_card(forms.card_forms, forms.on_card, budget_bytes)
         return Residency(task, budget_bytes(task), note=_slices_note(task.graph))
     return _fitting(forms, parameters, gradients, budget_bytes)
 
@@ -157,37 +145,13 @@ def _fitting(
             note = "gradients have no places of their own in RAM (--gradients resident gives them)"
             return Residency(paged, budget, note=note)
     if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
-        on_card = _on_card(forms, forms.on_card, budget_bytes)
+        on_card = cheapest_on_card(forms.card_forms, forms.on_card, budget_bytes)
         if not in_flash:
             return Residency(on_card, budget, note=_joined(_flash_note(on_card.graph), _slices_note(on_card.graph)))
         if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
             note = _card_note(on_card.graph, min(in_ram, least), budget)
             return Residency(on_card, budget, note=_joined(note, _slices_note(on_card.graph)))
     return Residency(task, budget)
-
-
-def least_streaming(forms: Iterable[Form], filled: Callable[[Form], float]) -> Form:
-    """The first form that leaves room around its hungriest node, or else the one that is the least full.
-
-    Parameters
-    ----------
-    forms : iterable
-        The one that streams least first; each is made when it is wanted.
-    filled : callable
-        Which part of its budget the hungriest node of a form fills.
-    """
-    tried = []
-    for form in forms:
-        if filled(form) <= COMFORT:
-            return form
-        tried.append(form)
-    return min(tried, key=filled)
-
-
-def _on_card(forms: Forms, on_card: Callable[[Streaming], Task], budget_bytes: Callable[[Task], int]) -> Task:
-    return least_streaming(
-        map(on_card, forms.streamings), lambda task: smallest_ram_bytes(task.graph) / max(1, budget_bytes(task))
-    )
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

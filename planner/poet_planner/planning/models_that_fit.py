@@ -9,9 +9,9 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, trained_bytes
 from poet_planner.planning.board_ram import plan_ram_bytes
-from poet_planner.planning.memory_policy import CARD_ABOVE, STREAMINGS, Parameters, least_streaming
+from poet_planner.planning.card_form import ALL_CARD_FORMS, CardForm, forms_with_room
+from poet_planner.planning.memory_policy import Parameters
 from poet_planner.planning.training_graph import training_step
-from poet_planner.report.quantities import size_bytes
 
 MOST_TRAINED_BYTES = 16 << 20  # a step writes them all: half a minute of a card's time for these
 
@@ -34,10 +34,12 @@ def fitting_graph(model: str, board: Board) -> Graph | None:
                 return graph
     if not board.has_card:
         return None
-    above_bytes = size_bytes(CARD_ABOVE, "", "")
-    forms = (step.graph(board, card_above_bytes=above_bytes, streaming=streaming) for streaming in STREAMINGS)
-    on_card = least_streaming(forms, lambda graph: _filled(graph, board))
-    return on_card if _filled(on_card, board) <= 1 else None
+
+    def on_card(form: CardForm) -> Graph:
+        return step.graph(board, card_above_bytes=form.above_bytes, streaming=form.streaming)
+
+    found = forms_with_room(ALL_CARD_FORMS, on_card, lambda graph: _filled(graph, board))[-1]
+    return found.made if found.filled <= 1 else None
 
 
 def _filled(graph: Graph, board: Board) -> float:

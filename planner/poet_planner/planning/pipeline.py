@@ -23,17 +23,23 @@ from poet_profiles.shipped import profile_names
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.board_ram import plan_ram_bytes
+from poet_planner.planning.card_form import ABOVE_BYTES, STREAMED, CardForms
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.memory_policy import (
-    CARD_ABOVE,
-    STREAMINGS,
     Forms,
     Gradients,
     Parameters,
     Residency,
     choose_residents,
 )
-from poet_planner.planning.task import ModelOnBoard, Task, refuse_beside_a_graph, task_from_graph, without_paging
+from poet_planner.planning.task import (
+    ModelOnBoard,
+    Profiles,
+    Task,
+    refuse_beside_a_graph,
+    task_from_graph,
+    without_paging,
+)
 from poet_planner.report.quantities import deadline_s, ram_bytes, size_bytes
 from poet_planner.report.summary import Summary, summarise
 from poet_planner.schedule.c_headers import why_no_headers
@@ -200,14 +206,14 @@ class Prepared:
 def plan(
     network: Model | Graph | str | Path,
     *,
-    profile: str | Path | None = None,
+    profile: Profiles | None = None,
     board: str | None = None,
     batch: int | None = None,
     ram: int | str | None = None,
     deadline: float | str | None = None,
     parameters: str = "auto",
     gradients: str = "auto",
-    card_above: int | str = CARD_ABOVE,
+    card_above: int | str | None = None,
     stream_above: int | str | None = None,
     momentum: float = 0.0,
     paging: bool = True,
@@ -225,8 +231,9 @@ def plan(
         What is trained: a model of your own (`poet_planner.Model`: a module, its loss and an example batch), which
         stays as it is; the name of a built-in model, or ``module:callable``; or a graph that has its costs already, as
         an object or as a file (poet-graph/1).
-    profile : str or Path, optional
-        What a model's operators cost: a CSV file, or the name of a shipped profile. A costed graph takes none.
+    profile : str or Path, or a sequence of these, optional
+        What a model's operators cost: a CSV file, or the name of a shipped profile. Of several each adds what those
+        before it lack. A costed graph takes none.
     board : str, optional
         Default is the profile's.
     batch : int, optional
@@ -244,11 +251,12 @@ def plan(
         ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations; on a
         Linux board they live until the step ends. ``"auto"``: they are values on a Linux board, and have places on
         others, unless they would not fit.
-    card_above : int or str
-        The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``.
+    card_above : int or str, optional
+        The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``. Default is what
+        makes the step cheaper: 2 KB or 256 bytes.
     stream_above : int or str, optional
         The size up to which parameters on the card are fetched whole; larger ones are read tile by tile. Default is
-        to stream as little as leaves room for the hungriest operator.
+        what makes the step cheapest: none are, or those above 64, 16 or 4 KB.
     momentum : float
         Of the gradient descent that ends a step on a microcontroller, 0 to 1.
     paging : bool
@@ -304,14 +312,14 @@ def plan(
 def prepare(
     network: Model | Graph | str | Path,
     *,
-    profile: str | Path | None = None,
+    profile: Profiles | None = None,
     board: str | None = None,
     batch: int | None = None,
     ram: int | str | None = None,
     deadline: float | str | None = None,
     parameters: str = "auto",
     gradients: str = "auto",
-    card_above: int | str = CARD_ABOVE,
+    card_above: int | str | None = None,
     stream_above: int | str | None = None,
     momentum: float = 0.0,
     paging: bool = True,
@@ -341,12 +349,12 @@ def default_seconds(spent_s: float) -> float:
 
 def forms_of(
     network: Model | Graph | str | Path,
-    profile: str | Path | None = None,
+    profile: Profiles | None = None,
     board: str | None = None,
     batch: int | None = None,
     momentum: float = 0.0,
     paging: bool = True,
-    card_above: int | str = CARD_ABOVE,
+    card_above: int | str | None = None,
     stream_above: int | str | None = None,
 ) -> Forms:
     """What makes the task in its forms; parameters are those of `plan`.
@@ -360,24 +368,20 @@ def forms_of(
         refuse_beside_a_graph({"--profile": profile, "--batch": batch, "--momentum": momentum or None})
         read = task_from_graph(network, board)
         return Forms(lambda _: _with_paging(read, paging))
-    if profile is None:
+    if not profile:
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
-    above_bytes = size_bytes(card_above, "--card-above", CARD_ABOVE)
     model = ModelOnBoard(network, batch, profile, board, momentum)
     return Forms(
         lambda resident_gradients: _with_paging(model.task(resident_gradients), paging),
-        (lambda streaming: model.task(card_above_bytes=above_bytes, streaming=streaming))
+        (lambda form: model.task(card_above_bytes=form.above_bytes, streaming=form.streaming))
         if model.has_card and paging
         else None,
-        STREAMINGS if stream_above is None else _streaming_above(size_bytes(stream_above, "--stream-above", "64KB")),
+        CardForms(
+            ABOVE_BYTES if card_above is None else [size_bytes(card_above, "--card-above", "2KB")],
+            STREAMED if stream_above is None else [Streaming(size_bytes(stream_above, "--stream-above", "64KB"))],
+        ),
     )
-
-
-def _streaming_above(size: int) -> list[Streaming]:
-    """Only slices are chosen then."""
-    slices = dict.fromkeys(streaming.slices_above_bytes for streaming in STREAMINGS)
-    return [Streaming(size, slices_above_bytes=above) for above in slices]
 
 
 def _with_paging(task: Task, paging: bool) -> Task:

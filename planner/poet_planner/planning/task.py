@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from poet_runtime.program import Program
 
     from poet_planner.models import Model
+
+
+Profiles = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ class ModelOnBoard:
     ----------
     model : str or Model
         As :class:`poet_planner.planning.training_graph.TrainingStep` takes it, and ``batch`` with it.
-    profile : str or Path
-        A CSV file, or the name of a shipped one.
+    profile : str, Path, or sequence of these
+        CSV files, or names of shipped ones. A row that several have is that of the first.
     board : str, optional
         Default is the profile's.
     momentum : float
@@ -108,16 +111,20 @@ class ModelOnBoard:
     """
 
     def __init__(
-        self, model: str | Model, batch: int | None, profile: str | Path, board: str | None, momentum: float = 0.0
+        self, model: str | Model, batch: int | None, profile: Profiles, board: str | None, momentum: float = 0.0
     ) -> None:
+        import pandas as pd
+
         from poet_planner.planning.training_graph import TrainingStep, training_step
 
-        path = profile_path(str(profile))
-        rows = read_profile(path)
-        self._board = load_board(board or _only_board(rows, path))
-        self._rows = rows[rows["board"] == self._board.name]
-        if self._rows.empty:
-            raise UserError(f"{path}: no row of board {self._board.name}; profile it first or name another --board")
+        paths = [profile_path(str(one)) for one in ([profile] if isinstance(profile, str | Path) else profile)]
+        tables = [read_profile(path) for path in paths]
+        self._board = load_board(board or _only_board(tables[0], paths[0]))
+        own = [table[table["board"] == self._board.name] for table in tables]
+        for path, table in zip(paths, own, strict=True):
+            if table.empty:
+                raise UserError(f"{path}: no row of board {self._board.name}; profile it first or name another --board")
+        self._rows = pd.concat(own, ignore_index=True)
         self._momentum = momentum
         self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
 

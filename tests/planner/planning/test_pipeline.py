@@ -16,6 +16,8 @@ from poet_planner.planning.pipeline import prepare
 from poet_planner.schedule import read_schedule
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.profile import read_profile
+from poet_profiles.shipped import shipped_profile
 
 GRAPH = Graph("two", (Node("a", 1.0, 1.0, (Value("a", 400),)), Node("b", 2.0, 3.0, (Value("b", 100),), ("a",))), 64)
 
@@ -125,3 +127,22 @@ def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyP
     prepared = prepare(tiny(), profile="m4", ram=100)
     assert "lie on the card" in prepared.residency.note
     assert len(traced) == 1
+
+
+def test_of_several_profiles_each_adds_what_those_before_lack(tmp_path: Path) -> None:
+    shipped = read_profile(shipped_profile("mkr1000"))
+    needed = {
+        (node.operation.op, node.operation.params)
+        for node in prepare(tiny(), profile="mkr1000").graph.nodes
+        if node.operation
+    }
+    known = [row for row in zip(shipped["op"], shipped["params"], strict=True) if row in needed]
+    own = tmp_path / "own.csv"
+    one = shipped[(shipped["op"] == known[0][0]) & (shipped["params"] == known[0][1])].assign(time_s=7.0)
+    one.to_csv(own, index=False)
+    nodes = prepare(tiny(), profile=[own, "mkr1000"]).graph.nodes
+    seven = [node for node in nodes if node.time_s == 7.0]
+    assert 0 < len(seven) < len(nodes)
+    assert {(node.operation.op, node.operation.params) for node in seven if node.operation} == {known[0]}
+    with pytest.raises(UserError, match="no row of board nrf52840"):
+        prepare(tiny(), profile=["nrf52840", own])
