@@ -18,7 +18,7 @@ from poet_profiles.schedule import Action, Schedule, Status, Step
 
 from poet_planner.baselines.limits import within_limits
 from poet_planner.baselines.lives import Life, first_fit
-from poet_planner.baselines.method import Method
+from poet_planner.baselines.method import Aware, Method
 from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.verify import verify
 
@@ -51,11 +51,15 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
 METHOD = Method(
     name="page_all",
     source="the simplest policy that trains beyond the RAM",
+    decides="nothing: every value is paged out once, and in for each use",
     schedule=schedule,
     recomputes=False,
     pages=True,
-    chains_only=False,
     keeps_deadline=False,
+    general=Aware.YES,
+    compute_aware=Aware.NO,
+    memory_aware=Aware.NO,
+    power_aware=Aware.NO,
 )
 
 

@@ -15,7 +15,7 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
-from poet_planner.baselines.method import Method
+from poet_planner.baselines.method import Aware, Method
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
@@ -118,7 +118,13 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
     return model
 
 
-def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+def schedule(
+    graph: Graph,
+    ram_bytes: int,
+    deadline_s: float | None,
+    options: OptimiseOptions,
+    name: str = "Algorithm 1 as printed",
+) -> Schedule:
     """A schedule from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
 
     Its bound is the energy of the store-all schedule: what the solver proves of Algorithm 1 says nothing about
@@ -131,7 +137,9 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     deadline_s : float or None
         None: no deadline.
     options : OptimiseOptions
-        ``seed`` counts for the offsets alone.
+        ``seed`` counts for the offsets alone. Without ``paging`` this is Checkmate's MILP.
+    name : str
+        In messages.
 
     Raises
     ------
@@ -172,7 +180,7 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
                 return schedule_of(graph, ram_bytes, deadline_s, placed, store_all_j, options.gap)
         ram_left -= max(WORD, needed - problem.budget)
     raise UserError(
-        "Algorithm 1 as printed gives no schedule that keeps the budget and the deadline in the time allowed; "
+        f"{name} gives no schedule that keeps the budget and the deadline in the time allowed; "
         "raise --time-limit, or use --formulation best",
         NO_SCHEDULE,
     )
@@ -181,11 +189,15 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
 METHOD = Method(
     name="poet_ilp",
     source="Patil et al. 2022, POET, Algorithm 1",
+    decides="what to keep, recompute and page in each stage, as printed (MILP)",
     schedule=schedule,
     recomputes=True,
     pages=True,
-    chains_only=False,
     keeps_deadline=True,
+    general=Aware.YES,
+    compute_aware=Aware.YES,
+    memory_aware=Aware.YES,
+    power_aware=Aware.YES,
 )
 
 

@@ -17,7 +17,7 @@ from poet_profiles.schedule import Action, Schedule, Status, Step
 
 from poet_planner.baselines.limits import within_limits
 from poet_planner.baselines.lives import Life, first_fit
-from poet_planner.baselines.method import Method
+from poet_planner.baselines.method import Aware, Method
 from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.verify import verify
 
@@ -48,11 +48,15 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
 METHOD = Method(
     name="store_all",
     source="what a framework does that neither recomputes nor pages",
+    decides="nothing: every value is kept until its last use",
     schedule=schedule,
     recomputes=False,
     pages=False,
-    chains_only=False,
     keeps_deadline=False,
+    general=Aware.YES,
+    compute_aware=Aware.NO,
+    memory_aware=Aware.NO,
+    power_aware=Aware.NO,
 )
 
 

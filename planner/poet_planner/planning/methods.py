@@ -5,20 +5,55 @@ from __future__ import annotations
 
 from poet_profiles.errors import UserError
 
-from poet_planner.baselines import page_all, poet_ilp, store_all
-from poet_planner.baselines.method import Method
+from poet_planner.baselines import (
+    ablations,
+    capuchin,
+    checkmate,
+    chen,
+    dtr,
+    page_activations,
+    page_all,
+    poet_ilp,
+    pofo,
+    revolve,
+    rotor,
+    store_all,
+)
+from poet_planner.baselines.method import Aware, Method
 from poet_planner.solve import optimise
 
 OPTIMAL = Method(
     name="optimal",
     source="poet: simulated annealing, and a lower bound that ends in a proof",
+    decides="what to recompute and page, when, and in which order",
     schedule=optimise,
     recomputes=True,
     pages=True,
-    chains_only=False,
     keeps_deadline=True,
+    general=Aware.YES,
+    compute_aware=Aware.YES,
+    memory_aware=Aware.YES,
+    power_aware=Aware.YES,
 )
-METHODS = (OPTIMAL, store_all.METHOD, page_all.METHOD, poet_ilp.METHOD)
+METHODS = (
+    OPTIMAL,
+    store_all.METHOD,
+    chen.SQRT,
+    chen.GREEDY,
+    revolve.METHOD,
+    checkmate.MILP,
+    checkmate.ROUNDED,
+    *dtr.METHODS,
+    capuchin.METHOD,
+    capuchin.HIDDEN_ONLY,
+    rotor.METHOD,
+    *pofo.METHODS,
+    page_activations.METHOD,
+    page_all.METHOD,
+    ablations.PAGING,
+    ablations.REMATERIALIZATION,
+    poet_ilp.METHOD,
+)
 
 
 def method_named(name: str) -> Method:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from poet_planner.baselines.method import Method
@@ -25,6 +26,15 @@ from tests.support.graphs.random_graphs import random_graph, training_like_graph
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
 
+@cache
+def small_instance(seed: int) -> tuple[Graph, int, float, float]:
+    """A graph, RAM and a deadline for it, and the least energy by brute force."""
+    graph = training_like_graph(seed)
+    store_all = store_all_schedule(graph)
+    ram, deadline_s = int(0.9 * store_all.peak_bytes), 2 * store_all.time_s
+    return graph, ram, deadline_s, least_energy(graph, ram, deadline_s)
+
+
 def do(schedule: Schedule) -> set[Action]:
     return {step.do for step in schedule.steps}
 
@@ -33,10 +43,8 @@ def do(schedule: Schedule) -> set[Action]:
 def test_schedules_keep_the_contract_and_are_never_better_than_brute_force(method: Method) -> None:
     """And do nothing that the method's record denies."""
     found = 0
-    for seed in range(20):
-        graph = training_like_graph(seed)
-        store_all = store_all_schedule(graph)
-        ram, deadline_s = int(0.9 * store_all.peak_bytes), 2 * store_all.time_s
+    for seed in range(10):
+        graph, ram, deadline_s, least_j = small_instance(seed)
         try:
             schedule = method.schedule(graph, ram, deadline_s, OptimiseOptions(time_limit_s=20))
         except UserError as lack:
@@ -45,8 +53,8 @@ def test_schedules_keep_the_contract_and_are_never_better_than_brute_force(metho
         found += 1
         assert verify(graph, schedule).faults == (), seed
         assert (schedule.ram_budget_bytes, schedule.deadline_s) == (ram, deadline_s), seed
-        assert schedule.energy_j >= least_energy(graph, ram, deadline_s) * (1 - 1e-9), seed
-        assert schedule.bound_j <= least_energy(graph, ram, deadline_s) * (1 + 1e-9), seed
+        assert schedule.energy_j >= least_j * (1 - 1e-9), seed
+        assert schedule.bound_j <= least_j * (1 + 1e-9), seed
         assert method.pages or not do(schedule) & {Action.PAGE_IN, Action.PAGE_OUT}, seed
         computes = [step.target for step in schedule.steps if step.do is Action.COMPUTE]
         assert method.recomputes or len(computes) == len(set(computes)), seed
@@ -88,7 +96,7 @@ def test_algorithm_1_says_the_smallest_ram_like_the_optimiser() -> None:
 
 
 def test_unknown_methods_are_refused() -> None:
-    with pytest.raises(UserError, match="no method 'guess'; there are optimal, store_all, page_all, poet_ilp"):
+    with pytest.raises(UserError, match=r"no method 'guess'; there are optimal, store_all, .*, poet_ilp"):
         method_named("guess")
 
 

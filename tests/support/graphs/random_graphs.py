@@ -52,7 +52,8 @@ def training_like_graph(seed: int) -> Graph:
     def add(id: str, *inputs: str) -> None:
         page = PageCost(*(round(rng.uniform(0.2, 2), 2) for _ in range(4))) if rng.random() < 0.6 else None
         value = Value(id, rng.choice((4, 8, 8, 16)), page)
-        nodes.append(Node(id, round(rng.uniform(0.5, 3), 2), round(rng.uniform(0.5, 3), 2), (value,), inputs))
+        time_s, energy_j = round(rng.uniform(0.5, 3), 2), round(rng.uniform(0.5, 3), 2)
+        nodes.append(Node(id, time_s, energy_j, (value,), inputs, backward=id.startswith("g")))
 
     add("a0")
     for k in range(1, depth):

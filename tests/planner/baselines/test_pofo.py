@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POFO's dynamic program: as dear as its schedules, never dearer than rotor, never cheaper than the optimiser."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from poet_planner.baselines.instance import Instance
+from poet_planner.baselines.pofo import Offloading
+from poet_planner.baselines.rotor import Table, chain_of
+from poet_planner.planning.methods import method_named
+from poet_planner.planning.task import without_paging
+from poet_planner.schedule.verify import verify
+from poet_planner.solve import OptimiseOptions, optimise
+from poet_profiles.schedule import Action
+
+from tests.support.graphs.paper_graphs import paper_graph
+
+
+@pytest.mark.parametrize(
+    ("name", "energy", "pages"),
+    [("linear.a72", False, False), ("linear.a72", True, True), ("resnet18_cifar.m4", False, True)],
+)
+def test_schedules_cost_what_the_program_says_and_no_more_than_rotors(name: str, energy: bool, pages: bool) -> None:
+    graph, store_all = paper_graph(name)
+    instance = Instance(graph, store_all.peak_bytes, None, OptimiseOptions())
+    program = Offloading(instance, energy)
+    chain = chain_of(instance, instance.energy_j if energy else instance.time_s)
+    rotor = Table(chain, instance)
+    paged = 0
+    for share in (0.9, 0.7, 0.5, 0.4):
+        budget = int(share * store_all.peak_bytes)
+        cost = program.cost(budget)
+        assert cost <= rotor.cost(0, chain.length - 1, rotor.slots_in(budget)) * (1 + 1e-9)
+        if cost < math.inf:
+            events = program.order(budget)
+            replayed = instance.evaluated(events)
+            assert replayed is not None
+            assert (replayed.energy if energy else replayed.time) == pytest.approx(cost, rel=1e-5)
+            assert replayed.peak <= budget
+            paged += max(events) >= instance.nodes
+    assert (paged > 0) == pages
+
+
+def test_without_storage_it_is_rotor() -> None:
+    graph, store_all = paper_graph("resnet18_cifar.m4")
+    instance = Instance(without_paging(graph), store_all.peak_bytes, None, OptimiseOptions())
+    program, rotor = Offloading(instance, energy=False), Table(chain_of(instance, instance.time_s), instance)
+    for share in (0.9, 0.5):
+        budget = int(share * store_all.peak_bytes)
+        last = len(chain_of(instance, instance.time_s).forward) - 1
+        assert program.cost(budget) == pytest.approx(rotor.cost(0, last, rotor.slots_in(budget)))
+
+
+def test_the_optimiser_is_no_dearer() -> None:
+    graph, store_all = paper_graph("linear.a72")
+    ram = int(0.6 * store_all.peak_bytes)
+    schedule = method_named("pofo_energy").schedule(graph, ram, None, OptimiseOptions())
+    assert verify(graph, schedule).faults == ()
+    assert Action.PAGE_IN in {step.do for step in schedule.steps}
+    best = optimise(graph, ram, None, OptimiseOptions(time_limit_s=5))
+    assert store_all.energy_j < best.energy_j <= schedule.energy_j * (1 + 1e-9)
