@@ -12,12 +12,14 @@ from poet_profiles.graph import Graph, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
+from poet_planner.baselines.limits import refuse_time
 from poet_planner.baselines.method import Aware, Method
 from poet_planner.solve import OptimiseOptions, optimise
 
 
 def schedule_paging(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
     """No node is computed again, but for what fetches a tensor from the card, which is paging; raises as `optimise`."""
+    refuse_time(options)
     nodes = (replace(node, recomputable=node.recomputable and node.uses is Uses.BUS) for node in graph.nodes)
     made = optimise(replace(graph, nodes=tuple(nodes)), ram_bytes, deadline_s, options)
     return _of_all(graph, made)
@@ -27,6 +29,7 @@ def schedule_rematerialization(
     graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions
 ) -> Schedule:
     """No value is paged; raises as `optimise`."""
+    refuse_time(options)
     return _of_all(graph, optimise(graph, ram_bytes, deadline_s, replace(options, paging=False)))
 
 

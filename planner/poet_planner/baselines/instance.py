@@ -18,13 +18,14 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
+from poet_planner.baselines.limits import refuse_time
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import WORD, build_problem
 from poet_planner.solve.optimise import schedule_of
+from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
-from poet_planner.solve.placement.first_fit import alive_bytes, place
-from poet_planner.solve.search.decode import decode
+from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -53,6 +54,11 @@ class Instance:
     deadline_s : float or None
         None: no deadline.
 
+    Raises
+    ------
+    UserError
+        If the objective is time, or the graph is not one that `build_problem` takes.
+
     Attributes
     ----------
     budget : int
@@ -70,6 +76,7 @@ class Instance:
     """
 
     def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
+        refuse_time(options)
         self.graph = graph
         self.ram_bytes = ram_bytes
         self.deadline_s = deadline_s
@@ -134,9 +141,8 @@ class Instance:
             return needed
         energy_j = needed.energy + sum(self.energy_j[j] for j in events if j < self.nodes)
         energy_j -= sum(self.energy_j[j] for j in needed.events.tolist() if j < self.nodes)
-        decoded = decode(self.graph, self.problem, given)
-        peak = int(alive_bytes(self.graph, decoded.steps).max(initial=0))
-        return Incumbent(given, energy_j, decoded.time_s, peak)
+        decoded = allocated(self.graph, self.problem, replace(needed, events=given)).decoded
+        return Incumbent(given, energy_j, decoded.time_s, decoded.peak)
 
     def cheapest(self, name: str, orders: Iterable[Events]) -> Schedule:
         """The cheapest schedule of those ``orders`` that keeps the limits and has offsets.
@@ -193,10 +199,11 @@ class Instance:
         return _Trial(None, min(lacking, default=0))
 
     def _placed(self, one: Incumbent) -> PlacedSchedule:
-        decoded = decode(self.graph, self.problem, one.events)
-        decoded = replace(decoded, peak=int(alive_bytes(self.graph, decoded.steps).max(initial=0)))
+        made = allocated(self.graph, self.problem, one)
+        if self.graph.allocates:
+            return made
         placing = TimeBudget(PLACING_S, self.options.clock)
-        return PlacedSchedule(one, decoded, place(self.graph, decoded.steps, self.budget, placing))
+        return replace(made, placement=place(self.graph, made.decoded.steps, self.budget, placing))
 
     def _schedule(self, placed: PlacedSchedule) -> Schedule:
         """Its bound is the energy of computing every node once: a method proves nothing about other schedules."""

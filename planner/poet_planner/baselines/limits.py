@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a plan, for methods that have but one schedule for a graph."""
+"""The limits of a plan, for methods that have but one schedule for a graph; what no baseline plans for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
+
+if TYPE_CHECKING:
+    from poet_planner.solve import OptimiseOptions
+
+
+def refuse_time(options: OptimiseOptions) -> None:
+    """Refuse the objective that only the optimiser knows.
+
+    Raises
+    ------
+    UserError
+        If the objective is time.
+    """
+    if options.objective is not Objective.ENERGY:
+        raise UserError("--objective time: only the method optimal plans for time; leave one of the two out")
 
 
 def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float | None) -> Schedule:

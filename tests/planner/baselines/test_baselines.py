@@ -16,7 +16,7 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
-from poet_profiles.schedule import Action, Schedule
+from poet_profiles.schedule import Action, Objective, Schedule
 
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.kept_graphs import kept_step, random_kept_graph
@@ -131,3 +131,12 @@ def test_both_yardsticks_are_sound_whatever_the_graph() -> None:
         graph = replace(random_kept_graph(seed) if seed % 3 else random_graph(seed), dma=seed % 2 == 0)
         for schedule in (store_all_schedule(graph), page_all_schedule(graph)):
             assert verify(graph, schedule).faults == (), seed
+
+
+@pytest.mark.parametrize(
+    "method", [m for m in METHODS if m.name not in ("optimal", "store_all", "page_all")], ids=lambda m: m.name
+)
+def test_what_plans_for_energy_alone_refuses_another_objective(method: Method) -> None:
+    graph, store_all = paper_graph("linear.m4")
+    with pytest.raises(UserError, match="--objective time"):
+        method.schedule(graph, store_all.peak_bytes, None, OptimiseOptions(objective=Objective.TIME))
