@@ -32,7 +32,7 @@ PLANNER = (
     *("models", "graph"),
 )
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.
-GROUND = ("topology", "instance", "options", "statistics", "params", "time_budget", "jit")
+GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "params", "time_budget", "jit")
 SOLVE = {
     "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
     "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},

@@ -30,6 +30,7 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Portfolio
+from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Context, Part, Statistics
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -72,15 +73,35 @@ def optimise(
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
     if options.objective is Objective.TIME:
-        return by_time(graph, _Run(at_one_watt(graph), ram_bytes, deadline_s, options).schedule())
-    return _Run(graph, ram_bytes, deadline_s, options).schedule()
+        return by_time(graph, _optimised(at_one_watt(graph), ram_bytes, deadline_s, options))
+    return _optimised(graph, ram_bytes, deadline_s, options)
+
+
+def _optimised(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+    """The schedule of least energy; none of the starts is cheaper."""
+    start = cheapest_start(graph, ram_bytes, deadline_s, options.starts)
+    try:
+        found = _Run(graph, ram_bytes, deadline_s, options, start).schedule()
+    except NoScheduleError:
+        if start is None:
+            raise
+        return start
+    return found if start is None or found.energy_j <= start.energy_j else with_bound(start, found.bound_j, PROVEN_GAP)
 
 
 class _Run:
     """One call of `optimise`."""
 
-    def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        ram_bytes: int,
+        deadline_s: float | None,
+        options: OptimiseOptions,
+        start: Schedule | None,
+    ) -> None:
         self._graph = graph
+        self._start = start
         self._effort = options.params.effort
         self._context = Context(options.parts, options.params, options.statistics or Statistics(options.clock))
         self._ram_bytes = ram_bytes
@@ -165,12 +186,14 @@ class _Run:
         most_s = self._effort.search_share * self._options.time_limit_s
         search_s = min(most_s, first_search_s(self._problem, self._effort))
         share = self._limit.share(self._effort.search_share)
-        early = self._budget.until(lambda: self._search.incumbent is not None and share.expired)
+        has_any = self._start is not None
+        early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
             self._infeasible_bytes = self._problem.budget
             return
         self._search.run(self._moves(search_s), early)
+        self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
         self._try_to_place()
@@ -178,6 +201,12 @@ class _Run:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
             self._search.run(self._moves(2 * self._effort.search_s), self._budget)
+
+    def _adopt_start(self) -> None:
+        """Go on from the schedule that the optimiser was given, if the first search has found none as good."""
+        best = self._search.incumbent
+        if self._start is not None and (best is None or self._start.energy_j < best.energy):
+            self._search.adopt_all(events_of(self._graph, self._start))
 
     def _find_any(self) -> bool:
         """Look for any schedule, if the search has found none; whether there is one now."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.schedule import Objective
+from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.statistics import Parts, Statistics
@@ -50,6 +50,8 @@ class OptimiseOptions:
         False plans as on a board without storage.
     objective : Objective
         What the schedule has as little of as possible.
+    starts : tuple of Schedule
+        Schedules that are known. The answer costs no more than any of them that keeps the limits.
     gap : float
         Stop when (energy - bound) / energy is no more than this.
     parts : Parts
@@ -70,6 +72,7 @@ class OptimiseOptions:
     solver: str = "highs"
     paging: bool = True
     objective: Objective = Objective.ENERGY
+    starts: tuple[Schedule, ...] = ()
     gap: float = 1e-6
     parts: Parts = field(default_factory=Parts)
     params: Params = DEFAULTS
