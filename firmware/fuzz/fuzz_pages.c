@@ -69,7 +69,7 @@ static void check_records(const poet_block_device *card, uint32_t step)
     poet_record record;
     memset(ram, (int)(step >> 8 & 0xffu), sizeof fuzz_ram);
     memset(weights, (int)(step & 0xffu), sizeof weights);
-    poet_record_init(&record, &fuzz_model, ram, fuzz_checks);
+    poet_record_init(&record, &fuzz_model, ram, fuzz_checks, fuzz_homes);
     (void)poet_record_restore(&record, card);
     if (!fuzz_prepare(&record, card) || poet_record_put(&record, fuzz_kept, 0, weights, sizeof weights) != POET_OK ||
         poet_record_commit(&record, step) != POET_OK) {
@@ -78,7 +78,7 @@ static void check_records(const poet_block_device *card, uint32_t step)
     memcpy(found, ram, sizeof found); /* the only resident that outlives a step */
     memset(ram, 0, sizeof fuzz_ram);
     fuzz_card_faults = 0; /* a version that cannot be read gives way to the one before */
-    poet_record_init(&record, &fuzz_model, ram, fuzz_checks);
+    poet_record_init(&record, &fuzz_model, ram, fuzz_checks, fuzz_homes);
     if (poet_record_restore(&record, card) != POET_OK) {
         __builtin_trap();
     }

@@ -74,7 +74,7 @@ static const fuzz_tables fuzz_whole = {
             {208, 4, POET_RESIDENT_LOSS},
         },
     .constants = {{0, 64}},
-    .kept = {{64, 0, 0, POET_RESIDENT_PARAMETER}, {64, 4, POET_NO_CHECK, POET_RESIDENT_INPUT}},
+    .kept = {{64, 0, 1, 0, 0, POET_RESIDENT_PARAMETER}, {64, 4, 1, 0, POET_NO_CHECK, POET_RESIDENT_INPUT}},
     .params = {16, 4, 4, 16, 16, 1},
     .operands = {3, 0, 0, 8, 1, 1, 6, 7, 4, 5, 5, 10, 2, 1, 2, 9, 9, 2},
     .steps =
@@ -116,6 +116,7 @@ static uint32_t fuzz_offsets[FUZZ_OFFSETS];
 static poet_block fuzz_blocks[FUZZ_LIVE];
 static poet_page fuzz_pages[FUZZ_PAGES];
 static poet_check fuzz_checks[FUZZ_UNITS];
+static uint32_t fuzz_homes[2 * POET_BIT_WORDS(FUZZ_UNITS)];
 static poet_trace_part fuzz_trace;
 static poet_model fuzz_model;
 static poet_schedule fuzz_schedule;
@@ -154,6 +155,7 @@ static inline void fuzz_build(void)
         .kept_count = FUZZ_KEPT,
         .unit_count = FUZZ_UNITS,
         .check_count = FUZZ_UNITS,
+        .bit_count = FUZZ_UNITS,
         .home_blocks = fuzz_now.home_blocks,
         .batch_block = fuzz_now.batch_block,
         .batch_blocks = fuzz_now.batch_blocks,
@@ -169,14 +171,15 @@ static inline void fuzz_build(void)
         .steps = fuzz_steps,
         .offsets = fuzz_offsets,
     };
-    fuzz_built = (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, fuzz_checks, &fuzz_trace}};
+    fuzz_built =
+        (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace}};
 }
 
 /* A first record, with tensors of zeros. Whether it is there: a damaged model may not fit the card. */
 static inline bool fuzz_prepare(poet_record *record, const poet_block_device *card)
 {
     static const uint8_t zeros[64];
-    poet_record_init(record, &fuzz_model, (uint8_t *)fuzz_ram, fuzz_checks);
+    poet_record_init(record, &fuzz_model, (uint8_t *)fuzz_ram, fuzz_checks, fuzz_homes);
     (void)poet_record_load(record, card);
     if (poet_record_set_batches(record, FUZZ_BATCHES) != POET_OK) {
         return false;

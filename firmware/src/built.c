@@ -12,14 +12,14 @@
 TELL_LINKER(poet_built_ram_bytes, 0);
 TELL_LINKER(poet_built_table_bytes, 0);
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL}};
 
 #else
 
 #include "poet_model.h"
 #include "poet_schedule.h"
 
-#if !defined POET_BUILT_LIVE_COUNT || !defined POET_BUILT_CHECK_COUNT
+#if !defined POET_BUILT_LIVE_COUNT || !defined POET_BUILT_BIT_COUNT
 #error "poet_schedule.h is of an older poet-plan: plan again"
 #endif
 
@@ -29,8 +29,9 @@ TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 static poet_block blocks[POET_BUILT_LIVE_COUNT];
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
 static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
+static uint32_t homes[2 * POET_BIT_WORDS(POET_BUILT_BIT_COUNT) + 1];
 static poet_trace_part trace;
 
-const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {blocks, pages, checks, &trace}};
+const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {blocks, pages, checks, homes, &trace}};
 
 #endif

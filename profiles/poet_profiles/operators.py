@@ -26,7 +26,8 @@ class Sizes:
     """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
 
     ``flops`` counts a multiply-accumulate as two operations; ``workspace`` is the firmware's scratch memory in bytes.
-    Tensors on the card are the input ``kept_input``, if there is one, and all outputs if ``kept_outputs``.
+    Tensors on the card are the input ``kept_input``, if there is one, and all outputs if ``kept_outputs``; if
+    ``kept_rows`` is not 0, they are read and written row by row, of so many.
     """
 
     inputs: tuple[int, ...]
@@ -35,6 +36,7 @@ class Sizes:
     workspace: int = 0
     kept_input: int | None = None
     kept_outputs: bool = False
+    kept_rows: int = 0
 
     @property
     def ram(self) -> tuple[int, ...]:
@@ -304,10 +306,10 @@ def _streamed_linear_backward_input(p: Params) -> Sizes:
 
 
 def _streamed_embedding_update(p: Params) -> Sizes:
-    w, tokens, y = 4 * p["v"] * p["d"], 4 * p["m"], 4 * p["m"] * p["d"]
-    gradient = UPDATE_BUFFER + 4 * p["tile"] * p["d"]
-    whole = Sizes((y, tokens, w), (w,), p["m"] * p["d"] + w // 2, gradient, kept_outputs=True)
-    return _streamed(whole, 2, p["v"], p["tile"])
+    row, tokens, y = 4 * p["d"], 4 * p["m"], 4 * p["m"] * p["d"]
+    w = p["v"] * row
+    flops = 3 * p["m"] * p["d"]
+    return Sizes((y, tokens, w), (w,), flops, 2 * row, kept_input=2, kept_outputs=True, kept_rows=p["v"])
 
 
 _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
@@ -410,8 +412,8 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (77, "streamed_linear", "m k n bias tile", lambda p: _streamed(_linear(p), 1, p["n"], p["tile"])),
     (78, "streamed_linear_backward_input", "m k n tile", _streamed_linear_backward_input),
     (79, "streamed_linear_update", "m k n bias tile", lambda p: _streamed(_linear_update(p), 2, p["n"], p["tile"])),
-    (80, "streamed_embedding", "m v d", lambda p: replace(_embedding(p), kept_input=0)),
-    (81, "streamed_embedding_update", "m v d tile", _streamed_embedding_update),
+    (80, "streamed_embedding", "m v d", lambda p: replace(_embedding(p), kept_input=0, kept_rows=p["v"])),
+    (81, "streamed_embedding_update", "m v d", _streamed_embedding_update),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")

@@ -38,7 +38,7 @@ from tests.support.firmware.core import (
     Runner,
     blocks_of,
 )
-from tests.support.firmware.cut_card import TEARS, CutCard
+from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
 
 SIZE = 300
@@ -116,20 +116,6 @@ def expected_after(steps: int) -> dict[str, Floats]:
     return {"w": w, "r": r, "s": s}
 
 
-class BlockCard(CutCard):
-    """Writes block by block, each a write that may be cut."""
-
-    def __init__(self, dma: bool = False) -> None:
-        super().__init__(CARD_BLOCKS, dma, half_block=48)
-
-    def _write(self, context: int, block: int, data: int, count: int) -> int:
-        for done in range(0, count, BLOCK):
-            status = super()._write(context, block + done // BLOCK, data + done, min(BLOCK, count - done))
-            if status != OK:
-                return status
-        return OK
-
-
 def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) -> bytes:
     checks = [tensors[name].tobytes() for name in "wsr"] + [draw(4).tobytes()]
     head = b"POET RECORD 1\n\0\0" + struct.pack(
@@ -166,8 +152,12 @@ def start(core: c.CDLL, card: Card, net: Net | None = None) -> Device:
     return device
 
 
+def blank(dma: bool = False) -> BlockCard:
+    return BlockCard(CARD_BLOCKS, dma, half_block=48)
+
+
 def prepared(dma: bool = False) -> BlockCard:
-    card = BlockCard(dma)
+    card = blank(dma)
     card.content[:] = image()
     return card
 
@@ -361,7 +351,7 @@ def prepare(device: Device) -> None:
 
 
 def test_a_card_prepared_over_the_line_is_the_one_of_the_spec(core: c.CDLL) -> None:
-    card = BlockCard()
+    card = blank()
     card.content[:] = b"\xa5" * len(card.content)
     device = start(core, card)
     prepare(device)
@@ -377,7 +367,7 @@ def test_a_card_prepared_over_the_line_is_the_one_of_the_spec(core: c.CDLL) -> N
 
 
 def test_an_incomplete_first_record_is_refused(core: c.CDLL) -> None:
-    device = start(core, BlockCard())
+    device = start(core, blank())
     no_record = "err -9 no card, no label on it, or no record of this model"
     assert device.ask("put 2 0 00") == no_record
     assert device.ask(f"step {RATE_NANO} 0") == no_record
@@ -478,16 +468,20 @@ def broken() -> Iterator[tuple[str, Net]]:
     yield "another size", training_net(nodes=[(FETCH, [SIZE - 1], [W], [0], 0), *NODES[1:]])
     yield "one home cannot be written", training_net(nodes=[*NODES[:7], (STORE, [SIZE], [2], [C], 0), *NODES[8:]])
     yield "no such tensor", training_net(nodes=[(FETCH, [SIZE], [11], [0], 0), *NODES[1:]])
-    for field in ("unit_count", "check_count", "home_blocks", "batch_block", "batch_blocks"):
+    for field in ("unit_count", "check_count", "bit_count", "home_blocks", "batch_block", "batch_blocks"):
         net = training_net()
         setattr(net.model, field, getattr(net.model, field) + 1)
         yield field, net
-    for field in ("bytes", "block", "check"):
+    for field in ("bytes", "block", "rows", "check"):
         for place in range(4):
             net = training_net()
             tensor_ = net.model.kept[place]
-            setattr(tensor_, field, getattr(tensor_, field) ^ (BLOCK if field == "bytes" else 1))
+            setattr(tensor_, field, getattr(tensor_, field) ^ {"bytes": BLOCK, "rows": 3}.get(field, 1))
             yield f"{field} of {place}", net
+    for place in (1, 3):
+        net = training_net()
+        net.model.kept[place].bit ^= 1
+        yield f"bit of {place}", net
     net = training_net()
     net.model.nodes[0].uses = 0
     yield "uses", net

@@ -54,6 +54,7 @@ def test_sizes_agree(operators: Operators, name: str) -> None:
         assert tuple(theirs.output_bytes[: theirs.outputs]) == ours.outputs
         assert theirs.workspace_bytes == ours.workspace
         assert (theirs.kept_input if theirs.kept & KEPT_INPUT else None) == ours.kept_input
+        assert theirs.kept_rows == ours.kept_rows
         assert bool(theirs.kept & KEPT_OUTPUTS) == ours.kept_outputs
 
     agree()

@@ -55,11 +55,14 @@ typedef struct poet_constant {
 } poet_constant;
 
 /* A tensor that a step reads from the card, and changes only there. Where a node writes its next version it is a
- * *unit*: it has two homes on the card, of which one counts. All others have one home (docs/SPEC.md, section 7). */
+ * *unit*: it has two homes on the card, of which one counts. All others have one home (docs/SPEC.md, section 7).
+ * A tensor may lie by rows: each row begins a block, and each row of a unit has two homes of its own. */
 typedef struct poet_kept {
     uint32_t bytes;
     uint32_t block; /* first block of its first or only home, or in batch 0, counted from POET_CARD_DATA_BLOCK */
-    uint16_t check; /* place of its CRC in the record, below unit_count for a unit; POET_NO_CHECK: a batch's */
+    uint32_t rows;  /* of equal bytes; 1: it lies as a whole */
+    uint32_t bit;   /* of a unit: which bit of the record says where its first row counts; the others follow */
+    uint16_t check; /* place of its check in the record, below unit_count for a unit; POET_NO_CHECK: a batch's */
     uint8_t kind;   /* poet_resident_kind */
 } poet_kept;
 
@@ -85,7 +88,8 @@ typedef struct poet_model {
     const uint32_t *constant_words;
     uint16_t kept_count;
     uint16_t unit_count; /* kept tensors that a step changes, and one more: all residents that outlive a step, if any */
-    uint16_t check_count;  /* CRCs in the record: of units, and of kept tensors with one home that are of no batch */
+    uint16_t check_count;  /* in the record: of units, and of kept tensors with one home that are of no batch */
+    uint32_t bit_count;    /* in the record: one for each unit, or one for each of its rows */
     uint32_t home_blocks;  /* of the first homes of all units: the second ones lie behind them */
     uint32_t batch_block;  /* where batch 0 begins, counted as poet_kept.block */
     uint32_t batch_blocks; /* what one batch takes */

@@ -37,6 +37,7 @@ typedef struct poet_sizes {
     uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
     uint32_t kept;        /* POET_KEPT_*: which operands are kept tensors, on the card */
     uint32_t kept_input;  /* with POET_KEPT_INPUT: which input */
+    uint32_t kept_rows;   /* into so many rows they are divided, and read and written row by row; 0: they are not */
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
@@ -46,10 +47,13 @@ typedef struct poet_sizes {
 enum { POET_KEPT_NONE = 0, POET_KEPT_INPUT = 1, POET_KEPT_OUTPUTS = 2 };
 
 /* Where an operator puts next versions of kept tensors: one output after the other, each from its begin to its end, in
- * whole blocks but for its last. Without it they go to `outputs`, as for any operator. */
+ * whole blocks but for its last. Or, of a tensor that lies by rows, with `write_row`: the rows that change, each once,
+ * in any order; `before` is the row as it was read, and is overwritten. Without a sink they go to `outputs`, as for any
+ * operator. */
 typedef struct poet_sink {
     void *context;
     int (*write)(void *context, uint32_t output, const void *data, uint32_t bytes);
+    int (*write_row)(void *context, uint32_t output, uint32_t row, void *before, const void *after);
 } poet_sink;
 
 /* Where an operator reads a kept tensor: `read` starts, and after `wait` the data is there. One read at a time is under

@@ -7,9 +7,9 @@
  * whenever the power fails.
  *
  *     poet_record record;
- *     poet_record_init(&record, &model, residents, checks);
+ *     poet_record_init(&record, &model, residents, checks, homes);
  *     poet_record_load(&record, &card);             // POET_E_ABSENT: no record of this model
- *     poet_record_find(&record, kept, &place);      // where to read
+ *     poet_record_find(&record, kept, 0, &place);   // where to read
  *     poet_record_begin(&record, kept, &home);      // where to write its next version; then poet_record_end
  *     poet_record_commit(&record, record.step + 1); // all that was written counts, and the residents too
  *
@@ -26,18 +26,23 @@
 #include "poet/status.h"
 
 /* What the firmware remembers of each unit (a kept tensor that a step changes, or all residents that outlive a step),
- * and behind them of each kept tensor that is neither one nor of a batch. */
+ * and behind them of each kept tensor that is neither one nor of a batch. A check is the sum of the CRCs of all rows,
+ * each begun with the row's number: of a tensor that lies as a whole, its CRC. */
 typedef struct poet_check {
     uint32_t crc;      /* of the version that counts */
     uint32_t next_crc; /* of the version that has been written */
-    bool second;       /* the second home counts */
-    bool written;      /* a whole next version has been written */
+    bool written;      /* a whole next version has been written, or all rows of it that differ */
 } poet_check;
+
+/* Words that a table of so many bits takes. */
+#define POET_BIT_WORDS(count) (((count) + 31u) / 32u)
 
 typedef struct poet_record {
     const poet_model *model;
     uint8_t *residents;
     poet_check *checks; /* check_count; caller-owned */
+    uint32_t *second;   /* a bit for each home: the second one counts; POET_BIT_WORDS(bit_count), caller-owned */
+    uint32_t *changed;  /* as many: a next version has been written; behind the others */
     const poet_block_device *device;
     uint32_t sequence; /* of the record that counts; 0: there is none */
     uint32_t refused;  /* sequence of a newer one whose tensors are damaged; 0: none */
@@ -51,10 +56,12 @@ typedef struct poet_kept_place {
     uint32_t block; /* of the card */
     uint32_t bytes;
     uint32_t crc;
-    bool checked; /* a batch has no CRC */
+    bool checked; /* neither a batch nor a row has a CRC */
 } poet_kept_place;
 
-void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks);
+/* `homes` is 2 * POET_BIT_WORDS(bit_count) words. */
+void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks,
+                      uint32_t *homes);
 
 /* Reads which versions count, and forgets what was written since. POET_E_ABSENT if the card has no record of this
  * model: it is then as if the second home of every unit counted, empty. Residents stay as they are. */
@@ -71,14 +78,20 @@ int poet_record_restore(poet_record *record, const poet_block_device *device);
  * names. `own` is a graph whose records are no others, 0: there is none. What cannot be read is no record. */
 int poet_record_check_others(const poet_block_device *device, uint64_t own);
 
-/* Where the tensor is that a step has to read: of a unit the version that counts, of a batch that of the step. */
-int poet_record_find(const poet_record *record, const poet_kept *kept, poet_kept_place *place);
+/* Where the row is that a step has to read, or the tensor that lies as a whole (row 0): of a unit the version that
+ * counts, of a batch that of the step. */
+int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t row, poet_kept_place *place);
 
-/* First block of the home that the unit's next version goes to. POET_E_ORDER if that was written already. */
-int poet_record_begin(const poet_record *record, const poet_kept *kept, uint32_t *block);
+/* First block of the home that the next version of a row goes to, or of a unit that lies as a whole. POET_E_ORDER if
+ * that was written already. */
+int poet_record_begin(const poet_record *record, const poet_kept *kept, uint32_t row, uint32_t *block);
 
 /* The next version is whole. */
 void poet_record_end(poet_record *record, const poet_kept *kept, uint32_t crc);
+
+/* The next version of a row is whole. Its CRCs, begun with the row's number, of the version that counts and of this. */
+void poet_record_end_row(poet_record *record, const poet_kept *kept, uint32_t row, uint32_t crc_before,
+                         uint32_t crc_after);
 
 /* Forgets what was written since the last record. */
 void poet_record_forget(poet_record *record);

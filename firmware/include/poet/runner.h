@@ -48,6 +48,7 @@ typedef struct poet_tables {
     poet_block *blocks;     /* live_count: what is in the arena now */
     poet_page *pages;       /* page_count */
     poet_check *checks;     /* check_count */
+    uint32_t *homes;        /* 2 * POET_BIT_WORDS(bit_count) */
     poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card */
 } poet_tables;
 

@@ -101,7 +101,8 @@ bool poet_bench_needs_card(const poet_operator *operator, const int32_t *params)
 typedef struct card_operands {
     poet_pager *pager;
     uint32_t first_output;
-    uint32_t block; /* of the next output */
+    uint32_t block;     /* of the next output */
+    uint32_t row_bytes; /* of the input: all of it, unless it lies by rows */
     uint32_t checksum;
     const void *arriving;
     uint32_t arriving_bytes;
@@ -124,13 +125,28 @@ static int write_to_card(void *context, uint32_t output, const void *data, uint3
     return poet_pager_out(card->pager, block, data, bytes, &crc);
 }
 
+/* As the runner does: the checks of both versions, and what was written is read back. */
+static int write_row_to_card(void *context, uint32_t output, uint32_t row, void *before, const void *after)
+{
+    card_operands *card = context;
+    (void)output;
+    uint32_t crc;
+    const uint32_t block = card->block + row * blocks_of(card->row_bytes);
+    card->crc = poet_crc32(row, before, card->row_bytes);
+    card->checksum = poet_crc32(card->checksum, after, card->row_bytes);
+    const int status = poet_pager_out(card->pager, block, after, card->row_bytes, &crc);
+    return status != POET_OK ? status : poet_pager_in(card->pager, block, before, card->row_bytes, crc);
+}
+
 static int read_from_card(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes)
 {
     card_operands *card = context;
     (void)input;
     card->arriving = data;
     card->arriving_bytes = bytes;
-    return poet_pager_start_unchecked_in(card->pager, card->pager->page_area + offset / POET_BLOCK_BYTES, data, bytes);
+    const uint32_t block =
+        offset / card->row_bytes * blocks_of(card->row_bytes) + offset % card->row_bytes / POET_BLOCK_BYTES;
+    return poet_pager_start_unchecked_in(card->pager, card->pager->page_area + block, data, bytes);
 }
 
 static int wait_for_card(void *context)
@@ -142,12 +158,12 @@ static int wait_for_card(void *context)
 }
 
 /* Pseudo-random weights for the kept input, a block at a time. */
-static int fill_card(poet_pager *pager, uint32_t bytes)
+static int fill_card(poet_pager *pager, uint32_t blocks)
 {
     float block[POET_BLOCK_BYTES / sizeof(float)];
     uint32_t random = 0x9e3779b9u;
     uint32_t crc;
-    for (uint32_t i = 0; i < blocks_of(bytes); i++) {
+    for (uint32_t i = 0; i < blocks; i++) {
         fill_floats(block, POET_BLOCK_BYTES / sizeof(float), &random);
         const int status = poet_pager_out(pager, pager->page_area + i, block, sizeof block, &crc);
         if (status != POET_OK) {
@@ -186,10 +202,12 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     }
     card_operands card = {.pager = pager};
     if (from_card) {
-        status = fill_card(pager, sizes.input_bytes[sizes.kept_input]);
-        card.first_output = blocks_of(sizes.input_bytes[sizes.kept_input]);
+        const uint32_t rows = sizes.kept_rows > 0 ? sizes.kept_rows : 1u;
+        card.row_bytes = sizes.input_bytes[sizes.kept_input] / rows;
+        card.first_output = rows * blocks_of(card.row_bytes);
+        status = fill_card(pager, card.first_output);
     }
-    const poet_sink sink = {&card, write_to_card};
+    const poet_sink sink = {&card, write_to_card, write_row_to_card};
     const poet_source source = {.context = &card,
                                 .overlaps = pager != NULL && pager->device->start_read != NULL,
                                 .read = read_from_card,

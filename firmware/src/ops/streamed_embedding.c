@@ -9,12 +9,10 @@ int poet_streamed_embedding_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_embedding_params *p = (const poet_streamed_embedding_params *)params;
     const int status = poet_embedding_sizes(params, sizes);
-    if (status != POET_OK || !poet_stream_suits(p->v, p->d, 1)) { /* each row begins a block */
-        return POET_E_ARGUMENT;
-    }
     sizes->kept = POET_KEPT_INPUT;
     sizes->kept_input = 0;
-    return POET_OK;
+    sizes->kept_rows = (uint32_t)p->v;
+    return status;
 }
 
 int poet_streamed_embedding_run(const poet_op_args *args)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on an embedding's kept table, some rows at a time. The gradient of a row is the sum of gy[m] over
- * the m with tokens[m] = row, in the order of m. All rows go from the home that counts to the other one. */
+/* Gradient descent on an embedding's kept table, which lies by rows: the rows of the tokens that occur change, each
+ * once, and the others stay as they are. The gradient of a row is the sum of gy[m] over the m with tokens[m] = row, in
+ * the order of m. */
+#include <string.h>
+
 #include "shape.h"
 #include "span.h"
 #include "stream.h"
@@ -11,17 +14,18 @@ int poet_streamed_embedding_update_sizes(const int32_t *params, poet_sizes *size
     const poet_streamed_embedding_update_params *p = (const poet_streamed_embedding_update_params *)params;
     poet_sizes table;
     const int status = poet_embedding_sizes(params, &table);
-    if (status != POET_OK || !poet_stream_suits(p->v, p->d, p->tile)) {
-        return POET_E_ARGUMENT;
+    if (status != POET_OK) {
+        return status;
     }
     *sizes = (poet_sizes){
         .inputs = 3,
         .outputs = 1,
         .input_bytes = {table.output_bytes[0], table.input_bytes[1], table.input_bytes[0]},
         .output_bytes = {table.input_bytes[0]},
-        .workspace_bytes = POET_UPDATE_BUFFER_BYTES + 8 * (uint32_t)(p->tile * p->d),
+        .workspace_bytes = 8 * (uint32_t)p->d,
         .kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS,
         .kept_input = 2,
+        .kept_rows = (uint32_t)p->v,
         .index_input = 1,
         .index_bytes = table.index_bytes,
         .index_bound = table.index_bound,
@@ -29,44 +33,68 @@ int poet_streamed_embedding_update_sizes(const int32_t *params, poet_sizes *size
     return POET_OK;
 }
 
-static void sum_rows(const poet_streamed_embedding_update_params *p, const float *gy, const int32_t *tokens,
-                     int32_t first, int32_t count, float *gradient)
+static bool occurs_before(const int32_t *tokens, int32_t m)
 {
-    poet_clear(gradient, count * p->d);
-    for (int32_t m = 0; m < p->m; m++) {
-        if (tokens[m] < first || tokens[m] >= first + count) {
-            continue;
-        }
-        float *row = gradient + (tokens[m] - first) * p->d;
-        for (int32_t d = 0; d < p->d; d++) {
-            row[d] += gy[m * p->d + d];
+    for (int32_t i = 0; i < m; i++) {
+        if (tokens[i] == tokens[m]) {
+            return true;
         }
     }
+    return false;
+}
+
+/* Adds up the gradients of a token that occurs at m first. */
+static void sum_up(const poet_streamed_embedding_update_params *p, const float *gy, const int32_t *tokens, int32_t m,
+                   float *gradient)
+{
+    poet_clear(gradient, p->d);
+    for (int32_t i = m; i < p->m; i++) {
+        for (int32_t d = 0; tokens[i] == tokens[m] && d < p->d; d++) {
+            gradient[d] += gy[i * p->d + d];
+        }
+    }
+}
+
+static int update_row(const poet_op_args *args, int32_t m, float *gradient, float *present)
+{
+    const poet_streamed_embedding_update_params *p = (const poet_streamed_embedding_update_params *)args->params;
+    const int32_t *tokens = args->inputs[1];
+    const int32_t first = tokens[m] * p->d;
+    int status = poet_stream_start_read(args, 2, first, p->d, present);
+    if (status != POET_OK) {
+        return status;
+    }
+    sum_up(p, args->inputs[0], tokens, m, gradient);
+    const float *weights = poet_stream_finish_read(args, 2, first, present, &status);
+    if (status != POET_OK) {
+        return status;
+    }
+    poet_update_descend(args->learning_rate, weights, gradient, p->d);
+    if (args->sink != NULL) {
+        return args->sink->write_row(args->sink->context, 0, (uint32_t)tokens[m], present, gradient);
+    }
+    memcpy((float *)args->outputs[0] + first, gradient, sizeof *gradient * (size_t)p->d);
+    return POET_OK;
 }
 
 int poet_streamed_embedding_update_run(const poet_op_args *args)
 {
     const poet_streamed_embedding_update_params *p = (const poet_streamed_embedding_update_params *)args->params;
     const int32_t *tokens = args->inputs[1];
-    float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    float *present = gradient + p->tile * p->d;
+    float *gradient = args->workspace;
     for (int32_t m = 0; m < p->m; m++) {
         if (tokens[m] < 0 || tokens[m] >= p->v) {
             return POET_E_ARGUMENT;
         }
     }
-    poet_update update = poet_update_begin(args, 0, args->inputs[2]);
-    for (int32_t first = 0; first < p->v; first += p->tile) {
-        const int32_t count = p->v - first < p->tile ? p->v - first : p->tile;
-        int status = poet_stream_start_read(args, 2, first * p->d, count * p->d, present);
-        if (status == POET_OK) {
-            sum_rows(p, args->inputs[0], tokens, first, count, gradient);
-            update.weights = poet_stream_finish_read(args, 2, first * p->d, present, &status);
-        }
+    if (args->sink == NULL) { /* then nor is there a source */
+        memcpy(args->outputs[0], args->inputs[2], sizeof *gradient * (size_t)p->v * (size_t)p->d);
+    }
+    for (int32_t m = 0; m < p->m; m++) {
+        const int status = occurs_before(tokens, m) ? POET_OK : update_row(args, m, gradient, gradient + p->d);
         if (status != POET_OK) {
             return status;
         }
-        poet_update_tile(&update, gradient, count * p->d);
     }
-    return poet_update_end(&update);
+    return POET_OK;
 }

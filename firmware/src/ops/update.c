@@ -43,12 +43,16 @@ static void add(poet_update *update, const uint8_t *data, uint32_t bytes)
     memcpy(buffer, data + (bytes - update->waiting), update->waiting);
 }
 
+void poet_update_descend(float rate, const float *weights, float *gradient, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        gradient[i] = weights[i] - rate * gradient[i];
+    }
+}
+
 void poet_update_tile(poet_update *update, float *gradient, int32_t count)
 {
-    const float rate = update->args->learning_rate;
-    for (int32_t i = 0; i < count; i++) {
-        gradient[i] = update->weights[i] - rate * gradient[i];
-    }
+    poet_update_descend(update->args->learning_rate, update->weights, gradient, count);
     update->weights += count;
     add(update, (const uint8_t *)gradient, (uint32_t)count * (uint32_t)sizeof *gradient);
 }

@@ -13,7 +13,7 @@ void poet_server_init(poet_server *server, const poet_built *built)
     if (built->model != NULL) {
         server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
                                                  server->ram, server->ram_bytes);
-        poet_record_init(&server->record, built->model, server->ram, built->tables.checks);
+        poet_record_init(&server->record, built->model, server->ram, built->tables.checks, built->tables.homes);
     }
 }
 

@@ -19,6 +19,29 @@ bool poet_kept_is_unit(const poet_model *model, const poet_kept *kept)
     return kept->check < model->unit_count;
 }
 
+static uint32_t row_bytes(const poet_kept *kept)
+{
+    return kept->bytes / kept->rows;
+}
+
+static uint32_t row_blocks(const poet_kept *kept)
+{
+    return poet_blocks_of(row_bytes(kept));
+}
+
+bool poet_kept_bit(const uint32_t *words, uint32_t bit)
+{
+    return (words[bit / 32u] >> bit % 32u & 1u) != 0u;
+}
+
+void poet_kept_set_bits(uint32_t *words, uint32_t first, uint32_t count, bool value)
+{
+    for (uint32_t bit = first; bit < first + count; bit++) {
+        const uint32_t mask = UINT32_C(1) << bit % 32u;
+        words[bit / 32u] = value ? words[bit / 32u] | mask : words[bit / 32u] & ~mask;
+    }
+}
+
 /* Whether the residents that outlive a step begin the region, without gaps: they are one unit. */
 static bool residents_are_one(const poet_model *model)
 {
@@ -38,11 +61,14 @@ static bool residents_are_one(const poet_model *model)
 /* Whether a tensor begins at `*next`, which then moves behind it; nothing wraps. */
 static bool lies_next(const poet_kept *kept, uint32_t *next)
 {
-    const uint32_t blocks = poet_blocks_of(kept->bytes);
-    if (kept->bytes == 0 || kept->block != *next || blocks > UINT32_MAX / 4u - *next) {
+    if (kept->bytes == 0 || kept->rows == 0 || kept->bytes % kept->rows != 0 || kept->block != *next) {
         return false;
     }
-    *next += blocks;
+    const uint64_t blocks = (uint64_t)kept->rows * row_blocks(kept);
+    if (blocks > UINT32_MAX / 4u - *next) {
+        return false;
+    }
+    *next += (uint32_t)blocks;
     return true;
 }
 
@@ -54,6 +80,20 @@ static const poet_kept *kept_of_check(const poet_model *model, uint32_t check)
         }
     }
     return NULL;
+}
+
+/* Whether the bits of the units follow one another, up to `end`. */
+static bool bits_are_in_order(const poet_model *model, uint32_t units, uint32_t end)
+{
+    uint32_t next = 0;
+    for (uint32_t unit = 0; unit < units; unit++) {
+        const poet_kept *kept = kept_of_check(model, unit);
+        if (kept->bit != next || kept->rows > end - next) {
+            return false;
+        }
+        next += kept->rows;
+    }
+    return next == end;
 }
 
 /* Whether the tensors of some checks lie one behind the other from `*end` on. */
@@ -71,7 +111,7 @@ static bool lie_in_order(const poet_model *model, uint32_t first, uint32_t count
 bool poet_record_layout_is_sound(const poet_model *model)
 {
     if (model->kept_count == 0) {
-        return model->unit_count == 0 && model->check_count == 0;
+        return model->unit_count == 0 && model->check_count == 0 && model->bit_count == 0;
     }
     const uint32_t saved = poet_saved_bytes(model);
     const uint32_t of_residents = saved > 0 ? 1u : 0u;
@@ -79,7 +119,8 @@ bool poet_record_layout_is_sound(const poet_model *model)
         return false;
     }
     uint32_t end = 0;
-    if (!lie_in_order(model, 0, model->unit_count - of_residents, &end)) {
+    if (!lie_in_order(model, 0, model->unit_count - of_residents, &end) || model->bit_count < of_residents ||
+        !bits_are_in_order(model, model->unit_count - of_residents, model->bit_count - of_residents)) {
         return false;
     }
     end += poet_blocks_of(saved);
@@ -94,7 +135,7 @@ bool poet_record_layout_is_sound(const poet_model *model)
     uint32_t checks = of_residents;
     for (uint32_t i = 0; i < model->kept_count; i++) {
         const poet_kept *kept = &model->kept[i];
-        if (is_batch(kept) && (kept->check != POET_NO_CHECK || !lies_next(kept, &end))) {
+        if (is_batch(kept) && (kept->check != POET_NO_CHECK || kept->rows != 1u || !lies_next(kept, &end))) {
             return false;
         }
         checks += is_batch(kept) ? 0u : 1u;
@@ -125,44 +166,58 @@ uint32_t poet_record_page_block(const poet_record *record)
 
 /* --- what a step reads and writes --- */
 
-static poet_kept_place find(const poet_record *record, const poet_kept *kept, uint32_t batch)
+/* First block of a row, in the home of a unit that counts or in the other one. */
+static uint32_t row_block(const poet_record *record, const poet_kept *kept, uint32_t row, bool next)
 {
-    if (is_batch(kept)) {
-        const uint32_t block = poet_kept_block(record->model, kept->block, false) + batch * record->model->batch_blocks;
-        return (poet_kept_place){.block = block, .bytes = kept->bytes};
-    }
-    const poet_check *check = &record->checks[kept->check];
-    const bool second = poet_kept_is_unit(record->model, kept) && check->second;
-    return (poet_kept_place){.block = poet_kept_block(record->model, kept->block, second),
-                             .bytes = kept->bytes,
-                             .crc = check->crc,
-                             .checked = true};
+    const uint32_t block = kept->block + row * row_blocks(kept);
+    const bool second =
+        poet_kept_is_unit(record->model, kept) && poet_kept_bit(record->second, kept->bit + row) != next;
+    return poet_kept_block(record->model, block, second);
 }
 
-int poet_record_find(const poet_record *record, const poet_kept *kept, poet_kept_place *place)
+int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t row, poet_kept_place *place)
 {
     if (record->sequence == 0 || (is_batch(kept) && record->batches == 0)) {
         return POET_E_ABSENT;
     }
-    *place = find(record, kept, is_batch(kept) ? record->step % record->batches : 0u);
+    if (row >= kept->rows) {
+        return POET_E_ARGUMENT;
+    }
+    *place = (poet_kept_place){.block = row_block(record, kept, row, false), .bytes = row_bytes(kept)};
+    if (is_batch(kept)) {
+        place->block += record->step % record->batches * record->model->batch_blocks;
+    } else if (kept->rows == 1u) {
+        place->crc = record->checks[kept->check].crc;
+        place->checked = true;
+    }
     return POET_OK;
 }
 
-static uint32_t next_home(const poet_record *record, const poet_kept *kept)
+int poet_record_begin(const poet_record *record, const poet_kept *kept, uint32_t row, uint32_t *block)
 {
-    return poet_kept_block(record->model, kept->block, !record->checks[kept->check].second);
-}
-
-int poet_record_begin(const poet_record *record, const poet_kept *kept, uint32_t *block)
-{
-    *block = next_home(record, kept);
-    return record->checks[kept->check].written ? POET_E_ORDER : POET_OK;
+    if (row >= kept->rows) {
+        return POET_E_ARGUMENT;
+    }
+    *block = row_block(record, kept, row, true);
+    return poet_kept_bit(record->changed, kept->bit + row) ? POET_E_ORDER : POET_OK;
 }
 
 void poet_record_end(poet_record *record, const poet_kept *kept, uint32_t crc)
 {
     record->checks[kept->check].next_crc = crc;
     record->checks[kept->check].written = true;
+    if (poet_kept_is_unit(record->model, kept)) {
+        poet_kept_set_bits(record->changed, kept->bit, kept->rows, true);
+    }
+}
+
+void poet_record_end_row(poet_record *record, const poet_kept *kept, uint32_t row, uint32_t crc_before,
+                         uint32_t crc_after)
+{
+    poet_check *check = &record->checks[kept->check];
+    check->next_crc = (check->written ? check->next_crc : check->crc) + crc_after - crc_before;
+    check->written = true;
+    poet_kept_set_bits(record->changed, kept->bit + row, 1, true);
 }
 
 /* --- the card, a block at a time --- */
@@ -170,7 +225,6 @@ void poet_record_end(poet_record *record, const poet_kept *kept, uint32_t crc)
 static int crc_of(const poet_block_device *device, uint32_t block, uint32_t bytes, uint32_t *crc)
 {
     uint8_t buffer[POET_BLOCK_BYTES];
-    *crc = 0;
     for (uint32_t left = bytes; left > 0;) {
         const uint32_t part = left < sizeof buffer ? left : (uint32_t)sizeof buffer;
         const int status = device->read(device->context, block++, buffer, part);
@@ -183,16 +237,43 @@ static int crc_of(const poet_block_device *device, uint32_t block, uint32_t byte
     return POET_OK;
 }
 
-int poet_kept_check(const poet_block_device *device, const poet_kept_place *place)
+int poet_kept_check_place(const poet_block_device *device, const poet_kept_place *place)
 {
-    for (uint32_t reads = 0; place->checked && reads < POET_PAGE_READS; reads++) {
-        uint32_t crc;
+    for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
+        uint32_t crc = 0;
         const int status = crc_of(device, place->block, place->bytes, &crc);
         if (status != POET_OK || crc == place->crc) {
             return status;
         }
     }
-    return place->checked ? POET_E_CORRUPT : POET_OK;
+    return POET_E_CORRUPT;
+}
+
+/* The check of a tensor, in the homes that count or in the others. */
+static int check_of(const poet_record *record, const poet_kept *kept, bool next, uint32_t *check)
+{
+    *check = 0;
+    for (uint32_t row = 0; row < kept->rows; row++) {
+        uint32_t crc = row;
+        const int status = crc_of(record->device, row_block(record, kept, row, next), row_bytes(kept), &crc);
+        if (status != POET_OK) {
+            return status;
+        }
+        *check += crc;
+    }
+    return POET_OK;
+}
+
+int poet_kept_check(const poet_record *record, const poet_kept *kept)
+{
+    for (uint32_t reads = 0; reads < POET_PAGE_READS; reads++) {
+        uint32_t check;
+        const int status = check_of(record, kept, false, &check);
+        if (status != POET_OK || check == record->checks[kept->check].crc) {
+            return status;
+        }
+    }
+    return POET_E_CORRUPT;
 }
 
 /* Splits an offset through all batches into batch and offset within it. */
@@ -209,7 +290,7 @@ static int locate(const poet_record *record, const poet_kept *kept, uint32_t *of
     return bytes <= kept->bytes && *offset <= kept->bytes - bytes ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* Writes bytes into the middle of blocks; behind a tensor's end they become zeros. */
+/* Writes bytes into the middle of blocks; behind a row's end they become zeros. */
 static int patch(const poet_block_device *device, uint32_t block, uint32_t offset, const uint8_t *data, uint32_t bytes,
                  bool ends)
 {
@@ -238,6 +319,34 @@ static int patch(const poet_block_device *device, uint32_t block, uint32_t offse
     return POET_OK;
 }
 
+/* Reads bytes from the middle of blocks. */
+static int extract(const poet_block_device *device, uint32_t block, uint32_t offset, uint8_t *data, uint32_t bytes)
+{
+    uint8_t buffer[POET_BLOCK_BYTES];
+    block += offset / POET_BLOCK_BYTES;
+    offset %= POET_BLOCK_BYTES;
+    while (bytes > 0) {
+        const uint32_t room = POET_BLOCK_BYTES - offset;
+        const uint32_t part = bytes < room ? bytes : room;
+        const int status = device->read(device->context, block++, buffer, sizeof buffer);
+        if (status != POET_OK) {
+            return status;
+        }
+        memcpy(data, buffer + offset, part);
+        data += part;
+        bytes -= part;
+        offset = 0;
+    }
+    return POET_OK;
+}
+
+/* How many of so many bytes from an offset on lie in the same row. */
+static uint32_t in_row(const poet_kept *kept, uint32_t offset, uint32_t bytes)
+{
+    const uint32_t left = row_bytes(kept) - offset % row_bytes(kept);
+    return bytes < left ? bytes : left;
+}
+
 int poet_record_put(poet_record *record, const poet_kept *kept, uint32_t offset, const uint8_t *data, uint32_t bytes)
 {
     uint32_t batch;
@@ -245,20 +354,28 @@ int poet_record_put(poet_record *record, const poet_kept *kept, uint32_t offset,
     if (status != POET_OK) {
         return status;
     }
-    const bool ends = offset + bytes == kept->bytes;
-    const uint32_t block =
-        poet_kept_is_unit(record->model, kept) ? next_home(record, kept) : find(record, kept, batch).block;
     if (!is_batch(kept)) {
         record->checks[kept->check].written = false;
     }
-    status = patch(record->device, block, offset, data, bytes, ends);
-    if (status != POET_OK || !ends || is_batch(kept)) {
-        return status;
+    if (poet_kept_is_unit(record->model, kept)) {
+        poet_kept_set_bits(record->changed, kept->bit, kept->rows, false);
     }
-    uint32_t crc;
-    status = crc_of(record->device, block, kept->bytes, &crc);
+    const uint32_t size = row_bytes(kept);
+    for (uint32_t part; bytes > 0; data += part, offset += part, bytes -= part) {
+        part = in_row(kept, offset, bytes);
+        const uint32_t block = row_block(record, kept, offset / size, true) + batch * record->model->batch_blocks;
+        status = patch(record->device, block, offset % size, data, part, (offset + part) % size == 0);
+        if (status != POET_OK) {
+            return status;
+        }
+    }
+    uint32_t check;
+    if (offset < kept->bytes || is_batch(kept)) {
+        return POET_OK;
+    }
+    status = check_of(record, kept, true, &check);
     if (status == POET_OK) {
-        poet_record_end(record, kept, crc);
+        poet_record_end(record, kept, check);
     }
     return status;
 }
@@ -267,26 +384,14 @@ int poet_record_get(const poet_record *record, const poet_kept *kept, uint32_t o
 {
     uint32_t batch;
     int status = locate(record, kept, &offset, bytes, &batch);
-    if (status != POET_OK) {
-        return status;
+    if (status == POET_OK && offset == 0 && !is_batch(kept)) {
+        status = poet_kept_check(record, kept);
     }
-    const poet_kept_place place = find(record, kept, batch);
-    if (offset == 0) {
-        status = poet_kept_check(record->device, &place);
-    }
-    uint8_t buffer[POET_BLOCK_BYTES];
-    uint32_t block = place.block + offset / POET_BLOCK_BYTES;
-    offset %= POET_BLOCK_BYTES;
-    while (status == POET_OK && bytes > 0) {
-        const uint32_t room = POET_BLOCK_BYTES - offset;
-        const uint32_t part = bytes < room ? bytes : room;
-        status = record->device->read(record->device->context, block++, buffer, sizeof buffer);
-        if (status == POET_OK) {
-            memcpy(data, buffer + offset, part);
-        }
-        data += part;
-        bytes -= part;
-        offset = 0;
+    const uint32_t size = row_bytes(kept);
+    for (uint32_t part; status == POET_OK && bytes > 0; data += part, offset += part, bytes -= part) {
+        part = in_row(kept, offset, bytes);
+        const uint32_t block = row_block(record, kept, offset / size, false) + batch * record->model->batch_blocks;
+        status = extract(record->device, block, offset % size, data, part);
     }
     return status;
 }

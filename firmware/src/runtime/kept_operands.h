@@ -32,8 +32,10 @@ typedef struct poet_kept_operands {
 
 /* As poet_sink. */
 int poet_kept_operands_write(void *context, uint32_t output, const void *data, uint32_t bytes);
+int poet_kept_operands_write_row(void *context, uint32_t output, uint32_t row, void *before, const void *after);
 
-/* As poet_source. A tensor that was read from its begin to its end in order is checked: POET_E_CORRUPT. */
+/* As poet_source. A tensor that lies as a whole, and was read from its begin to its end in order, is checked:
+ * POET_E_CORRUPT. */
 int poet_kept_operands_read(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes);
 int poet_kept_operands_wait(void *context);
 

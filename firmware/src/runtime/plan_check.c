@@ -32,6 +32,16 @@ static poet_uses uses_of(const poet_node *node, const poet_sizes *sizes)
     return sizes->kept != POET_KEPT_NONE || node->op == POET_OP_COMMIT ? POET_USES_BOTH : POET_USES_CPU;
 }
 
+/* Whether a kept tensor lies as an operator reads or writes it: as a whole, or by rows. Rows of a tensor that lies as a
+ * whole can be read where each begins a block. */
+static bool lies_suitably(const poet_kept *kept, const poet_sizes *sizes, bool input)
+{
+    if (kept->rows > 1u || !input || sizes->kept_rows <= 1u) {
+        return kept->rows == (sizes->kept_rows > 0 ? sizes->kept_rows : 1u);
+    }
+    return kept->bytes / sizes->kept_rows % POET_BLOCK_BYTES == 0;
+}
+
 /* Whether an operand is of a kind that the operator takes there, and large enough. Flash is only read. */
 static bool is_sound(const poet_model *model, const poet_node *node, const poet_sizes *sizes, uint32_t place)
 {
@@ -41,7 +51,7 @@ static bool is_sound(const poet_model *model, const poet_node *node, const poet_
     if (input ? (sizes->kept & POET_KEPT_INPUT) != 0 && place == sizes->kept_input
               : (sizes->kept & POET_KEPT_OUTPUTS) != 0) {
         return is_kept(model, reference) && reference < constants_end(model) + model->kept_count &&
-               kept_of(model, reference)->bytes == needed &&
+               kept_of(model, reference)->bytes == needed && lies_suitably(kept_of(model, reference), sizes, input) &&
                (input || kept_of(model, reference)->check < model->unit_count);
     }
     const uint32_t end = is_transfer(node) ? model->value_count : input ? constants_end(model) : residents_end(model);

@@ -12,7 +12,6 @@ static const char magic[16] = "POET RECORD 1\n";
 
 #define FIXED_BYTES 52u /* of a record, without bits and CRCs */
 #define HASH_OFFSET 24u
-#define UNITS_A_WORD 32u
 
 /* What a record says besides its bits and CRCs. */
 typedef struct header {
@@ -91,18 +90,12 @@ static uint32_t place_block(uint32_t place)
 
 static uint32_t word_count(const poet_record *record)
 {
-    return (record->model->unit_count + UNITS_A_WORD - 1u) / UNITS_A_WORD;
+    return POET_BIT_WORDS(record->model->bit_count);
 }
 
 static uint32_t record_bytes(const poet_record *record)
 {
     return FIXED_BYTES + 4u * (word_count(record) + record->model->check_count);
-}
-
-/* Where the version lies that counts with the next record. */
-static bool next_second(const poet_check *unit)
-{
-    return unit->second != unit->written;
 }
 
 static int write_record(const poet_record *record, uint32_t place, uint32_t sequence, uint32_t step)
@@ -118,14 +111,10 @@ static int write_record(const poet_record *record, uint32_t place, uint32_t sequ
     put32(&out, (uint32_t)(model->graph_hash >> 32));
     put32(&out, step);
     put32(&out, record->batches);
-    put32(&out, model->unit_count);
+    put32(&out, model->bit_count);
     put32(&out, model->check_count);
     for (uint32_t word = 0; word < word_count(record); word++) {
-        uint32_t bits = 0;
-        for (uint32_t i = 0; i < UNITS_A_WORD && word * UNITS_A_WORD + i < model->unit_count; i++) {
-            bits |= (uint32_t)next_second(&record->checks[word * UNITS_A_WORD + i]) << i;
-        }
-        put32(&out, bits);
+        put32(&out, record->second[word] ^ record->changed[word]);
     }
     for (uint32_t i = 0; i < model->check_count; i++) {
         const poet_check *check = &record->checks[i];
@@ -151,7 +140,7 @@ static int read_once(poet_record *record, uint32_t place, bool apply, header *he
     ours = get32(&in) == (uint32_t)(model->graph_hash >> 32) && ours;
     head->step = get32(&in);
     head->batches = get32(&in);
-    ours = get32(&in) == model->unit_count && ours;
+    ours = get32(&in) == model->bit_count && ours;
     ours = get32(&in) == model->check_count && ours;
     if (in.status != POET_OK) {
         return in.status;
@@ -161,8 +150,8 @@ static int read_once(poet_record *record, uint32_t place, bool apply, header *he
     }
     for (uint32_t word = 0; word < word_count(record); word++) {
         const uint32_t bits = get32(&in);
-        for (uint32_t i = 0; apply && i < UNITS_A_WORD && word * UNITS_A_WORD + i < model->unit_count; i++) {
-            record->checks[word * UNITS_A_WORD + i].second = (bits >> i & 1u) != 0u;
+        if (apply) {
+            record->second[word] = bits;
         }
     }
     for (uint32_t i = 0; i < model->check_count; i++) {
@@ -187,9 +176,11 @@ static int read_record(poet_record *record, uint32_t place, bool apply, header *
 
 /* --- load --- */
 
-void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks)
+void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks,
+                      uint32_t *homes)
 {
-    *record = (poet_record){.model = model, .residents = residents, .checks = checks};
+    *record = (poet_record){.model = model, .residents = residents, .checks = checks, .second = homes};
+    record->changed = homes + word_count(record);
 }
 
 void poet_record_forget(poet_record *record)
@@ -197,6 +188,7 @@ void poet_record_forget(poet_record *record)
     for (uint32_t i = 0; i < record->model->check_count; i++) {
         record->checks[i].written = false;
     }
+    memset(record->changed, 0, word_count(record) * sizeof *record->changed);
 }
 
 /* No record: next versions go to the first homes. */
@@ -207,8 +199,11 @@ static void begin_empty(poet_record *record)
     record->step = 0;
     record->batches = 0;
     for (uint32_t i = 0; i < record->model->check_count; i++) {
-        record->checks[i] = (poet_check){.second = true};
+        record->checks[i] = (poet_check){0};
     }
+    memset(record->second, 0, word_count(record) * sizeof *record->second);
+    memset(record->changed, 0, word_count(record) * sizeof *record->changed);
+    poet_kept_set_bits(record->second, 0, record->model->bit_count, true);
 }
 
 int poet_record_load(poet_record *record, const poet_block_device *device)
@@ -263,10 +258,15 @@ int poet_record_check_others(const poet_block_device *device, uint64_t own)
 
 /* --- residents --- */
 
-/* The last unit; NULL if no resident outlives a step. */
+/* The last unit, and its bit is the last; NULL if no resident outlives a step. */
 static poet_check *check_of_residents(const poet_record *record)
 {
     return poet_saved_bytes(record->model) > 0 ? &record->checks[record->model->unit_count - 1u] : NULL;
+}
+
+static bool residents_are_second(const poet_record *record)
+{
+    return poet_kept_bit(record->second, record->model->bit_count - 1u);
 }
 
 static poet_kept_place place_of_residents(const poet_record *record, bool second)
@@ -283,8 +283,8 @@ int poet_record_read_residents(poet_record *record)
     if (check == NULL) {
         return POET_OK;
     }
-    const poet_kept_place place = place_of_residents(record, check->second);
-    int status = poet_kept_check(record->device, &place);
+    const poet_kept_place place = place_of_residents(record, residents_are_second(record));
+    int status = poet_kept_check_place(record->device, &place);
     for (uint32_t reads = 0; status == POET_OK && reads < POET_SAVED_READS; reads++) {
         status = record->device->read(record->device->context, place.block, record->residents, place.bytes);
         if (status == POET_OK && poet_crc32(0, record->residents, place.bytes) == place.crc) {
@@ -300,9 +300,10 @@ static int write_residents(poet_record *record)
     if (check == NULL) {
         return POET_OK;
     }
-    const poet_kept_place next = place_of_residents(record, !check->second);
+    const poet_kept_place next = place_of_residents(record, !residents_are_second(record));
     check->next_crc = poet_crc32(0, record->residents, next.bytes);
     check->written = true;
+    poet_kept_set_bits(record->changed, record->model->bit_count - 1u, 1, true);
     return record->device->write(record->device->context, next.block, record->residents, next.bytes);
 }
 
@@ -313,14 +314,7 @@ static int check_tensors(const poet_record *record)
 {
     for (uint32_t i = 0; i < record->model->kept_count; i++) {
         const poet_kept *kept = &record->model->kept[i];
-        poet_kept_place place;
-        if (kept->check == POET_NO_CHECK) {
-            continue;
-        }
-        int status = poet_record_find(record, kept, &place);
-        if (status == POET_OK) {
-            status = poet_kept_check(record->device, &place);
-        }
+        const int status = kept->check == POET_NO_CHECK ? POET_OK : poet_kept_check(record, kept);
         if (status != POET_OK) {
             return status;
         }
@@ -395,7 +389,11 @@ int poet_record_commit(poet_record *record, uint32_t step)
     }
     for (uint32_t i = 0; i < record->model->check_count; i++) {
         poet_check *check = &record->checks[i];
-        *check = (poet_check){.crc = check->written ? check->next_crc : check->crc, .second = next_second(check)};
+        *check = (poet_check){.crc = check->written ? check->next_crc : check->crc};
+    }
+    for (uint32_t word = 0; word < word_count(record); word++) {
+        record->second[word] ^= record->changed[word];
+        record->changed[word] = 0;
     }
     record->sequence = sequence;
     record->refused = 0;

@@ -269,7 +269,7 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     find_kept(model, model->operands + node->operands + node->input_count, node->output_count, kept_outputs);
     poet_kept_operands kept = {
         .inputs = kept_inputs, .outputs = kept_outputs, .record = run->record, .pager = run->pager};
-    const poet_sink sink = {&kept, poet_kept_operands_write};
+    const poet_sink sink = {&kept, poet_kept_operands_write, poet_kept_operands_write_row};
     const poet_source source = {
         .context = &kept,
         .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
@@ -294,7 +294,7 @@ static int fetch(poet_runner *runner, const poet_step *step, const poet_run *run
     void *data;
     int status = poet_pager_wait(run->pager);
     if (status == POET_OK) {
-        status = poet_record_find(run->record, kept_of(runner->model, operands[0]), &place);
+        status = poet_record_find(run->record, kept_of(runner->model, operands[0]), 0, &place);
     }
     if (status == POET_OK) {
         status = place_value(runner, value, runner->schedule->offsets[step->place], &data);
@@ -318,7 +318,7 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     uint32_t crc;
     int status = await_inputs(runner, &runner->model->nodes[step->index], run, &data);
     if (status == POET_OK) {
-        status = poet_record_begin(run->record, kept, &block);
+        status = poet_record_begin(run->record, kept, 0, &block);
     }
     if (status == POET_OK) {
         runner->moving = operands[0];

@@ -71,8 +71,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
-        "m v d tile": [{"m": m, "v": v, "d": d, "tile": 16} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
-        "streamed_embedding": [{"m": m, "v": v, "d": 128} for m, v in ((4, 16), (16, 64), (32, 64))],
+        **{
+            op: [{"m": m, "v": v, "d": 128} for m, v in ((4, 16), (16, 64), (32, 64))]
+            for op in ("streamed_embedding", "streamed_embedding_update")
+        },
     }
 
 

@@ -45,10 +45,10 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "streamed_linear_backward_input": (("n",),),
     "streamed_linear_update": (("n",),),
     "streamed_embedding": (("m",),),
-    "streamed_embedding_update": (("v",),),
+    "streamed_embedding_update": (("m",),),
 }
 TILED = {"sgd_update": "size", "conv2d_update": "k", "linear_update": "n"}
-TILED |= {op: axes[0][0] for op, axes in _AXES.items() if op.startswith("streamed_") and op != "streamed_embedding"}
+TILED |= {op: axes[0][0] for op, axes in _AXES.items() if op.startswith("streamed_") and "embedding" not in op}
 """Along which parameter tiles are cut: no tile is longer."""
 _ROWS: tuple[Axis, ...] = (("m",), ("size",))
 _PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))

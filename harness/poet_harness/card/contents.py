@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from poet_profiles.card.layout import RECORD_BLOCKS, CardLayout
+from poet_profiles.card.layout import RECORD_BLOCKS, CardLayout, check_of, padded
 from poet_profiles.card.record import Record, encode_record
 from poet_profiles.errors import UserError
 
@@ -80,12 +79,12 @@ def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents
         graph_hash=plan.graph_hash,
         step=0,
         batches=len(data.batches),
-        second=(False,) * len(layout.units),
-        checks=tuple(zlib.crc32(weights[place.id]) for place in places),
+        second=(False,) * layout.bits,
+        checks=tuple(check_of(place, weights[place.id]) for place in places),
     )
     index_of = {id: index for index, id in enumerate(ids)}
     pieces = (
-        *(Piece(place.id or "the resident weights", place.block, weights[place.id]) for place in places),
+        *(Piece(place.id or "the resident weights", place.block, padded(place, weights[place.id])) for place in places),
         *(
             Piece(f"batch {number} of {place.id}", layout.batch_block(place, number), batch[index_of[place.id]])
             for number, batch in enumerate(data.batches)

@@ -8,12 +8,13 @@ import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
-from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK, LABEL, LABEL_BLOCK, RECORD_BLOCKS, blocks_of
+from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK, LABEL, LABEL_BLOCK, RECORD_BLOCKS, blocks_of, check_of
 from poet_profiles.card.record import Record, SlotHeader, decode_record, decode_slot
 from poet_profiles.errors import NO_DEVICE, UserError
 
@@ -230,14 +231,17 @@ def _tensors(reader: CardReader, commit: Record | SlotHeader, block: int, plan: 
 def _kept_contents(reader: CardReader, record: Record, plan: Plan) -> dict[str, bytes]:
     layout = plan.card
     assert layout is not None
-    homes = [layout.unit_block(unit, second) for unit, second in enumerate(record.second)]
-    places = (*layout.units, *layout.constants)
-    blocks = (*homes, *(place.block for place in layout.constants))
+    second = iter(record.second)
+    homes = [
+        [layout.home_block(place, row, bit) for row, bit in enumerate(islice(second, place.rows))]
+        for place in layout.units
+    ]
+    homes += [[place.row_block(row) for row in range(place.rows)] for place in layout.constants]
     contents: dict[str, bytes] = {}
-    for place, block, check in zip(places, blocks, record.checks, strict=True):
-        content = reader.read(block, padded_bytes(place.bytes))[: place.bytes]
-        if zlib.crc32(content) != check:
-            raise _DamagedError(f"{place.id or 'the resident weights'}, at block {block}")
+    for place, blocks, check in zip((*layout.units, *layout.constants), homes, record.checks, strict=True):
+        content = b"".join(reader.read(block, padded_bytes(place.row_bytes))[: place.row_bytes] for block in blocks)
+        if check_of(place, content) != check:
+            raise _DamagedError(f"{place.id or 'the resident weights'}, at block {blocks[0]}")
         contents[place.id] = content
     unit = contents.pop("", b"")
     return {**contents, **_cut(unit, plan)}

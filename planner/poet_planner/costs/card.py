@@ -45,13 +45,21 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
 
 
 def _streamed(whole: str, p: Params) -> CardWork:
-    """A read a tile, or a row a token, beside the same work on weights in RAM."""
+    """A read a tile, or a row a token, beside the same work on weights in RAM.
+
+    An update by rows reads a row, writes its next version and reads that again, for each token: no more, where none
+    occurs twice.
+    """
     sizes = OPERATORS[STREAMED + whole].sizes(p)
     assert sizes.kept_input is not None
     if whole == "embedding":
         return CardWork(read_bytes=(4 * p["d"],) * p["m"])
+    if whole == "embedding_update":
+        count = min(p["m"], p["v"])
+        descents = (("sgd", params_key("sgd", {"size": p["d"]})),) * count
+        return CardWork(descents, (4 * p["d"],) * 2 * count, (4 * p["d"],) * count)
     size = sizes.inputs[sizes.kept_input]
-    rows = p["k"] if "r" in p else p["v"] if "v" in p else p["n"]
+    rows = p["k"] if "r" in p else p["n"]
     reads = tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
     if not whole.endswith("_update"):
         return CardWork(read_bytes=reads, beside=(_forward_or_input_gradient(whole, p),))
@@ -71,7 +79,7 @@ def _commit(graph: Graph) -> CardWork:
     if layout is None:
         return CardWork()
     residents = (place.bytes for place in layout.units if not place.id)
-    record = record_bytes(len(layout.units), layout.checks)
+    record = record_bytes(layout.bits, layout.checks)
     return CardWork(read_bytes=(record,), written_bytes=(*residents, record))
 
 
@@ -83,6 +91,4 @@ def _gradients(op: str, p: Params) -> list[tuple[str, str]]:
         product = {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}
         sums = [("sum_rows", params_key("sum_rows", {"m": p["m"], "n": p["n"]}))] if p["bias"] else []
         return [("matmul", params_key("matmul", product)), *sums]
-    if op == "embedding_update":
-        return [("embedding_backward", params_key("embedding_backward", p))]
     return []

@@ -106,8 +106,34 @@ class _Step:
                 self._trains.setdefault(gradient, []).append(parameter)
         others = [node for node in graph.nodes if node.id != ORDERING_NODE and node.id not in self._dropped]
         self._readers = Counter(id for node in others for id in node.inputs)
+        for id, rows in self._tables([node.operation for node in others if node.operation]).items():
+            self.kept[id] = replace(self.kept[id], rows=rows)
         self._fetched: set[str] = set()
         self._written: list[str] = []
+
+    def _tables(self, operations: list[Operation]) -> dict[str, int]:
+        """Into how many rows streamed tensors are divided, by id: those of which a step touches the rows of its tokens.
+
+        Embeddings alone read them, and at most one of them trains each.
+        """
+        above = self._streaming.above_bytes
+        touched = {
+            self._trains[operation.results[0]][0]
+            for operation in operations
+            if operation.op == "embedding_backward" and self._are_for_one_update_each(operation.results)
+        }
+        touched |= {id for id, kept in self.kept.items() if kept.kind == "constant"}
+        read_whole = {id for one in operations for id in one.operands[one.op == "embedding" :]}
+        return {
+            table: parse_params(operation.params)["v"]
+            for operation in operations
+            if operation.op == "embedding" and above is not None
+            for table in operation.operands[:1]
+            if table in touched - read_whole and self.kept[table].bytes > above
+        }
+
+    def _are_for_one_update_each(self, gradients: tuple[str, ...]) -> bool:
+        return all(len(self._trains.get(id, ())) == 1 and not self._readers[id] for id in gradients)
 
     def take(self, node: Node) -> None:
         """Add what stands for one node of the old graph."""
@@ -131,17 +157,16 @@ class _Step:
         operation = node.operation
         if operation is None or operation.op not in ("conv2d_backward_weight", "matmul", "embedding_backward"):
             return None
-        if any(len(self._trains.get(id, ())) != 1 or self._readers[id] for id in operation.results):
+        if not self._are_for_one_update_each(operation.results):
             return None
         params = parse_params(operation.params)
-        size = self.kept[self._trains[operation.results[0]][0]].bytes
-        tile_bytes = self._streaming.tile_bytes
+        parameter = self.kept[self._trains[operation.results[0]][0]]
+        if operation.op == "embedding_backward":
+            return _Fused("streamed_embedding_update", params, streams=True) if parameter.rows > 1 else None
+        size, tile_bytes = parameter.bytes, self._streaming.tile_bytes
         if operation.op == "conv2d_backward_weight":
             op = "conv2d_update"
             params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes)}
-        elif operation.op == "embedding_backward":
-            op = "embedding_update"
-            params |= {"tile": tile_rows(params["v"], 4 * params["d"], tile_bytes)}
         elif _is_gradient_of_linear(params):
             op = "linear_update"
             rows, columns = params["m"], params["n"]
@@ -151,7 +176,7 @@ class _Step:
             return None
         if streamed_update(op, params, size, self._streaming):
             return _Fused(f"streamed_{op}", params, streams=True)
-        return None if op == "embedding_update" else _Fused(op, params)
+        return _Fused(op, params)
 
     def _updating(self, node: Node, fused: _Fused) -> Node:
         """The node of gradients, which their updates take in."""
@@ -205,7 +230,7 @@ class _Step:
         """The node with what it reads of the card as values, but for what it streams."""
         if node.operation is None:
             return node
-        form = streamed(node.operation, {id: kept.bytes for id, kept in self.kept.items()}, self._streaming)
+        form = streamed(node.operation, self.kept, self._streaming)
         if form is not None:
             return self._streaming_node(node, node.operation, form)
         fetched = {id: self._fetch(id, node) for id in node.operation.operands if id in self.kept}

@@ -8,7 +8,7 @@ from math import gcd
 from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
-from poet_profiles.graph import Operation
+from poet_profiles.graph import Kept, Operation
 from poet_profiles.operators import parse_params
 
 from poet_planner.graph.streaming import Streaming
@@ -24,7 +24,7 @@ class Streamed(NamedTuple):
     place: int
 
 
-def streamed(operation: Operation, kept: Mapping[str, int], streaming: Streaming) -> Streamed | None:
+def streamed(operation: Operation, kept: Mapping[str, Kept], streaming: Streaming) -> Streamed | None:
     """What reads its weights tile by tile and gives the same bits; None where there is nothing, or it is not worth it.
 
     Parameters
@@ -32,20 +32,20 @@ def streamed(operation: Operation, kept: Mapping[str, int], streaming: Streaming
     operation : Operation
         One that reads parameters.
     kept : mapping
-        Bytes of the tensors on the card, by id.
+        The tensors on the card, by id.
     """
     if streaming.above_bytes is None or operation.op not in READERS:
         return None
     form = _form(operation.op, parse_params(operation.params))
     if form is None:
         return None
-    size = kept.get(operation.operands[form.place], 0)
-    if size <= streaming.above_bytes:
+    tensor = kept.get(operation.operands[form.place])
+    if tensor is None or tensor.bytes <= streaming.above_bytes:
         return None
     if form.op == "streamed_embedding":
-        return form if 4 * form.params["d"] % BLOCK_BYTES == 0 else None
+        return form if tensor.rows > 1 or 4 * form.params["d"] % BLOCK_BYTES == 0 else None
     rows = form.params[_rows(form.op)]
-    tile = tile_rows(rows, size // rows, streaming.tile_bytes, halves=True)
+    tile = tile_rows(rows, tensor.bytes // rows, streaming.tile_bytes, halves=True)
     return form._replace(params={**form.params, "tile": tile}) if 2 * tile < rows else None
 
 
@@ -82,4 +82,4 @@ def _form(op: str, p: dict[str, int]) -> Streamed | None:
 
 
 def _rows(op: str) -> str:
-    return "k" if "conv2d" in op else "v" if "embedding" in op else "n"
+    return "k" if "conv2d" in op else "n"

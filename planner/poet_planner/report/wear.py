@@ -9,6 +9,7 @@ from poet_profiles.boards import Board
 from poet_profiles.card.layout import BLOCK_BYTES, blocks_of, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
+from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action, Schedule
 
 
@@ -41,9 +42,22 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes:
     layout = card_layout(graph)
     committed = 0
     if layout is not None:
-        committed = layout.home_blocks + blocks_of(record_bytes(len(layout.units), layout.checks))
+        rows = {place.id: place.row_blocks for place in layout.units if place.rows > 1}
+        whole = sum(place.blocks for place in layout.units if place.rows == 1)
+        committed = whole + _row_blocks(graph, rows) + blocks_of(record_bytes(layout.bits, layout.checks))
     if endurance_bytes is None:
         endurance_bytes = board.storage_endurance_bytes if board else 0
     written = BLOCK_BYTES * (committed + paged)
     life = endurance_bytes / written if endurance_bytes and written else None
     return Wear(BLOCK_BYTES * committed, BLOCK_BYTES * paged, endurance_bytes, life)
+
+
+def _row_blocks(graph: Graph, rows: dict[str, int]) -> int:
+    """Blocks of the rows that a step writes, at most. ``rows`` are the blocks of one, by tensor."""
+    operations = (node.operation for node in graph.nodes if node.operation)
+    return sum(
+        min(parse_params(operation.params)["m"], parse_params(operation.params)["v"]) * rows[result]
+        for operation in operations
+        for result in operation.results
+        if result in rows
+    )

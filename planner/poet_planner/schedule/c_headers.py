@@ -36,8 +36,8 @@ NO_CHECK = "POET_NO_CHECK"
 MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
 # sizeof of each structure and index on a 32-bit core.
-_STRUCT_BYTES = {"model": 88, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
-_STRUCT_BYTES |= {"kept": 12, "schedule": 48, "step": 8, "offset": 4}
+_STRUCT_BYTES = {"model": 92, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
+_STRUCT_BYTES |= {"kept": 20, "schedule": 48, "step": 8, "offset": 4}
 _USES = {Uses.CPU: "POET_USES_CPU", Uses.BUS: "POET_USES_BUS", Uses.BOTH: "POET_USES_BOTH"}
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
@@ -184,6 +184,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             *([f'#include "{CONSTANTS_HEADER}"'] if words else []),
             "",
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
+            f"#define POET_BUILT_BIT_COUNT {layout.bits}",
             "",
             _array("poet_node", "poet_built_nodes", nodes, "{0}"),
             _array(
@@ -223,6 +224,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             f"    .kept_count = {len(graph.kept)}u,",
             f"    .unit_count = {len(layout.units)}u,",
             "    .check_count = POET_BUILT_CHECK_COUNT,",
+            "    .bit_count = POET_BUILT_BIT_COUNT,",
             f"    .home_blocks = {layout.home_blocks}u,",
             f"    .batch_block = {layout.batches_block - FIRST_BLOCK}u,",
             f"    .batch_blocks = {layout.batch_blocks}u,",
@@ -333,12 +335,13 @@ def _constant_row(constant: Constant) -> str:
 
 
 def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
-    """In the graph's order, each with its first block and with the place of its check in a record."""
+    """In the graph's order, each with its first block and with the places of its bits and its check in a record."""
+    first_bits = dict(zip((place.id for place in layout.units), layout.first_bits, strict=True))
     checks = {place.id: f"{number}u" for number, place in enumerate((*layout.units, *layout.constants))}
     blocks = {place.id: place.block - FIRST_BLOCK for place in (*layout.units, *layout.constants, *layout.batch)}
     return [
-        f"{{{kept.bytes}u, {blocks[kept.id]}u, {checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}"
-        + _remark(kept.id)
+        f"{{{kept.bytes}u, {blocks[kept.id]}u, {kept.rows}u, {first_bits.get(kept.id, 0)}u, "
+        f"{checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}" + _remark(kept.id)
         for kept in graph.kept
     ]
 

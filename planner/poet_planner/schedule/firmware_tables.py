@@ -17,6 +17,7 @@ from poet_profiles.schedule import Action, Schedule
 LIVE_ENTRY_BYTES = 12  # poet_block
 PAGE_ENTRY_BYTES = 8  # poet_page
 CHECK_ENTRY_BYTES = 12  # poet_check
+HOME_WORD_BYTES = 8  # two words, for 32 bits of a record
 
 # How many more blocks an optimised schedule may hold at once than the one that stores all: it holds fewer, as a rule,
 # but may make a value again beside others.
@@ -25,22 +26,25 @@ MORE_LIVE = 16
 
 @dataclass(frozen=True)
 class FirmwareTables:
-    """Lengths of the tables: blocks of the arena that are live at once, values that are paged, checks of a record."""
+    """Lengths of the tables: blocks of the arena that are live at once, values that are paged, checks and bits of a
+    record.
+    """
 
     live_count: int
     page_count: int
     check_count: int = 0
+    bit_count: int = 0
 
     @property
     def bytes(self) -> int:
         """RAM that they take."""
         entries = LIVE_ENTRY_BYTES * self.live_count + PAGE_ENTRY_BYTES * self.page_count
-        return entries + CHECK_ENTRY_BYTES * self.check_count
+        return entries + CHECK_ENTRY_BYTES * self.check_count + HOME_WORD_BYTES * -(-self.bit_count // 32)
 
 
 def tables_of(graph: Graph, schedule: Schedule) -> FirmwareTables:
     """The tables of a plan."""
-    return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)), _check_count(graph))
+    return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)), *_record_counts(graph))
 
 
 def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:
@@ -48,7 +52,7 @@ def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values if value.bytes}
     live = min(len(sizes) + 1, _live_count(graph, store_all) + MORE_LIVE)
     pages = sum(value.page is not None for node in graph.nodes for value in node.values)
-    return FirmwareTables(live, pages, _check_count(graph))
+    return FirmwareTables(live, pages, *_record_counts(graph))
 
 
 def paged_values(schedule: Schedule) -> set[str]:
@@ -56,9 +60,9 @@ def paged_values(schedule: Schedule) -> set[str]:
     return {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
 
 
-def _check_count(graph: Graph) -> int:
+def _record_counts(graph: Graph) -> tuple[int, int]:
     layout = card_layout(graph)
-    return layout.checks if layout else 0
+    return (layout.checks, layout.bits) if layout else (0, 0)
 
 
 def _live_count(graph: Graph, schedule: Schedule) -> int:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from poet_profiles.graph import Graph
@@ -28,6 +30,8 @@ class Tensor(Protocol):
     def kind(self) -> str: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,30 @@ class Place:
         Without the padding.
     block : int
         Its first, in the first home of a unit and in batch 0.
+    rows : int
+        Each begins a block; 1 for a tensor that lies as a whole.
     """
 
     id: str
     bytes: int
     block: int
+    rows: int = 1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.bytes // self.rows
+
+    @property
+    def row_blocks(self) -> int:
+        return blocks_of(self.row_bytes)
 
     @property
     def blocks(self) -> int:
-        return blocks_of(self.bytes)
+        return self.rows * self.row_blocks
+
+    def row_block(self, row: int) -> int:
+        """First block of a row, where that of the tensor is ``block``."""
+        return self.block + row * self.row_blocks
 
 
 @dataclass(frozen=True)
@@ -78,16 +97,26 @@ class CardLayout:
 
     @property
     def checks(self) -> int:
-        """How many CRCs a record holds."""
+        """How many of them a record holds."""
         return len(self.units) + len(self.constants)
+
+    @property
+    def bits(self) -> int:
+        """How many a record holds: one for each row of each unit."""
+        return sum(place.rows for place in self.units)
+
+    @property
+    def first_bits(self) -> tuple[int, ...]:
+        """For each unit, the first of its bits in a record."""
+        return tuple(accumulate((place.rows for place in self.units[:-1]), initial=0)) if self.units else ()
 
     def page_block(self, batches: int) -> int:
         """The first block of the page area on a card with so many batches."""
         return self.batches_block + batches * self.batch_blocks
 
-    def unit_block(self, unit: int, second: bool) -> int:
-        """The first block of one of a unit's homes."""
-        return self.units[unit].block + (self.home_blocks if second else 0)
+    def home_block(self, place: Place, row: int, second: bool) -> int:
+        """The first block of one of the homes of a unit's row."""
+        return place.row_block(row) + (self.home_blocks if second else 0)
 
     def batch_block(self, place: Place, number: int) -> int:
         """The first block of a batch of one tensor."""
@@ -97,6 +126,20 @@ class CardLayout:
 def blocks_of(size: int) -> int:
     """Blocks that so many bytes take."""
     return -(-size // BLOCK_BYTES)
+
+
+def padded(place: Place, content: bytes) -> bytes:
+    """A tensor's bytes as they lie on the card."""
+    return b"".join(row.ljust(place.row_blocks * BLOCK_BYTES, b"\0") for row in _rows(place, content))
+
+
+def check_of(place: Place, content: bytes) -> int:
+    """What a record has of a tensor's bytes: the sum of the CRC-32 of all rows, each begun with the row's number."""
+    return sum(zlib.crc32(row, number) for number, row in enumerate(_rows(place, content))) % 2**32
+
+
+def _rows(place: Place, content: bytes) -> list[bytes]:
+    return [content[begin : begin + place.row_bytes] for begin in range(0, place.bytes, place.row_bytes)]
 
 
 def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int) -> CardLayout:
@@ -111,18 +154,18 @@ def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int)
     resident_bytes : int
         Of the parameters and states among the residents, which are one unit; 0 if there are none.
     """
-    sizes = {tensor.id: tensor.bytes for tensor in kept}
-    units = [(id, sizes[id]) for id in dict.fromkeys(written)]
-    changing = {id for id, _ in units}
+    tensors = {tensor.id: (tensor.id, tensor.bytes, tensor.rows) for tensor in kept}
+    units = [tensors[id] for id in dict.fromkeys(written)]
+    changing = {id for id, _, _ in units}
     still = [tensor for tensor in kept if tensor.id not in changing]
     if resident_bytes:
-        units.append(("", resident_bytes))
+        units.append(("", resident_bytes, 1))
     first = tuple(_placed(units, FIRST_BLOCK))
     home_blocks = sum(place.blocks for place in first)
     constants_block = FIRST_BLOCK + 2 * home_blocks
-    constants = tuple(_placed([(t.id, t.bytes) for t in still if t.kind not in BATCH_KINDS], constants_block))
+    constants = tuple(_placed([tensors[t.id] for t in still if t.kind not in BATCH_KINDS], constants_block))
     batches_block = constants_block + sum(place.blocks for place in constants)
-    batch = tuple(_placed([(t.id, t.bytes) for t in still if t.kind in BATCH_KINDS], batches_block))
+    batch = tuple(_placed([tensors[t.id] for t in still if t.kind in BATCH_KINDS], batches_block))
     return CardLayout(first, constants, batch, home_blocks, sum(place.blocks for place in batch), batches_block)
 
 
@@ -137,7 +180,8 @@ def card_layout(graph: Graph) -> CardLayout | None:
     return lay_out(graph.kept, written, resident_bytes)
 
 
-def _placed(tensors: Iterable[tuple[str, int]], block: int) -> Iterator[Place]:
-    for id, size in tensors:
-        yield Place(id, size, block)
-        block += blocks_of(size)
+def _placed(tensors: Iterable[tuple[str, int, int]], block: int) -> Iterator[Place]:
+    for id, size, rows in tensors:
+        place = Place(id, size, block, rows)
+        yield place
+        block += place.blocks

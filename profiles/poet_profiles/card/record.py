@@ -35,9 +35,9 @@ class Record:
     batches : int
         How many lie on the card.
     second : tuple of bool
-        For each unit, whether its second home counts.
+        For each unit, or for each row of one that lies by rows, whether its second home counts.
     checks : tuple of int
-        CRC-32 of each unit, then of each constant.
+        Of each unit, then of each constant.
     """
 
     sequence: int
@@ -50,21 +50,21 @@ class Record:
     def belongs_to(self, graph_hash: str, layout: CardLayout) -> bool:
         """Whether it says anything about a graph."""
         counts = (len(self.second), len(self.checks))
-        return self.graph_hash == graph_hash and counts == (len(layout.units), layout.checks)
+        return self.graph_hash == graph_hash and counts == (layout.bits, layout.checks)
 
 
-def record_bytes(units: int, checks: int) -> int:
+def record_bytes(bits: int, checks: int) -> int:
     """Size of a record, without the padding of its last block."""
-    return _HEAD.size + 4 * (-(-units // _BITS) + checks) + _CRC_BYTES
+    return _HEAD.size + 4 * (-(-bits // _BITS) + checks) + _CRC_BYTES
 
 
 def encode_record(record: Record) -> bytes:
     """Whole blocks, as they lie on the card."""
-    units = len(record.second)
-    size = record_bytes(units, len(record.checks))
-    words = [0] * -(-units // _BITS)
-    for unit, second in enumerate(record.second):
-        words[unit // _BITS] |= second << unit % _BITS
+    bits = len(record.second)
+    size = record_bytes(bits, len(record.checks))
+    words = [0] * -(-bits // _BITS)
+    for bit, second in enumerate(record.second):
+        words[bit // _BITS] |= second << bit % _BITS
     head = _HEAD.pack(
         RECORD_MAGIC,
         record.sequence,
@@ -72,7 +72,7 @@ def encode_record(record: Record) -> bytes:
         int(record.graph_hash, 16),
         record.step,
         record.batches,
-        units,
+        bits,
         len(record.checks),
     )
     body = head + struct.pack(f"<{len(words) + len(record.checks)}I", *words, *record.checks)
@@ -84,15 +84,15 @@ def decode_record(content: bytes) -> Record | None:
     """The record at the beginning of some blocks, or None if there is no whole one."""
     if len(content) < _HEAD.size or not content.startswith(RECORD_MAGIC):
         return None
-    _, sequence, size, graph_hash, step, batches, units, checks = _HEAD.unpack_from(content)
-    if size != record_bytes(units, checks) or size > len(content):
+    _, sequence, size, graph_hash, step, batches, bits, checks = _HEAD.unpack_from(content)
+    if size != record_bytes(bits, checks) or size > len(content):
         return None
     body, crc = content[: size - _CRC_BYTES], content[size - _CRC_BYTES : size]
     if struct.unpack("<I", crc)[0] != zlib.crc32(body):
         return None
-    word_count = -(-units // _BITS)
+    word_count = -(-bits // _BITS)
     numbers = struct.unpack_from(f"<{word_count + checks}I", body, _HEAD.size)
-    second = tuple(bool(numbers[unit // _BITS] >> unit % _BITS & 1) for unit in range(units))
+    second = tuple(bool(numbers[bit // _BITS] >> bit % _BITS & 1) for bit in range(bits))
     return Record(sequence, f"{graph_hash:016x}", step, batches, second, numbers[word_count:])
 
 

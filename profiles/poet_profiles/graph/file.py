@@ -75,6 +75,8 @@ def graph_hash(graph: Graph) -> str:
     tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
     if parts := [[tensor.id, tensor.part.of, list(tensor.part.start)] for tensor in tensors if tensor.part]:
         structure["parts"] = parts
+    if rows := [[kept.id, kept.rows] for kept in graph.kept if kept.rows != 1]:
+        structure["rows"] = rows
     if uses := [[node.id, node.uses] for node in graph.nodes if node.uses is not Uses.CPU]:
         structure["uses"] = uses
     if over := [[node.id, value, place] for node in graph.nodes for value, place in sorted(node.takes_over.items())]:
@@ -134,7 +136,14 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
         ]
     if graph.kept:
         document["kept"] = [
-            {"id": k.id, "kind": k.kind, "bytes": k.bytes, "shape": list(k.shape), **_part_document(k)}
+            {
+                "id": k.id,
+                "kind": k.kind,
+                "bytes": k.bytes,
+                "shape": list(k.shape),
+                **({"rows": k.rows} if k.rows != 1 else {}),
+                **_part_document(k),
+            }
             for k in graph.kept
         ]
     return document
@@ -299,7 +308,14 @@ def _kept(entry: Any) -> Kept:
     id = _id(entry, "an entry of kept")
     where = f"kept tensor {id}"
     kind, size = _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where)
-    return Kept(id, kind, size, _shape(entry, where), _part(entry, where))
+    return Kept(id, kind, size, _shape(entry, where), _part(entry, where), _rows(entry, where))
+
+
+def _rows(entry: dict[str, Any], where: str) -> int:
+    rows = entry.get("rows", 1)
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise FaultError(f'{where}: "rows" is {rows!r}; it must be a whole number, at least 1')
+    return rows
 
 
 def _part(entry: dict[str, Any], where: str) -> Part | None:

@@ -163,7 +163,8 @@ class Kept:
     """A tensor that lies on the card from step to step: parameter, state, constant, or the batches of input or target.
 
     ``bytes`` and ``shape`` are of one batch. Within a step it never changes; a parameter or a state has one node that
-    writes its next version, and may be a ``part`` of the network's.
+    writes its next version, and may be a ``part`` of the network's. One that lies by ``rows`` is read and written row
+    by row; otherwise they are 1.
     """
 
     id: str
@@ -171,6 +172,7 @@ class Kept:
     bytes: int
     shape: tuple[int, ...] = ()
     part: Part | None = None
+    rows: int = 1
 
 
 @dataclass(frozen=True)

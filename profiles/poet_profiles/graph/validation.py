@@ -11,6 +11,7 @@ from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.parts import check_parts
+from poet_profiles.graph.rows import check_rows
 from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
@@ -51,6 +52,7 @@ def check_graph(graph: Graph) -> None:
     _check_taking_over(graph)
     check_parts(graph)
     check_kept(graph)
+    check_rows(graph)
     _check_changes(graph)
 
 

@@ -199,6 +199,10 @@ def test_a_streamed_operator_reads_each_tile_and_computes_beside_it() -> None:
     rows = card_work(kept_step(), "streamed_embedding", "m=5 v=100 d=128")
     assert rows is not None
     assert rows.read_bytes == (512,) * 5
+    update = card_work(kept_step(), "streamed_embedding_update", "m=5 v=3 d=100")  # each row read, written, read again
+    assert update is not None
+    assert (update.read_bytes, update.written_bytes) == ((400,) * 6, (400,) * 3)
+    assert update.operators == (("sgd", "size=100"),) * 3
 
 
 @pytest.mark.parametrize("compute_s", [0.01, 5.0])

@@ -16,14 +16,19 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
+from poet_planner.report.wear import wear
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
+from poet_profiles.card.layout import card_layout
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Uses
+from poet_profiles.graph.file import document_of_graph, graph_from_document
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
 from poet_profiles.operators import parse_params
 from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from tests.support.firmware.host_operators import Operators, build
 from tests.support.firmware.host_step import run_step
@@ -169,6 +174,46 @@ def test_streaming_reads_large_parameters_by_operators_alone(name: str, above: i
         if node.operation and node.operation.op.startswith("streamed_"):
             assert node.uses is Uses.BOTH
             assert node.recomputable is not node.operation.op.endswith("_update")
+
+
+def test_an_embedding_lies_by_rows_of_which_a_step_writes_those_of_its_tokens() -> None:
+    _, graph = lowered("bert_2x128", streaming=Streaming(65536))
+    assert {tensor.id: tensor.rows for tensor in graph.kept if tensor.rows != 1} == {"tokens.weight": 1000}
+    assert graph_from_document(document_of_graph(graph)) == graph
+    (update,) = (n.operation for n in graph.nodes if n.operation and "tokens.weight" in n.operation.results)
+    assert (update.op, update.params) == ("streamed_embedding_update", "m=32 v=1000 d=128")
+    layout = card_layout(graph)
+    assert layout is not None
+    others = sum(-(-place.bytes // 512) for place in layout.units if place.id != "tokens.weight")
+    record = -(-(52 + 4 * (-(-(1000 + len(layout.units) - 1) // 32) + layout.checks)) // 512)
+    assert wear(graph, store_all_schedule(graph), None).committed_bytes == 512 * (others + 32 + record)
+
+
+class _Tables(nn.Module):
+    """Looks one table up once, another one twice, and reads a third one as a matrix, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.once, self.twice, self.tied = (nn.Embedding(9, 4) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        looked_up = self.once(x) + self.twice(x) + self.twice(x) + self.tied(x)
+        out: Tensor = (looked_up @ self.tied.weight.T).mean(1)
+        return out
+
+
+def test_a_table_that_is_read_or_written_whole_does_not_lie_by_rows(operators: Operators) -> None:
+    torch.manual_seed(0)
+    module, x, target = _Tables(), torch.tensor([[1, 2, 2, 5]]), torch.tensor([3])
+    step = trace(module, (x,), (target,), cross_entropy, "tables")
+    in_ram = lower_for_firmware(step, resident_gradients=False)
+    graph = with_parameters_on_the_card(in_ram, 0, streaming=Streaming(0))
+    check_graph(graph)
+    assert {tensor.id: tensor.rows for tensor in graph.kept if tensor.rows != 1} == {"once.weight": 9}
+    given = {id: tensor.detach().clone().numpy() for id, tensor in module.state_dict().items()}
+    given |= constant_data(step) | {"input": x.numpy(), "target": target.numpy()}
+    expected, found = run_step(in_ram, given, operators), run_step(graph, given, operators)
+    assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
 
 
 def test_an_attentions_keys_are_updated_like_any_layer() -> None:

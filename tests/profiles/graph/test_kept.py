@@ -33,6 +33,7 @@ def test_what_lies_on_the_card_is_part_of_the_hash() -> None:
     assert graph_hash(shorter) != graph_hash(graph)
     assert graph_hash(replace(graph, kept=(replace(w, kind="state"), x))) != graph_hash(graph)
     assert graph_hash(on_nodes(graph, fetch_w=dict(uses=Uses.CPU))) != graph_hash(graph)
+    assert graph_hash(by_rows(graph, 0, 2)) != graph_hash(graph)
 
 
 def on_nodes(graph: Graph, **changes: dict[str, Any]) -> Graph:
@@ -48,6 +49,12 @@ def operation(graph: Graph, id: str, **changes: Any) -> Graph:
         for node in graph.nodes
     )
     return replace(graph, nodes=nodes)
+
+
+def by_rows(graph: Graph, place: int, rows: int) -> Graph:
+    kept = list(graph.kept)
+    kept[place] = replace(kept[place], rows=rows)
+    return replace(graph, kept=tuple(kept))
 
 
 def without(graph: Graph, *ids: str) -> Graph:
@@ -80,6 +87,10 @@ def second_writer(graph: Graph) -> Graph:
         (lambda g: on_nodes(g, fetch_w=dict(inputs=("x..fetch",))), "a fetch needs nothing in RAM"),
         (lambda g: on_nodes(g, update=dict(recomputable=True)), 'writes the next version of w; say "recomputable"'),
         (second_writer, "kept tensor w: one node must write a parameter, but 2 do"),
+        (lambda g: by_rows(g, 0, 3), "kept tensor w: 8 bytes are not 3 equal rows"),
+        (lambda g: by_rows(g, 0, 0), "kept tensor w: 8 bytes are not 0 equal rows"),
+        (lambda g: by_rows(g, 1, 2), 'kept tensor x: an input does not lie by rows; leave "rows" out'),
+        (lambda g: by_rows(g, 0, 2), 'node w..fetch: w must have "rows": 1 here, it has 2'),
         (
             lambda g: replace(g, kept=(*g.kept, Kept("v", "state", 4))),
             "kept tensor v: one node must write a state, but 0 do",
@@ -177,6 +188,8 @@ def test_costs_alone_need_no_commit() -> None:
         (lambda d: d["nodes"][0].update(uses=None), 'node x..fetch: "uses" is None'),
         (lambda d: d["kept"][0].update(kind="gradient"), "kept tensor w: \"kind\" is 'gradient'"),
         (lambda d: d["kept"][0].update(bytes=-1), 'kept tensor w: "bytes" is -1'),
+        (lambda d: d["kept"][0].update(rows=0), 'kept tensor w: "rows" is 0; it must be a whole number, at least 1'),
+        (lambda d: d["kept"][0].update(rows=True), 'kept tensor w: "rows" is True'),
         (lambda d: d["kept"][0].pop("id"), 'an entry of kept lacks an "id"'),
         (lambda d: d["kept"][0].update(shape=["x"]), 'kept tensor w: "shape" must be a list of extents'),
         (lambda d: d.update(kept={}), '"kept" is not a list'),

@@ -26,13 +26,13 @@ OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTE
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
-STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 80, 81
+STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
 NO_PAGE = 0xFFFF
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
 USES = {FETCH: USES_BUS, STORE: USES_BUS, COMMIT: USES_BOTH, SGD_UPDATE: USES_BOTH}
-USES |= {STREAMED_EMBEDDING: USES_BOTH, STREAMED_EMBEDDING_UPDATE: USES_BOTH}
+USES |= {STREAMED_LINEAR: USES_BOTH, STREAMED_EMBEDDING: USES_BOTH, STREAMED_EMBEDDING_UPDATE: USES_BOTH}
 NO_VALUE = 0xFFFF
 SCHEDULE_HASH = 0xFEDCBA9876543210
 BLOCK = 512
@@ -80,13 +80,13 @@ Node = structure("Node", op=u8, input_count=u8, output_count=u8, uses=u8, params
 Value = structure("Value", bytes=u32, page_block=u32, page=u16)
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
 Constant = structure("Constant", offset=u32, bytes=u32)
-Kept = structure("Kept", bytes=u32, block=u32, check=u16, kind=u8)
+Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kind=u8)
 Model = structure(
     "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
     param_count=u16, operand_count=u16, nodes=P(Node), values=P(Value), residents=P(Resident), params=P(i32),
     operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
-    constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16, home_blocks=u32, batch_block=u32,
-    batch_blocks=u32, kept=P(Kept),
+    constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16, bit_count=u32, home_blocks=u32,
+    batch_block=u32, batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
 Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
 Schedule = structure(
@@ -97,12 +97,12 @@ Page = structure("Page", crc=u32, written=c.c_bool)
 TRACE_ROWS = 63
 TraceRow = structure("TraceRow", ticks=u32, peak_bytes=u32)
 TracePart = structure("TracePart", rows=TraceRow * TRACE_ROWS, number=u32, crc=u32)
-Check = structure("Check", crc=u32, next_crc=u32, second=c.c_bool, written=c.c_bool)
+Check = structure("Check", crc=u32, next_crc=u32, written=c.c_bool)
 Record = structure(
-    "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), device=P(BlockDevice), sequence=u32, refused=u32,
-    place=u32, step=u32, batches=u32,
+    "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), second=P(u32), changed=P(u32),
+    device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, batches=u32,
 )  # fmt: skip
-Tables = structure("Tables", blocks=P(Block), pages=P(Page), checks=P(Check), trace=P(TracePart))
+Tables = structure("Tables", blocks=P(Block), pages=P(Page), checks=P(Check), homes=P(u32), trace=P(TracePart))
 Runner = structure(
     "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, pages=P(Page),
     trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
@@ -218,46 +218,67 @@ def blocks_of(count: int) -> int:
     return -(-count // BLOCK)
 
 
+KeptTensor = tuple[int, int, int | None] | tuple[int, int, int | None, int]
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Where kept tensors lie on the card, written after docs/SPEC.md alone. `rows`: bytes, block, check, kind."""
+    """Where kept tensors lie on the card, written after docs/SPEC.md alone.
 
-    rows: list[tuple[int, int, int, int]]
+    `rows`: bytes, block, how many rows it lies by, first bit, check, kind.
+    """
+
+    rows: list[tuple[int, int, int, int, int, int]]
     units: int
     checks: int
+    bits: int
     home_blocks: int
     resident_block: int
     batch_block: int
     batch_blocks: int
 
     @classmethod
-    def of(cls, kept: Sequence[tuple[int, int, int | None]], residents: Sequence[tuple[int, int, int]] = ()) -> Layout:
-        changing = sorted((unit, place) for place, (_, _, unit) in enumerate(kept) if unit is not None)
+    def of(cls, kept: Sequence[KeptTensor], residents: Sequence[tuple[int, int, int]] = ()) -> Layout:
+        counts = [tensor[3] if len(tensor) == 4 else 1 for tensor in kept]
+        units = [tensor[2] for tensor in kept]
+        changing = sorted((unit, place) for place, unit in enumerate(units) if unit is not None)
         blocks: dict[int, int] = {}
-        homes = 0
+        first_bits: dict[int, int] = {}
+        homes = bits = 0
         for _, place in changing:
-            blocks[place] = homes
-            homes += blocks_of(kept[place][0])
+            blocks[place], first_bits[place] = homes, bits
+            homes += counts[place] * blocks_of(kept[place][0] // counts[place])
+            bits += counts[place]
         resident_block = homes
         saved = sum(count for _, count, kind in residents if kind in (PARAMETER, STATE)) if kept else 0
         homes += blocks_of(saved)
-        units = len(changing) + (saved > 0)
+        unit_count = len(changing) + (saved > 0)
         checks = {place: unit for unit, place in changing}
         block, constants = 2 * homes, 0
-        for place, (count, kind, unit) in enumerate(kept):
+        for place, (count, kind, unit, *_) in enumerate(kept):
             if unit is None and kind not in (INPUT, TARGET):
-                blocks[place], checks[place] = block, units + constants
-                block += blocks_of(count)
+                blocks[place], checks[place] = block, unit_count + constants
+                block += counts[place] * blocks_of(count // counts[place])
                 constants += 1
         batch_block = block
-        for place, (count, kind, _) in enumerate(kept):
+        for place, (count, kind, *_) in enumerate(kept):
             if kind in (INPUT, TARGET):
                 blocks[place] = block
                 block += blocks_of(count)
         rows = [
-            (count, blocks[place], checks.get(place, NO_CHECK), kind) for place, (count, kind, _) in enumerate(kept)
+            (count, blocks[place], counts[place], first_bits.get(place, 0), checks.get(place, NO_CHECK), kind)
+            for place, (count, kind, *_) in enumerate(kept)
         ]
-        return cls(rows, units, units + constants, homes, resident_block, batch_block, block - batch_block)
+        return cls(
+            rows,
+            unit_count,
+            unit_count + constants,
+            bits + (saved > 0),
+            homes,
+            resident_block,
+            batch_block,
+            block - batch_block,
+        )
 
 
 class Net:
@@ -273,11 +294,11 @@ class Net:
         graph_hash: int = 0x0123456789ABCDEF,
         constants: Sequence[tuple[int, int]] = (),
         constant_words: bytes = b"",
-        kept: Sequence[tuple[int, int, int | None]] = (),
+        kept: Sequence[KeptTensor] = (),
     ) -> None:
         """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets.
 
-        `values`: bytes, and the first block of the page or None. `kept`: bytes, kind, and the unit or None.
+        `values`: bytes, and the first block of the page or None. `kept`: bytes, kind, the unit or None, rows.
         """
         params: list[int] = []
         operands: list[int] = []
@@ -326,7 +347,8 @@ class Net:
             binascii.crc32(constant_words),
             self.constants,
             self.constant_words,
-            *(len(kept), layout.units, layout.checks, layout.home_blocks, layout.batch_block, layout.batch_blocks),
+            *(len(kept), layout.units, layout.checks, layout.bits),
+            *(layout.home_blocks, layout.batch_block, layout.batch_blocks),
             self.kept,
         )
         self.steps = (Step * max(1, len(step_rows)))(*step_rows)
@@ -347,8 +369,9 @@ class Net:
         self.blocks = (Block * live)()
         self.pages = (Page * max(1, len(paged)))()
         self.checks = (Check * max(1, layout.checks))()
+        self.homes = (u32 * max(1, 2 * -(-layout.bits // 32)))()
         self.trace = TracePart()
-        self.tables = Tables(self.blocks, self.pages, self.checks, c.pointer(self.trace))
+        self.tables = Tables(self.blocks, self.pages, self.checks, self.homes, c.pointer(self.trace))
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes as c
 
-from tests.support.firmware.core import BLOCK, E_IO, Card
+from tests.support.firmware.core import BLOCK, E_IO, OK, Card
 
 TEARS = ["nothing written", "half written", "half written, rest erased", "erased", "written, but not reported"]
 
@@ -56,3 +56,14 @@ class CutCard(Card):
             "erased": b"\xff" * len(new),
             "written, but not reported": new,
         }[self.torn]
+
+
+class BlockCard(CutCard):
+    """Writes block by block, each a write that may be cut."""
+
+    def _write(self, context: int, block: int, data: int, count: int) -> int:
+        for done in range(0, count, BLOCK):
+            status = super()._write(context, block + done // BLOCK, data + done, min(BLOCK, count - done))
+            if status != OK:
+                return status
+        return OK

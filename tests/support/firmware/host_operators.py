@@ -32,6 +32,7 @@ class CSizes(ctypes.Structure):
         ("in_place", ctypes.c_uint32),
         ("kept", ctypes.c_uint32),
         ("kept_input", ctypes.c_uint32),
+        ("kept_rows", ctypes.c_uint32),
         ("index_input", ctypes.c_uint32),
         ("index_bytes", ctypes.c_uint32),
         ("index_bound", ctypes.c_uint32),

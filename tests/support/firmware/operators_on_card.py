@@ -23,28 +23,36 @@ _WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _WRITE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
 
 
+_WRITE_ROW = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p
+)
+
+
 class _Source(ctypes.Structure):
     _fields_ = (("context", ctypes.c_void_p), ("overlaps", ctypes.c_bool), ("read", _READ), ("wait", _WAIT))
 
 
 class _Sink(ctypes.Structure):
-    _fields_ = (("context", ctypes.c_void_p), ("write", _WRITE))
+    _fields_ = (("context", ctypes.c_void_p), ("write", _WRITE), ("write_row", _WRITE_ROW))
 
 
 @dataclass
 class Card:
-    """Kept inputs by number. A transfer that overlaps arrives at its end, and whoever reads it before finds NaNs.
+    """Kept inputs by number; with ``rows`` they lie by so many.
 
-    ``fails_at`` is the number of the call, counted over reads and waits, that gives ``status`` instead.
+    A transfer that overlaps arrives at its end, and whoever reads it before finds NaNs. ``fails_at`` is the number of
+    the call, counted over reads, waits and rows written, that gives ``status`` instead.
     """
 
     inputs: Mapping[int, bytes]
+    rows: int = 0
     overlaps: bool = False
     fails_at: int | None = None
     status: int = -5
     calls: int = 0
     reads: list[tuple[int, int]] = field(default_factory=list)
     written: dict[int, bytearray] = field(default_factory=dict)
+    written_rows: dict[int, bytes] = field(default_factory=dict)
     _under_way: tuple[int, bytes] | None = None
 
     def _failed(self) -> bool:
@@ -55,9 +63,11 @@ class Card:
         """Starts a transfer of whole blocks."""
         whole = self.inputs[place]
         assert self._under_way is None
-        assert offset % BLOCK == 0
-        assert 0 < count <= len(whole) - offset
-        assert count % BLOCK == 0 or offset + count == len(whole)
+        row_bytes = len(whole) // max(1, self.rows)
+        begin, end = offset % row_bytes, offset % row_bytes + count
+        assert begin % BLOCK == 0
+        assert begin < end <= row_bytes
+        assert end % BLOCK == 0 or end == row_bytes
         if self._failed():
             return self.status
         self.reads.append((offset, count))
@@ -82,6 +92,27 @@ class Card:
         self.written.setdefault(place, bytearray()).extend(ctypes.string_at(data, count))
         return 0
 
+    def write_row(self, _context: int, place: int, row: int, before: int, after: int) -> int:
+        """Takes the next version of a row, once, and spoils the version before as a reading back would."""
+        assert place == 0
+        assert row not in self.written_rows
+        (whole,) = self.inputs.values()
+        count = len(whole) // self.rows
+        assert ctypes.string_at(before, count) == whole[row * count :][:count]
+        if self._failed():
+            return self.status
+        self.written_rows[row] = ctypes.string_at(after, count)
+        ctypes.memmove(before, after, count)
+        return 0
+
+    def output(self, place: int) -> bytes:
+        """A next version, the rows that did not change included."""
+        if not self.rows:
+            return bytes(self.written[place])
+        (whole,) = self.inputs.values()
+        count = len(whole) // self.rows
+        return b"".join(self.written_rows.get(row, whole[row * count :][:count]) for row in range(self.rows))
+
 
 def run_on_card(
     operators: Operators,
@@ -100,13 +131,13 @@ def run_on_card(
     """
     sizes = operators.sizes(name, params)
     kept = [sizes.kept_input] if sizes.kept & KEPT_INPUT else []
-    card = Card({place: inputs[place].tobytes() for place in kept}, overlaps, fails_at)
+    card = Card({place: inputs[place].tobytes() for place in kept}, sizes.kept_rows, overlaps, fails_at)
     given = [np.array(array, order="C") for array in inputs]
     before = [array.tobytes() for array in given]
     lengths = [0 if sizes.kept & KEPT_OUTPUTS else size for size in sizes.output_bytes[: sizes.outputs]]
     guarded = [np.full(size + guard, 0xFF, np.uint8) for size in (*lengths, sizes.workspace_bytes)]
     source = _Source(None, overlaps, _READ(card.read), _WAIT(card.wait))
-    sink = _Sink(None, _WRITE(card.write))
+    sink = _Sink(None, _WRITE(card.write), _WRITE_ROW(card.write_row))
     addresses = [None if place in kept else array.ctypes.data for place, array in enumerate(given)]
     arguments = CArguments(
         params_array(name, params),
@@ -124,7 +155,7 @@ def run_on_card(
     if status < 0:
         raise StatusError(status)
     if sizes.kept & KEPT_OUTPUTS:
-        outputs = [np.frombuffer(bytes(card.written[place]), np.uint8) for place in range(sizes.outputs)]
+        outputs = [np.frombuffer(card.output(place), np.uint8) for place in range(sizes.outputs)]
     else:
         outputs = [array[: len(array) - guard] for array in guarded[:-1]]
     return card, outputs

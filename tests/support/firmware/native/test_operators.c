@@ -2,6 +2,7 @@
 /* A few tiny operators with the real table's codes, so that runner tests depend on no kernel. */
 #include <string.h>
 
+#include "../../../../firmware/src/ops/stream.h"
 #include "poet/operator.h"
 
 static int relu_sizes(const int32_t *params, poet_sizes *sizes)
@@ -92,6 +93,43 @@ static int nll(const poet_op_args *args)
     return POET_OK;
 }
 
+/* One row of x by each row of w, tile by tile. */
+static int streamed_linear_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)params;
+    if (p->m != 1 || p->k < 1 || p->n < 1 || p->k > 1000 || p->n > 1000 || !poet_stream_suits(p->n, p->k, p->tile)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 2,
+        .outputs = 1,
+        .input_bytes = {4u * (uint32_t)p->k, 4u * (uint32_t)(p->n * p->k)},
+        .output_bytes = {4u * (uint32_t)p->n},
+        .workspace_bytes = 4u * (uint32_t)(p->tile * p->k),
+        .kept = POET_KEPT_INPUT,
+        .kept_input = 1,
+    };
+    return POET_OK;
+}
+
+static int streamed_linear(const poet_op_args *args)
+{
+    const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)args->params;
+    const float *x = args->inputs[0];
+    float *y = args->outputs[0];
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    while (poet_stream_next(&weights)) {
+        for (int32_t n = 0; n < weights.count; n++) {
+            float sum = 0.0f;
+            for (int32_t k = 0; k < p->k; k++) {
+                sum += x[k] * weights.data[n * p->k + k];
+            }
+            y[weights.first + n] = sum;
+        }
+    }
+    return weights.status;
+}
+
 const poet_operator poet_operators[] = {
     {"relu", POET_OP_RELU, 1, relu_sizes, relu},
     {"add", POET_OP_ADD, 1, add_sizes, add},
@@ -101,8 +139,9 @@ const poet_operator poet_operators[] = {
     {"store", POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
     {"commit", POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
     {"sgd_update", POET_OP_SGD_UPDATE, 2, poet_sgd_update_sizes, poet_sgd_update_run},
+    {"streamed_linear", POET_OP_STREAMED_LINEAR, 5, streamed_linear_sizes, streamed_linear},
     {"streamed_embedding", POET_OP_STREAMED_EMBEDDING, 3, poet_streamed_embedding_sizes, poet_streamed_embedding_run},
-    {"streamed_embedding_update", POET_OP_STREAMED_EMBEDDING_UPDATE, 4, poet_streamed_embedding_update_sizes,
+    {"streamed_embedding_update", POET_OP_STREAMED_EMBEDDING_UPDATE, 3, poet_streamed_embedding_update_sizes,
      poet_streamed_embedding_update_run},
 };
 const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operators;
