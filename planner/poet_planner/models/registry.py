@@ -21,6 +21,7 @@ from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from poet_planner.lowering.slices import MOST_SLICES
 from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
 from poet_planner.models.users_code import users_code
@@ -170,6 +171,35 @@ def trained_bytes(name: str) -> list[int]:
 def frozen_bytes(name: str) -> int:
     """Bytes of a built-in model's parameters that are not trained."""
     return sum(parameter.nbytes for parameter in _parameters(name) if not parameter.requires_grad)
+
+
+def least_ram_bytes(name: str, batch: int | None = None) -> int:
+    """What a step of a built-in model has in RAM at least, however it is cut, counted without computing anything.
+
+    A convolution or a linear layer has a slice of what it reads and one of what it makes, other layers a slice of what
+    they make. The network's input is read whole, and a layer norm makes a whole value.
+    """
+    entry, least = _entry(name), 0
+    with torch.device("meta"), torch.no_grad():
+        module = entry.build()
+        inputs, _ = entry.example(batch or entry.batch)
+        given = {id(tensor) for tensor in inputs}
+
+        def sliced(tensor: Tensor) -> int:
+            return 4 * tensor.numel() // (1 if id(tensor) in given else MOST_SLICES)
+
+        def look(layer: nn.Module, read: tuple[Any, ...], made: Any) -> None:
+            nonlocal least
+            if not isinstance(made, Tensor) or any(True for _ in layer.children()):
+                return
+            is_dense = isinstance(layer, nn.Conv2d | nn.Linear)
+            whole = 4 * made.numel() if isinstance(layer, nn.LayerNorm) else sliced(made)
+            least = max(least, whole + sum(map(sliced, read)) * is_dense)
+
+        for layer in module.modules():
+            layer.register_forward_hook(look)
+        module(*inputs)
+    return least
 
 
 def _parameters(name: str) -> list[nn.Parameter]:

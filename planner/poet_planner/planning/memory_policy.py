@@ -52,11 +52,14 @@ class Forms:
         With larger parameters, and the batch, on the card, in a form; None where there is none.
     card_forms : CardForms
         What to choose from for that.
+    refuse_too_large : callable
+        Raises a `UserError` if the board's RAM is known not to do, whatever the form.
     """
 
     in_ram: Callable[[bool], Task]
     on_card: Callable[[CardForm], Task] | None = None
     card_forms: CardForms = ALL_CARD_FORMS
+    refuse_too_large: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,22 @@ from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
-from poet_planner.models import frozen_bytes, trained_bytes
+from poet_planner.models import frozen_bytes, least_ram_bytes, trained_bytes
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.card_form import ALL_CARD_FORMS, CardForm, forms_with_room
 from poet_planner.planning.memory_policy import Parameters
 from poet_planner.planning.training_graph import training_step
-
-MOST_TRAINED_BYTES = 16 << 20  # a step writes them all: half a minute of a card's time for these
 
 
 def fitting_graph(model: str, board: Board) -> Graph | None:
     """The training graph of a built-in model for a board; None if no schedule exists in the board's RAM.
 
     Frozen parameters lie in flash. Trained ones are in RAM, and gradients have places of their own where there is room
-    for them; otherwise larger parameters lie on the card, and are streamed, as a plan decides it. A model of which
-    nobody would train all on a card is not traced.
+    for them; otherwise larger parameters lie on the card, and are streamed, as a plan decides it. A model of which one
+    layer is known to be too large is not traced.
     """
     trained = trained_bytes(model)
-    if not _fits_in_flash(model, board) or sum(trained) > MOST_TRAINED_BYTES:
+    if not _fits_in_flash(model, board) or least_ram_bytes(model) > board.usable_ram_bytes:
         return None
     step = training_step(model, None)
     if sum(trained) <= board.usable_ram_bytes:

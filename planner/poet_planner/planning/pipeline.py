@@ -326,8 +326,11 @@ def prepare(
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
     started_s = time.monotonic()
+    forms = forms_of(network, profile, board, batch, momentum, paging, card_above, stream_above)
+    if ram is None:
+        forms.refuse_too_large()
     residency = choose_residents(
-        forms_of(network, profile, board, batch, momentum, paging, card_above, stream_above),
+        forms,
         _policy(Parameters, parameters, "--parameters"),
         _policy(Gradients, gradients, "--gradients"),
         partial(_budget_bytes, ram=ram),
@@ -381,6 +384,7 @@ def forms_of(
             ABOVE_BYTES if card_above is None else [size_bytes(card_above, "--card-above", "2KB")],
             STREAMED if stream_above is None else [Streaming(size_bytes(stream_above, "--stream-above", "64KB"))],
         ),
+        model.refuse_too_large,
     )
 
 

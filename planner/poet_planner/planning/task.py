@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board, load_board
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.kept import kept_constants
@@ -127,6 +127,28 @@ class ModelOnBoard:
         self._rows = pd.concat(own, ignore_index=True)
         self._momentum = momentum
         self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
+        self._built_in = (model, batch) if isinstance(model, str) and ":" not in model else None
+
+    def refuse_too_large(self) -> None:
+        """Refuse a built-in model that a microcontroller has no RAM for in any form, without tracing it.
+
+        Raises
+        ------
+        UserError
+            With the exit code ``NO_SCHEDULE``.
+        """
+        from poet_planner.models import least_ram_bytes
+
+        usable_bytes = self._board.usable_ram_bytes
+        if self._built_in is None or self._board.kind != "microcontroller":
+            return
+        least_bytes = least_ram_bytes(*self._built_in)
+        if least_bytes > usable_bytes:
+            raise UserError(
+                f"{self._step.name}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "
+                f"{self._board.name} has {usable_bytes} for a plan; take a smaller model or batch, or state --ram",
+                NO_SCHEDULE,
+            )
 
     @property
     def has_card(self) -> bool:

@@ -375,6 +375,8 @@ def test_help_does_not_import_what_only_planning_needs() -> None:
 def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    names = ["bert_base_16", "cnn_40k", "digits_cnn", "digits_cnn_small", "finetune_cnn_small", "resnet18"]
+    monkeypatch.setattr("poet_planner.models.names", lambda: names)
     board = load_board("mkr1000")
     assert run(monkeypatch, "models", "--board", board.name, "--graphs", tmp_path) == 0
     fitting = capsys.readouterr().out.split()
@@ -391,12 +393,27 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
 def test_models_are_listed_with_the_homes_of_their_parameters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    names = ["bert_base", "digits_cnn_small", "finetune_cnn", "mlperf_resnet8", "poet_resnet18", "resnet18_cifar"]
+    monkeypatch.setattr("poet_planner.models.names", lambda: names)
     assert run(monkeypatch, "models", "--json") == 0
     homes = {row["model"]: row["homes"] for row in json.loads(capsys.readouterr().out)}
     assert homes["digits_cnn_small"] == {"mkr1000": ["resident"], "nrf52840": ["resident"]}
     assert homes["mlperf_resnet8"] == homes["poet_resnet18"] == {"mkr1000": [], "nrf52840": ["card"]}
     assert homes["finetune_cnn"]["nrf52840"] == ["resident", "flash"]
     assert homes["bert_base"] == {"mkr1000": [], "nrf52840": []}
+    assert homes["resnet18_cifar"] == {"mkr1000": [], "nrf52840": ["card"]}  # 45 MB
+
+
+def test_what_never_fits_is_refused_before_it_is_traced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def traced(*_: object) -> None:
+        raise AssertionError("traced")
+
+    monkeypatch.setattr("poet_planner.tracing.trace", traced)
+    assert run(monkeypatch, "--model", "bert_base", "--profile", "nrf52840") == NO_SCHEDULE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "bert_base: one of its layers has 1572864 bytes" in line and "--ram" in line
 
 
 def test_models_that_fit_are_told_for_microcontrollers_only(
