@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least energy over all schedules of the contract for graphs of a few nodes, by trying them all.
 
-    python -m benchmarks.planner.exhaustive [--graphs 2000] [--seed 0] [--seconds 10] [--jobs 1]
+    python -m benchmarks.planner.exhaustive [--graphs 2000] [--seed 0] [--in-place] [--seconds 10] [--jobs 1]
 
 Dijkstra's algorithm over the states of the board (docs/SPEC.md, section 4): which nodes have been computed, which
 values are in RAM, which have a copy on the card, and, where there is a deadline and transfers overlap compute, when
@@ -22,7 +22,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, TypeVar
 
 import typer
@@ -49,8 +49,11 @@ class Small:
     deadline_s: float | None
 
 
-def small_instance(seed: int, most_nodes: int = 7) -> Small:
-    """A random instance: any shape, values and workspace of odd sizes, some nodes that cannot be recomputed."""
+def small_instance(seed: int, most_nodes: int = 7, in_place: bool = False) -> Small:
+    """A random instance: any shape, values and workspace of odd sizes, some nodes that cannot be recomputed.
+
+    With ``in_place``, most nodes that may take over an input do.
+    """
     draw = random.Random(seed)
     nodes: list[Node] = []
     values: list[str] = []
@@ -61,6 +64,8 @@ def small_instance(seed: int, most_nodes: int = 7) -> Small:
         values += [value.id for value in node.values]
     resident_bytes = draw.choice((0, 0, 8))
     graph = Graph(f"small {seed}", tuple(nodes), resident_bytes, dma=draw.random() < 0.25)
+    if in_place:
+        graph = with_taking_over(graph, draw)
     least, store_all = smallest_ram_bytes(graph), store_all_schedule(graph)
     ram_bytes = draw.randint(least, max(least, store_all.peak_bytes))
     deadline_s = draw.choice((None, float(int(store_all.time_s * draw.uniform(1.0, 2.5)))))
@@ -78,6 +83,24 @@ def _small_node(draw: random.Random, name: str, inputs: tuple[str, ...]) -> Node
         workspace_bytes=draw.choice((0, 0, 0, 5, 16)),
         recomputable=draw.random() < 0.85,
     )
+
+
+def with_taking_over(graph: Graph, draw: random.Random, share: float = 0.8) -> Graph:
+    """The same graph, with a share of its values, drawn, in the place of an input, with the bytes of that."""
+    uses = Counter(id for node in graph.nodes for id in node.inputs)
+    sizes: dict[str, int] = {}
+    nodes = []
+    for node in graph.nodes:
+        free = [id for id in node.inputs if uses[id] == 1 and sizes[id]]
+        over, values = {}, []
+        for value in node.values:
+            if free and value.bytes and draw.random() < share:
+                over[value.id] = free.pop(draw.randrange(len(free)))
+                value = replace(value, bytes=sizes[over[value.id]])
+            values.append(value)
+        sizes |= {value.id: value.bytes for value in values}
+        nodes.append(replace(node, values=tuple(values), takes_over=over))
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _page(draw: random.Random) -> PageCost | None:
@@ -299,9 +322,9 @@ def compare(small: Small, seconds: float, seed: int = 0) -> Outcome:
     return Outcome("above, not proven", f"{schedule.energy_j}; with offsets {placed_j}, without {least_j}")
 
 
-def _outcome(seed: int, most_nodes: int, seconds: float) -> Outcome:
+def _outcome(seed: int, most_nodes: int, in_place: bool, seconds: float) -> Outcome:
     try:
-        return compare(small_instance(seed, most_nodes), seconds)
+        return compare(small_instance(seed, most_nodes, in_place), seconds)
     except Exception as fault:
         return Outcome("error", f"{type(fault).__name__}: {fault}")
 
@@ -310,13 +333,14 @@ def main(
     graphs: Annotated[int, typer.Option(min=1, help="How many.")] = 2000,
     most_nodes: Annotated[int, typer.Option(min=2, max=9)] = 7,
     seed: Annotated[int, typer.Option(help="Of the first graph; the others count on.")] = 0,
+    in_place: Annotated[bool, typer.Option(help="With nodes that take over inputs.")] = False,
     seconds: Annotated[float, typer.Option(help="The planner's time limit for a graph.")] = 10.0,
     jobs: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Hold the planner against all schedules of small random graphs; exit 1 if it is wrong anywhere."""
     seeds = range(seed, seed + graphs)
     outcomes = Parallel(n_jobs=jobs, return_as="generator", batch_size=20)(
-        delayed(_outcome)(each, most_nodes, seconds) for each in seeds
+        delayed(_outcome)(each, most_nodes, in_place, seconds) for each in seeds
     )
     counts: Counter[str] = Counter()
     for each, outcome in zip(seeds, outcomes, strict=True):

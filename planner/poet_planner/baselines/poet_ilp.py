@@ -23,7 +23,7 @@ from poet_planner.solve.feasibility.minimum_ram import (
     passes_necessary_conditions,
     with_possible_deadline,
 )
-from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
+from poet_planner.solve.instance import WORD, Ints, Problem, build_problem, inputs_of
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.allocated import allocated
@@ -227,7 +227,33 @@ def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
             for v in range(problem.output_start[i], problem.output_start[i + 1])
             if problem.pageable[v]
         ]
-    return np.array(events, dtype=np.int64)
+    return np.array(_remade(problem, events), dtype=np.int64)
+
+
+def _remade(problem: Problem, events: list[int]) -> list[int]:
+    """``events`` with all that a node takes over made again before the node is computed again, if it was not.
+
+    The paper knows no operators in place.
+    """
+    n = len(problem.node_time)
+    gone: set[int] = set()
+    made: list[int] = []
+
+    def compute(j: int) -> None:
+        taken = {int(v) for v in inputs_of(problem, j) if problem.taken[v]}
+        for v in sorted(taken & gone):
+            compute(int(problem.producer[v]))
+        made.append(j)
+        gone.difference_update(range(problem.output_start[j], problem.output_start[j + 1]))
+        gone.update(taken)
+
+    for event in events:
+        if event < n:
+            compute(event)
+        else:
+            made.append(event)
+            gone.discard(event - n)
+    return made
 
 
 def _node_sizes(problem: Problem) -> Ints:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, PageCost, Uses
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
@@ -33,12 +32,13 @@ class Problem(NamedTuple):
     Attributes
     ----------
     node_time, node_energy : (n,) seconds, joules
-    workspace : (n,) bytes held while the node is computed
+    workspace : (n,) bytes held while the node is computed, less those of its outputs that take over an input
     recomputable : (n,)
     uses_cpu, uses_bus : (n,) what the node is busy with; one of them at least
     output_start : (n + 1,) the values of node j are ``output_start[j]:output_start[j + 1]``
     producer : (m,) the node that makes a value
     size : (m,) bytes
+    taken : (m,) whether the one node that needs the value takes over its place, and so ends its lifetime
     pageable : (m,)
     in_time, in_energy, out_time, out_energy : (m,) of a page transfer; 0 where not pageable
     input_start, input_value : the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``
@@ -58,6 +58,7 @@ class Problem(NamedTuple):
     output_start: Ints
     producer: Ints
     size: Ints
+    taken: Flags
     pageable: Flags
     in_time: Floats
     in_energy: Floats
@@ -91,10 +92,12 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         If an id occurs twice, an edge leads back, a size or cost is not a number, …
     """
     refuse_unsound(graph)
-    if any(node.takes_over for node in graph.nodes):
-        raise UserError(f'{graph.name}: the optimiser does not plan "takes_over" yet; leave it out')
     values = [value for node in graph.nodes for value in node.values]
     index = {value.id: v for v, value in enumerate(values)}
+    size = np.array([aligned(value.bytes) for value in values], dtype=np.int64)
+    over = [sum(int(size[index[id]]) for id in node.takes_over) for node in graph.nodes]
+    taken = np.zeros(len(values), dtype=np.bool_)
+    taken[[index[id] for node in graph.nodes for id in node.takes_over.values()]] = True
     inputs = [sorted({index[id] for id in node.inputs}) for node in graph.nodes]
     users: list[list[int]] = [[] for _ in values]
     for j, needed in enumerate(inputs):
@@ -107,13 +110,14 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
     return Problem(
         node_time=np.array([node.time_s for node in graph.nodes]),
         node_energy=np.array([node.energy_j for node in graph.nodes]),
-        workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64),
+        workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64) - over,
         recomputable=np.array([node.recomputable for node in graph.nodes]),
         uses_cpu=np.array([node.uses is not Uses.BUS for node in graph.nodes]),
         uses_bus=np.array([node.uses is not Uses.CPU for node in graph.nodes]),
         output_start=np.cumsum([0, *(len(node.values) for node in graph.nodes)], dtype=np.int64),
         producer=np.array([j for j, node in enumerate(graph.nodes) for _ in node.values], dtype=np.int64),
-        size=np.array([aligned(value.bytes) for value in values], dtype=np.int64),
+        size=size,
+        taken=taken,
         pageable=np.array([page is not None for page in pages], dtype=np.bool_),
         in_time=np.array([cost.in_time_s for cost in costs]),
         in_energy=np.array([cost.in_energy_j for cost in costs]),

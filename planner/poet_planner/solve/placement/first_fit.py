@@ -2,7 +2,8 @@
 """Offsets for the blocks of a schedule: dynamic storage allocation (docs/optimiser/placement.md).
 
 The problem is NP-hard (Garey and Johnson 1979, problem SR2). First fit in several orders comes first, then the ejection
-search (`ejection`). A *block* is a value from its compute or page-in to its free, or the workspace of one compute.
+search (`ejection`). A *block* is a value from its compute or page-in to its free, or the workspace of one compute. A
+value that takes over another lies in the same block.
 """
 
 from __future__ import annotations
@@ -46,16 +47,18 @@ class Placement:
 
 @dataclass(frozen=True)
 class _Block:
-    """A block from step ``start`` to step ``end``, the latter excluded; ``step`` makes it.
+    """What lies in a block until step ``end``, which is excluded: values, one after the other, each from a step on.
 
-    ``value`` is None for a workspace.
+    A workspace has None in the place of a value.
     """
 
-    step: int
-    value: str | None
-    start: int
+    values: tuple[tuple[int, str | None], ...]
     end: int
     size: int
+
+    @property
+    def start(self) -> int:
+        return self.values[0][0]
 
 
 def place(
@@ -108,36 +111,38 @@ def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
 def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
     nodes = {node.id: node for node in graph.nodes}
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    opened: dict[str, int] = {}
+    opened: dict[str, tuple[tuple[int, str], ...]] = {}
     blocks: list[_Block] = []
 
     def close(value: str, end: int) -> None:
         if value in opened and sizes[value]:
-            blocks.append(_Block(opened.pop(value), value, 0, end, sizes[value]))
+            blocks.append(_Block(opened.pop(value), end, sizes[value]))
 
     for number, step in enumerate(steps):
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
-            opened.update({value.id: number for value in node.values})
+            before = {value: opened.pop(taken) for value, taken in node.takes_over.items()}
+            opened |= {value.id: (*before.get(value.id, ()), (number, value.id)) for value in node.values}
             if node.workspace_bytes:
-                blocks.append(_Block(number, None, number, number + 1, aligned(node.workspace_bytes)))
+                blocks.append(_Block(((number, None),), number + 1, aligned(node.workspace_bytes)))
         elif step.do is Action.PAGE_IN:
-            opened[step.target] = number
+            opened[step.target] = ((number, step.target),)
         elif step.do is Action.FREE:
             close(step.target, number)
     for value in list(opened):
         close(value, len(steps))
-    return [replace(block, start=block.step) for block in blocks]
+    return blocks
 
 
 def _with_offsets(steps: Sequence[Step], blocks: list[_Block], offsets: Ints) -> tuple[Step, ...]:
     placed = list(steps)
     for block, offset in zip(blocks, offsets.tolist(), strict=True):
-        step = placed[block.step]
-        if block.value is None:
-            placed[block.step] = replace(step, workspace_offset=offset)
-        else:
-            placed[block.step] = replace(step, offsets={**step.offsets, block.value: offset})
+        for number, value in block.values:
+            step = placed[number]
+            if value is None:
+                placed[number] = replace(step, workspace_offset=offset)
+            else:
+                placed[number] = replace(step, offsets={**step.offsets, value: offset})
     return tuple(placed)
 
 

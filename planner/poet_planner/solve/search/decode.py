@@ -74,7 +74,9 @@ class _Decoder:
                         self._let_go_s[v] = self._transfer(problem.out_time[v])
                 computed.add(event)
             for v in over[place]:
-                if problem.size[v] > 0:
+                if event < n and v in self._taken_over(event):
+                    self._held -= int(problem.size[v])
+                elif problem.size[v] > 0:
                     self._leave(v)
         return Decoded(tuple(self._steps), max(self._cpu_s, self._bus_s), self._peak)
 
@@ -86,6 +88,7 @@ class _Decoder:
         self._steps.append(Step(Action.COMPUTE, self._graph.nodes[node].id))
         problem, inputs = self._problem, inputs_of(self._problem, node).tolist()
         self._cpu_s = max([self._cpu_s, *(self._arrives_s.get(v, 0.0) for v in inputs)])
+        self._cpu_s = max([self._cpu_s, *(self._let_go_s.get(v, 0.0) for v in self._taken_over(node))])
         if not problem.uses_bus[node]:
             self._cpu_s += float(problem.node_time[node])
             return
@@ -95,6 +98,9 @@ class _Decoder:
         else:
             self._arrives_s |= dict.fromkeys(made, end_s)
             self._let_go_s |= dict.fromkeys((*inputs, *made), end_s)
+
+    def _taken_over(self, node: int) -> list[int]:
+        return [v for v in inputs_of(self._problem, node).tolist() if self._problem.taken[v]]
 
     def _transfer(self, time_s: float) -> float:
         self._cpu_s = max(self._cpu_s, self._bus_s)

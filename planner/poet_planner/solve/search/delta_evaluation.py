@@ -49,7 +49,7 @@ class DeltaEvaluation(NamedTuple):
     pending : keys of the first computes of such nodes that the pass has not visited yet
     values, value_at : the values whose number of page-ins has changed, and (m,) their position in ``values``, or -1
     counters : number of edits and changes; in the pass, numbers of changed values, ``nodes``, ``pending`` and
-        ``values``, and the bytes by which the RAM differs
+        ``values``, the bytes by which the RAM differs, and how often a value that is taken over would have to stay
     """
 
     edit_place: Ints
@@ -77,7 +77,7 @@ class DeltaEvaluation(NamedTuple):
 
 
 # Entries of DeltaEvaluation.counters.
-EDITS, CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES = range(7)
+EDITS, CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES, KEPT = range(8)
 
 
 def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:
@@ -112,7 +112,7 @@ def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:
         pending=ints(n),
         values=ints(m),
         value_at=np.full(m, -1, dtype=np.int64),
-        counters=ints(7),
+        counters=ints(8),
     )
 
 
@@ -282,6 +282,8 @@ def _room(problem: Problem, work: Workspace, delta: DeltaEvaluation, v: int, pla
     at = _last_touch(work, v, place)
     if at < work.touch_start[v]:
         return False
+    if problem.taken[v] and work.kept[work.touch_place[at]] == problem.use_node[problem.use_start[v]]:
+        return False
     most = problem.budget - problem.size[v] + freed
     k = place - 1
     while k > work.touch_place[at]:
@@ -340,7 +342,7 @@ def evaluate_edits(
     for k in range(length):
         delta.memory[k] = work.memory[k]
     counters = delta.counters
-    for counter in (CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES):
+    for counter in (CHANGES, CHANGED, NODES, PENDING, VALUES, BYTES, KEPT):
         counters[counter] = 0
     over = np.int64(0)
     e = counters[EDITS] - 1
@@ -372,7 +374,7 @@ def evaluate_edits(
         more = (work.paged[v] + delta.pages[v] > 0) - (work.paged[v] > 0)
         energy += more * problem.out_energy[v]
         time += more * problem.out_time[v]
-    possible = counters[CHANGED] == 0 and e < 0 and counters[CHANGES] < MOST_CHANGES
+    possible = counters[CHANGED] == 0 and e < 0 and counters[CHANGES] < MOST_CHANGES and counters[KEPT] == 0
     _reset(delta)
     return Evaluation(1 if possible else -1, energy, 0.0 if problem.dma else time, overflow + over)
 
@@ -433,6 +435,8 @@ def _visit_old(
         after = _live(work, u, place + 1) + delta.sign[u]
         if after == 0:
             memory += problem.size[u]
+        elif stays and problem.taken[u]:
+            delta.counters[KEPT] += 1
         _set_change(problem, work, delta, u, 0 if stays else after - 1, key)
     for v in range(problem.output_start[event], problem.output_start[event + 1]):
         _set_change(problem, work, delta, v, 0 if stays else _live(work, v, place + 1) + delta.sign[v], key)
@@ -471,6 +475,8 @@ def _visit_new(problem: Problem, work: Workspace, delta: DeltaEvaluation, event:
         was = _live(work, u, place)
         if was + delta.sign[u] == 0:
             memory += problem.size[u]
+        elif problem.taken[u]:
+            delta.counters[KEPT] += 1
         _set_change(problem, work, delta, u, 1 - was, key)
     for v in range(problem.output_start[event], problem.output_start[event + 1]):
         _set_change(problem, work, delta, v, -_live(work, v, place), key)

@@ -199,6 +199,8 @@ def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Ev
                     waiting += 1
                     live += problem.size[v]
                     memory += problem.size[v]
+                elif problem.taken[v]:
+                    return Evaluation(-1, 0.0, 0.0, 0.0)
             energy += problem.node_energy[event]
             time += problem.node_time[event]
             if earlier > 0:
@@ -384,7 +386,8 @@ def _makespan(problem: Problem, work: Workspace, length: int) -> float:
             newest -= 1
         else:
             for k_in in range(problem.input_start[event], problem.input_start[event + 1]):
-                cpu = max(cpu, work.arrives[problem.input_value[k_in]])
+                v = problem.input_value[k_in]
+                cpu = max(cpu, work.let_go[v] if problem.taken[v] else work.arrives[v])
             if problem.uses_bus[event]:
                 cpu = max(cpu, bus)
                 bus = cpu + problem.node_time[event]

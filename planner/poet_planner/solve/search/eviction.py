@@ -144,7 +144,11 @@ def _pass(
                     in_ram[v] = True
                     used += problem.size[v]
             for k in range(first, last):
-                pinned[problem.input_value[k]] -= 1
+                v = problem.input_value[k]
+                pinned[v] -= 1
+                if problem.taken[v]:
+                    in_ram[v] = False
+                    used -= problem.size[v]
             depth -= 1
     return length
 

@@ -93,7 +93,8 @@ def _restore(
 ) -> bool:
     """Bring v back right before ``key``, by a page-in if ``paged``. False if this takes too many edits.
 
-    Inputs that are not in RAM there are restored too, or kept in RAM until then, at random.
+    Inputs that are not in RAM there are restored too, or kept in RAM until then, at random. Those taken over cannot be
+    kept.
     """
     n = problem.node_time.size
     work.counters[STAMP] += 1
@@ -117,7 +118,9 @@ def _restore(
             if work.stamp[u] == stamp:
                 continue
             work.stamp[u] = stamp
-            if count >= MOST_RESTORED or live_before(work, delta, key, u) or random(work) < kept:
+            if count >= MOST_RESTORED or live_before(work, delta, key, u):
+                continue
+            if random(work) < kept and not problem.taken[u]:
                 continue
             if _pages(problem, work, per_second, u, cheaper):
                 work.inserted[count] = n + u

@@ -39,12 +39,15 @@ def representatives(problem: Problem, cheap_j: float, tightly: bool = False) -> 
 def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
     """``problem`` with groups in the place of values. All values of a group but the first have no bytes.
 
-    Working sets keep their bytes.
+    Working sets keep their bytes. What a node takes over may be in one group with what it makes, and the group stays:
+    nothing counts as taken over.
     """
+    separate = representative == np.arange(len(representative))
     inputs = [np.unique(representative[inputs_of(problem, j)]).tolist() for j in range(len(problem.node_time))]
     input_start, input_value = ragged(inputs)
     smaller = problem._replace(
-        size=np.where(representative == np.arange(len(representative)), problem.size, 0),
+        size=np.where(separate, problem.size, 0),
+        taken=problem.taken & separate.all(),
         pageable=np.bincount(representative, problem.pageable, len(representative)) > 0,
         in_energy=_least(problem.in_energy, problem.pageable, representative),
         out_energy=_least(problem.out_energy, problem.pageable, representative),

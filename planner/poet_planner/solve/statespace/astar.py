@@ -29,6 +29,7 @@ from poet_planner.solve.statespace.memory_state import (
     force_moves,
     is_goal,
     is_output_held,
+    keeps_taken,
     swapped_bytes,
     uncompute,
 )
@@ -407,7 +408,7 @@ def _astar(
                 may = has(row, what) and p.recomputable[what] and is_output_held(p.output_start, row[values_at:], what)
             if may and kind != PAGE:
                 added, freed = swapped_bytes(p, row, values_at, what)
-                may = fits(p, held + added - freed, what)
+                may = fits(p, held + added - freed, what) and not keeps_taken(p, row, values_at, what)
             if not may:
                 continue
             if count == most_states or (edge_count == most_edges and not first_goal) or stop[0]:

@@ -62,6 +62,16 @@ def swapped_bytes(p: Problem, row: Ints, values_at: int, j: int) -> tuple[int, i
     return added, freed
 
 
+@compiled
+def keeps_taken(p: Problem, row: Ints, values_at: int, j: int) -> bool:
+    """Whether W, after node j, holds an input that j takes over: then j is not what was computed."""
+    found = False
+    for k in range(p.input_start[j], p.input_start[j + 1]):
+        v = p.input_value[k]
+        found = found or (p.taken[v] and has(row[values_at:], v))
+    return found
+
+
 @inlined
 def pageable_bytes(p: Problem, row: Ints, values_at: int, j: int) -> int:
     """Bytes of the pageable values of node j in W. They may have been on the card, where they take no RAM."""
@@ -100,7 +110,7 @@ def force_moves(p: Problem, users: Ints, deferrable: Flags, row: Ints, values_at
     """
     held = bytes_held(p, row, values_at)
     for j in range(p.node_time.size - 1, -1, -1):
-        if deferrable[j] and has(row, j) and can_leave(users, row, j):
+        if deferrable[j] and has(row, j) and can_leave(users, row, j) and not keeps_taken(p, row, values_at, j):
             added, freed = swapped_bytes(p, row, values_at, j)
             if added <= freed - pageable_bytes(p, row, values_at, j) and fits(p, held + added - freed, j):
                 held += added - freed

@@ -26,6 +26,7 @@ from poet_planner.solve.statespace.memory_state import (
     fits,
     force_moves,
     is_output_held,
+    keeps_taken,
     swapped_bytes,
     uncompute,
 )
@@ -293,7 +294,7 @@ def _astar(
                 may = has(row, j) and can_leave(s.users, row, j)
             if may:
                 added, freed = swapped_bytes(p, row, values_at, j)
-                may = fits(p, held + added - freed, j)
+                may = fits(p, held + added - freed, j) and not keeps_taken(p, row, values_at, j)
             if not may:
                 continue
             if count == most_states or stop[0]:
