@@ -28,7 +28,19 @@ ALLOWED = {
 }
 # Parts of the planner: each may import those after it.
 PLANNER = (
-    *("cli", "reference", "planning", "report", "baselines", "solve", "lowering", "costs", "schedule", "tracing"),
+    *(
+        "cli",
+        "drop_in",
+        "reference",
+        "planning",
+        "report",
+        "baselines",
+        "solve",
+        "lowering",
+        "costs",
+        "schedule",
+        "tracing",
+    ),
     *("models", "graph"),
 )
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.

@@ -2,13 +2,15 @@
 """poet's planner as a library: docs/library.md has worked examples.
 
 `plan` goes from a model and a board's profile to a verified training schedule. `optimise` and `verify` work on any
-costed graph. What a name needs (PyTorch, numba, Pyomo) is imported when the name is first used.
+costed graph. `compile` makes a training step of a PyTorch module that stays within a budget of RAM
+(docs/pytorch.md). What a name needs (PyTorch, numba, Pyomo) is imported when the name is first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from poet_planner.drop_in.compiling import compile
     from poet_planner.graph import Graph
     from poet_planner.models import Model
     from poet_planner.planning.pipeline import Plan, plan
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
     from poet_planner.schedule.verify import verify
     from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 
-__all__ = ["Graph", "Model", "NoScheduleError", "OptimiseOptions", "Plan", "Schedule", "optimise", "plan", "verify"]
+__all__ = [
+    "Graph",
+    "Model",
+    "NoScheduleError",
+    "OptimiseOptions",
+    "Plan",
+    "Schedule",
+    "compile",
+    "optimise",
+    "plan",
+    "verify",
+]
 
 _HOMES = {
     "Graph": "poet_planner.graph",
@@ -25,6 +38,7 @@ _HOMES = {
     "OptimiseOptions": "poet_planner.solve",
     "Plan": "poet_planner.planning.pipeline",
     "Schedule": "poet_planner.schedule",
+    "compile": "poet_planner.drop_in.compiling",
     "optimise": "poet_planner.solve",
     "plan": "poet_planner.planning.pipeline",
     "verify": "poet_planner.schedule.verify",

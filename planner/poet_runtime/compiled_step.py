@@ -106,17 +106,17 @@ def compile_steps(
     steps: Iterable[Step],
     pager: Pager | None = None,
     timed: bool = False,
-    limit_bytes: float = 0,
+    limit_bytes: float | None = None,
 ) -> CompiledStep:
     """Compile a schedule's steps over the graph's operators and values.
 
-    Halves of one backward kernel that stand side by side become one call, unless that would exceed both the peak that
-    the steps have otherwise and a limit.
+    Halves of one backward kernel that stand side by side become one call, unless that would exceed a limit.
 
     Parameters
     ----------
-    limit_bytes : float
-        What values and workspaces may take in all.
+    limit_bytes : float, optional
+        What values and workspaces may take in all where halves are joined; default is the peak that the steps have
+        with halves apart.
     pager : Pager, optional
         Where paged values go.
     timed : bool
@@ -128,7 +128,8 @@ def compile_steps(
         If a step breaks the contract (docs/SPEC.md, section 4), as :func:`poet_runtime.executor.execute` says it.
     """
     instructions = [*_checked(graph, steps, pager is not None)]
-    joined = [*_joined(graph, instructions, max(limit_bytes, _peak_bytes(graph, instructions)))]
+    limit = _peak_bytes(graph, instructions) if limit_bytes is None else limit_bytes
+    joined = [*_joined(graph, instructions, limit)]
     return _Writer(graph, joined, pager, timed).compiled()
 
 
@@ -371,6 +372,7 @@ class _Writer:
                 self._compute(instruction.operator, instruction.again)
             else:
                 self._move(instruction)
+        self._timed = False
         for operator in self._graph.bookkeeping:
             self._compute(operator, again=False)
         if self._pager is not None:
@@ -451,10 +453,10 @@ class _Writer:
         if self._is_new_contents(operator):
             name = f"u{len(self._updates)}"
             self._updates[operator.updates[0]] = name
-            self._line(f"{name} = {self._operand(operator.args[1])}", operator.id)
-            return
-        copies = {write.argument: self._copy(operator, write) for write in operator.writes}
-        statement = self._assigned(operator, self._call(operator, again, copies))
+            statement = f"{name} = {self._operand(operator.args[1])}"
+        else:
+            copies = {write.argument: self._copy(operator, write) for write in operator.writes}
+            statement = self._assigned(operator, self._call(operator, again, copies))
         state = self._states.get(operator.id)
         if state is not None and again:
             # The same numbers again, and then the generator goes on from where it was.
@@ -462,14 +464,16 @@ class _Writer:
             self._line(f"set_state({state})")
         elif state is not None:
             self._line(f"{state} = get_state()")
-        if self._timed:
-            self._line("mark(now())")
+        self._mark()
         self._line(statement, operator.id)
         self._settle(operator)
-        if self._timed:
-            self._line("mark(now())")
+        self._mark()
         if state is not None and again:
             self._line("set_state(later)")
+
+    def _mark(self) -> None:
+        if self._timed:
+            self._line("mark(now())")
 
     def _settle(self, operator: TracedOperator) -> None:
         """Let results have storages of their own, and nothing live that nobody reads."""

@@ -125,7 +125,7 @@ def leave(result: StepResult, graph: TracedGraph, module: nn.Module, residents: 
     parameters = {**dict(module.named_parameters()), **graph.loss_parameters}
     with torch.no_grad():
         for name, gradient in result.gradients.items():
-            _accumulate(parameters[name], gradient)
+            accumulate(parameters[name], gradient)
         for name, contents in {**result.buffers, **result.written}.items():
             residents[name].copy_(contents)
 
@@ -138,7 +138,7 @@ def bookkept(graph: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, T
     return dict(execution._updates)
 
 
-def _accumulate(parameter: Tensor, gradient: Tensor) -> None:
+def accumulate(parameter: Tensor, gradient: Tensor) -> None:
     """As autograd does; the layout, too, because sums over a gradient (a clipped norm) go in its order."""
     if parameter.grad is not None:
         parameter.grad += gradient

@@ -176,6 +176,30 @@ def encoded(argument: Any) -> Any:
     raise FaultError(f"{argument!r} has no place in a program")
 
 
+def decoded(entry: Any, where: str) -> Any:
+    """An argument without operands, from JSON.
+
+    Raises
+    ------
+    FaultError
+        If it is none.
+    """
+    if isinstance(entry, list):
+        return [decoded(item, where) for item in entry]
+    if not isinstance(entry, dict):
+        return entry
+    if len(entry) != 1:
+        raise FaultError(f"{where}: {entry!r} is no argument")
+    ((kind, value),) = entry.items()
+    if kind == "blank":
+        return layout_from_document(value, where)
+    if kind == "float" and value in _FLOATS:
+        return float(value)
+    if kind == "complex" and isinstance(value, list) and len(value) == 2:
+        return complex(*(_number(part, where) for part in value))
+    return _named(kind, value, where)
+
+
 def operator_named(name: str, where: str) -> OpOverload:
     """The operator of ATen that a name such as ``aten::relu.default`` stands for.
 
@@ -400,26 +424,9 @@ class _Reader:
     def _argument(self, entry: Any, where: str) -> Any:
         if isinstance(entry, list):
             return [self._argument(item, where) for item in entry]
-        if not isinstance(entry, dict):
-            return entry
-        if "ref" in entry:
+        if isinstance(entry, dict) and "ref" in entry:
             return self._ref(entry, where)
-        if len(entry) != 1:
-            raise FaultError(f"{where}: {entry!r} is no argument")
-        ((kind, value),) = entry.items()
-        if kind == "blank":
-            return layout_from_document(value, where)
-        if kind == "float" and value in _FLOATS:
-            return float(value)
-        if kind == "complex" and isinstance(value, list) and len(value) == 2:
-            return complex(*(self._number(part, where) for part in value))
-        return _named(kind, value, where)
-
-    def _number(self, entry: Any, where: str) -> float:
-        number = self._argument(entry, where)
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise FaultError(f"{where}: {entry!r} is no number")
-        return float(number)
+        return decoded(entry, where)
 
     def _ref(self, entry: dict[str, Any], where: str) -> Ref:
         source = entry["ref"]
@@ -484,6 +491,13 @@ class _Reader:
                 raise FaultError(f'{id}: "low" and "high" are {low!r} and {high!r}; not a range of whole numbers')
             self.ranges[id] = low, high
         return id, self._layouts[id]
+
+
+def _number(entry: Any, where: str) -> float:
+    number = decoded(entry, where)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise FaultError(f"{where}: {entry!r} is no number")
+    return float(number)
 
 
 def _named(kind: str, name: Any, where: str) -> Any:

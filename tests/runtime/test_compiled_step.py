@@ -151,8 +151,9 @@ def test_random_operators_keep_their_order_and_pages_want_a_file() -> None:
         compile_steps(graph, [Step(Action.COMPUTE, first.id), Step(Action.PAGE_OUT, first.values[0])])
 
 
-def test_a_timed_step_reads_the_clock_around_every_operator() -> None:
-    model = models.load("digits_cnn_small", 2)
+@pytest.mark.parametrize("name", ["in-place", "shared batch norm"])
+def test_a_timed_step_reads_the_clock_around_every_operator(name: str) -> None:
+    model = load(name)
     graph = traced(model)
     step = compile_steps(graph, store_all_steps(graph), timed=True)
     for _ in range(2):

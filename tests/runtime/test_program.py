@@ -24,6 +24,7 @@ from poet_runtime.executor import execute, residents_of
 from poet_runtime.measured_sizes import measured
 from poet_runtime.program import (
     Program,
+    decoded,
     document_of_program,
     encoded,
     operator_named,
@@ -31,7 +32,7 @@ from poet_runtime.program import (
     read_program,
     write_program,
 )
-from poet_runtime.traced_graph import TracedGraph
+from poet_runtime.traced_graph import Blank, TracedGraph
 from torch import nn
 
 from tests.support.networks.eager import SEED, differences, eager_step
@@ -187,6 +188,23 @@ def test_damaged_constants_are_refused() -> None:
         constant["data"] = damage
         with pytest.raises(FaultError, match=r"\"data\" is"):
             program_from_document(document)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        [1, 2.0, None, True, "mean", [], [torch.bool]],
+        *(torch.float64, torch.strided, torch.channels_last, torch.device("cpu")),
+        *(1 - 2j, float("inf"), float("-inf"), complex(float("inf"), 0.5)),
+        Blank((2, 3), (1, 2), torch.int64),
+    ],
+)
+def test_plain_arguments_come_back(argument: object) -> None:
+    assert decoded(json.loads(json.dumps(encoded(argument))), "") == argument
+    found = decoded(encoded(float("nan")), "")
+    assert found != found
+    with pytest.raises(FaultError, match="here: "):
+        decoded({"ref": "conv1"}, "here")
 
 
 def test_every_overload_of_a_traced_step_is_found_by_its_name(tmp_path: Path) -> None:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a module, its loss and an example batch to a planned step (docs/pytorch.md)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.profile import read_profile
+from poet_profiles.schedule import Action, Objective, Schedule
+from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.executor import residents_of
+from poet_runtime.measured_sizes import measured
+from poet_runtime.pager import Pager
+from poet_runtime.program import Program
+from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor, nn
+
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.costs.cost_model import CostModel
+from poet_planner.drop_in.module_state import ModuleState
+from poet_planner.drop_in.profile_here import costed_here
+from poet_planner.drop_in.report import Report
+from poet_planner.drop_in.step import Planned, Step
+from poet_planner.lowering import lower_for_linux
+from poet_planner.planning.task import profile_path, without_paging
+from poet_planner.report.quantities import deadline_s, ram_bytes
+from poet_planner.schedule.verify import verify
+from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.tracing import in_eagers_words, trace
+
+TIME_LIMIT_S = 10.0
+
+
+def compile(
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    example: Sequence[Any],
+    *,
+    ram: int | str | None = None,
+    deadline: float | str | None = None,
+    objective: str | None = None,
+    pages: str | Path | None = None,
+    profile: str | Path | None = None,
+    options: OptimiseOptions | None = None,
+    quiet: bool = False,
+) -> Step:
+    """Plan a training step and compile it: a function that stands for a forward and a backward pass.
+
+        step = poet_planner.compile(model, loss, example=(x, y), ram="50%")
+        for x, y in loader:
+            optimizer.zero_grad()
+            value = step(x, y)
+            optimizer.step()
+
+    ``step(x, y)`` leaves gradients, buffers and random generators as ``loss(model(x), y).backward()`` would, bit for
+    bit, in less memory.
+
+    Parameters
+    ----------
+    model : nn.Module
+        On the CPU, in the mode that it trains in; it stays as it is.
+    loss : callable
+        ``loss(model(x), y)`` is the loss, a scalar.
+    example : sequence
+        A batch: the model's input, and what the loss takes besides. A tuple in the place of either stands for several
+        arguments.
+    ram : int or str, optional
+        What a step may allocate beside parameters, buffers, the batch and the optimiser's state: bytes, ``"1.2GB"``,
+        or ``"50%"`` of what the step takes that keeps everything. Default is no limit.
+    deadline : float or str, optional
+        Seconds of a step, ``"800ms"``, or ``"1.5x"`` of the step that keeps everything.
+    objective : str, optional
+        ``"time"`` or ``"energy"``. Default is energy with a ``profile`` of a board, else time.
+    pages : str or Path, optional
+        A folder on whose disk values may wait. Default is to recompute only.
+    profile : str or Path, optional
+        What operators cost, by `poet-harness profile`. Default is to measure them here, and to keep that in the user's
+        cache.
+    options : OptimiseOptions, optional
+        Time limit (10 s), seed, solver.
+    quiet : bool
+        Whether to say nothing of what came out on standard error.
+
+    Raises
+    ------
+    NoScheduleError
+        If no plan keeps the limits, or none was found.
+    UserError
+        If the step cannot be traced or the model is none that poet can train; one line says why.
+    """
+    if objective not in (None, *Objective):
+        raise UserError(f"objective {objective!r}: there are {', '.join(Objective)}")
+    if not isinstance(example, tuple | list) or not example:
+        raise UserError("example: give a tuple of the model's input and what the loss takes besides, (x, y)")
+    aim = Objective(objective or ("energy" if profile else "time"))
+    wanted = options or OptimiseOptions(time_limit_s=TIME_LIMIT_S)
+    folder = None if pages is None else Path(pages)
+    if folder is not None and not folder.is_dir():
+        raise UserError(f"pages {folder}: is no folder; name one on the disk that values may wait on")
+    planner = _Planner(
+        model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile, quiet
+    )
+    return Step(example, planner.planned)
+
+
+@dataclass
+class _Planner:
+    """Plans a step for one shape of batches after the other."""
+
+    model: nn.Module
+    loss: Callable[..., Tensor]
+    ram: int | str | None
+    deadline: float | str | None
+    options: OptimiseOptions
+    folder: Path | None
+    profile: str | Path | None
+    quiet: bool
+
+    def planned(self, batch: Sequence[Any]) -> Planned:
+        inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
+        name = type(self.model).__name__
+        traced = trace(self.model, inputs, targets, self.loss, name)
+        with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
+            traced = measured(traced, self.model, inputs, targets)
+        graph = self._costed(traced, residents_of(traced, self.model, inputs, targets))
+        store_all = store_all_schedule(graph)
+        # A share of the memory is of the example's, whatever the shape of later batches.
+        plain_bytes = store_all.peak_bytes - graph.resident_bytes
+        budget = None if self.ram is None else self._budget(plain_bytes)
+        limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
+        schedule = self._schedule(graph, store_all, budget, limit_s)
+        compiled = self._compiled(traced, graph, schedule, budget)
+        report = _report(graph, schedule, store_all, compiled, budget)
+        if not self.quiet:
+            print(f"poet: {name}: {report}", file=sys.stderr)
+        return Planned(traced, graph, schedule, compiled, ModuleState(traced, self.model, self.loss), report)
+
+    def _budget(self, plain_bytes: int) -> int:
+        assert self.ram is not None
+        self.ram = ram_bytes(self.ram, plain_bytes)
+        return self.ram
+
+    def _costed(self, traced: TracedGraph, residents: dict[str, Tensor]) -> Graph:
+        graph = lower_for_linux(traced, dma=self.folder is not None, resident_gradients=False)
+        if self.profile is None:
+            return costed_here(graph, traced, residents, self.folder)
+        rows = read_profile(profile_path(str(self.profile)))
+        names = sorted(set(rows["board"]))
+        if len(names) != 1:
+            found = ", ".join(names) or "no board at all"
+            raise UserError(f"profile {self.profile}: holds {found}; give the profile of one board")
+        board = load_board(names[0])
+        costed = CostModel(rows, board.storage_block_bytes, board.dma_overlap).apply(graph).graph
+        return costed if self.folder is not None else without_paging(costed)
+
+    def _schedule(self, graph: Graph, store_all: Schedule, budget: int | None, limit_s: float | None) -> Schedule:
+        """The store-all schedule if it keeps the limits, for nothing takes less; a verified plan otherwise."""
+        fits = budget is None or store_all.peak_bytes - graph.resident_bytes <= budget
+        if fits and (limit_s is None or store_all.time_s <= limit_s):
+            return store_all
+        ram = store_all.peak_bytes if budget is None else graph.resident_bytes + budget
+        schedule = optimise(graph, ram, limit_s, self.options)
+        faults = verify(graph, schedule).faults
+        if faults:
+            raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
+        return schedule
+
+    def _compiled(self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None) -> CompiledStep:
+        pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
+        pager = Pager(self.folder) if pages and self.folder is not None else None
+        steps = Program.of_plan(traced, graph).steps(schedule.steps)
+        return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget)
+
+
+def _arguments(part: Any) -> tuple[Any, ...]:
+    """A tuple stands for several arguments; a named one is a single value."""
+    return tuple(part) if isinstance(part, tuple) and not hasattr(part, "_fields") else (part,)
+
+
+def _report(
+    graph: Graph, schedule: Schedule, store_all: Schedule, compiled: CompiledStep, budget: int | None
+) -> Report:
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    actions = Counter(step.do for step in schedule.steps)
+    moved = {
+        do: sum(sizes[step.target] for step in schedule.steps if step.do is do)
+        for do in (Action.PAGE_OUT, Action.PAGE_IN)
+    }
+    return Report(
+        plain_peak_bytes=store_all.peak_bytes - graph.resident_bytes,
+        plain_time_s=store_all.time_s,
+        budget_bytes=budget,
+        planned_peak_bytes=compiled.peak_bytes,
+        planned_time_s=schedule.time_s,
+        recomputations=actions[Action.COMPUTE] - len(graph.nodes),
+        planned_out_bytes=moved[Action.PAGE_OUT],
+        planned_in_bytes=moved[Action.PAGE_IN],
+        gap=schedule.gap,
+        bound=schedule.bound_s if schedule.bound_s is not None else schedule.bound_j,
+        note=compiled.pager.note if compiled.pager is not None else "",
+    )

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step's operators and pages cost on this computer, measured when they are first wanted and kept from then on.
+
+Each operator is timed in its place in the step, where it finds the caches as training does; in a loop of its own it is
+up to a quarter quicker. Nothing is changed: the step's results are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from poet_profiles.cache import cache_folder
+from poet_profiles.graph import Graph, Node, PageCost
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.whole_file import write_whole
+from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.direct_file import ALIGNMENT, DirectFile
+from poet_runtime.executor import store_all_steps
+from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor
+
+from poet_planner.costs.cost_model import fit_relative
+
+CACHE = "costs-here"
+WARM_UP = 2
+ROUNDS = 5
+TRANSFERS = 7
+PAGE_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+# Smaller transfers do not follow the line that the costs of pages are read off, and gain little.
+LEAST_PAGE_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Seconds of each operator by id, and what lies between two of them."""
+
+    times_s: Mapping[str, float]
+    overhead_s: float
+
+
+@dataclass(frozen=True)
+class PageCosts:
+    """Seconds of a page: so many, and so many more a byte."""
+
+    out_s: tuple[float, float]
+    in_s: tuple[float, float]
+
+    def cost(self, size: int) -> PageCost:
+        """Of a page of so many bytes; its energy is that of a computer that takes 1 W more while it works."""
+        out_s, in_s = (fixed + size * each for fixed, each in (self.out_s, self.in_s))
+        return PageCost(out_s, out_s, in_s, in_s)
+
+
+def costed_here(graph: Graph, traced: TracedGraph, residents: Mapping[str, Tensor], page_folder: Path | None) -> Graph:
+    """A graph with the times of this computer, and page costs of a folder's disk if there is one.
+
+    Energies are times: no sensor says more.
+
+    Parameters
+    ----------
+    residents : mapping of str to Tensor
+        Parameters, buffers and the batch of the example.
+    """
+    costs = _kept(f"step {graph_hash(graph)}", lambda: _timed(traced, residents), _step_costs)
+    pages = None
+    if page_folder is not None:
+        device = page_folder.stat().st_dev
+        pages = _kept(f"pages {device}", lambda: _transferred(page_folder), _page_costs)
+
+    def costed(node: Node) -> Node:
+        time_s = costs.times_s[node.id] + costs.overhead_s if node.id in costs.times_s else 0.0
+        paged = [
+            replace(value, page=pages.cost(value.bytes) if pages and value.bytes >= LEAST_PAGE_BYTES else None)
+            for value in node.values
+        ]
+        return replace(node, time_s=time_s, energy_j=time_s, values=tuple(paged))
+
+    return replace(graph, nodes=tuple(costed(node) for node in graph.nodes))
+
+
+def _timed(traced: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Medians over some steps; a half of a kernel's call has its share of the whole call."""
+    given = {**residents, **traced.constants}
+    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf)
+    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf)
+    times, gaps = _medians(whole, [given[id] for id in whole.residents])
+    apart, _ = _medians(split, [given[id] for id in split.residents])
+    for id in [id for id in times if id not in apart]:
+        halves = id.split("+")
+        together = times.pop(id)
+        share = together / (sum(apart[half] for half in halves) or 1.0)
+        times.update((half, apart[half] * share) for half in halves)
+    return {"times_s": times, "overhead_s": gaps}
+
+
+def _medians(step: CompiledStep, tensors: list[Tensor]) -> tuple[dict[str, float], float]:
+    """Median seconds of each operator, and between two of them."""
+    rounds = []
+    with torch.random.fork_rng(devices=[]):
+        for number in range(WARM_UP + ROUNDS):
+            step.run(tensors)
+            if number >= WARM_UP:
+                rounds.append(np.array(step.times_ns, np.float64) * 1e-9)
+    readings = np.array(rounds)
+    spans = np.median(readings[:, 1::2] - readings[:, ::2], axis=0)
+    gaps = np.median(readings[:, 2::2] - readings[:, 1:-1:2], axis=0)
+    times: dict[str, float] = {}
+    for id, span in zip(step.operators, spans, strict=True):
+        times[id] = float(span)
+    return times, float(np.mean(gaps)) if len(gaps) else 0.0
+
+
+def _transferred(folder: Path) -> dict[str, Any]:
+    """Fits of the transfers' times over their sizes, direct where the disk takes that."""
+    largest = max(PAGE_BYTES)
+    path = folder / f".poet-pages-{time.monotonic_ns():x}"
+    rows: dict[str, list[float]] = {"out_s": [], "in_s": []}
+    with DirectFile(path, TRANSFERS * largest) as file:
+        for size in PAGE_BYTES:
+            data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(size))
+            places = [number * -(-size // ALIGNMENT) * ALIGNMENT for number in range(TRANSFERS)]
+            for name, move in (("out_s", file.write), ("in_s", file.read)):
+                rows[name].append(median(_seconds(partial(move, place, data)) for place in places))
+    table = np.array([(1.0, float(size)) for size in PAGE_BYTES])
+    return {name: fit_relative(table, np.array(times)) for name, times in rows.items()}
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+Costs = TypeVar("Costs", StepCosts, PageCosts)
+
+
+def _kept(what: str, measure: Callable[[], dict[str, Any]], read: Callable[[Any], Costs]) -> Costs:
+    """Costs from the user's cache; measured and put there if they are not yet, or were measured elsewhere."""
+    key = f"{what}; {_processor()}; {torch.get_num_threads()} threads; torch {torch.__version__}"
+    path = cache_folder(CACHE) / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        document = json.loads(path.read_text())
+        if document["key"] == key:
+            return read(document["costs"])
+    costs = measure()
+    with suppress(OSError):
+        write_whole(path, json.dumps({"key": key, "costs": costs}) + "\n")
+    return read(costs)
+
+
+def _step_costs(document: Any) -> StepCosts:
+    return StepCosts({id: float(time_s) for id, time_s in document["times_s"].items()}, float(document["overhead_s"]))
+
+
+def _page_costs(document: Any) -> PageCosts:
+    (out_fixed, out_each), (in_fixed, in_each) = document["out_s"], document["in_s"]
+    return PageCosts((float(out_fixed), float(out_each)), (float(in_fixed), float(in_each)))
+
+
+def _processor() -> str:
+    """What the computer calls its processor, for it decides the times."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model", "Hardware"):
+                return value.strip()
+    return platform.processor() or platform.machine()

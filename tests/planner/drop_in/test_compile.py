@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiled step leaves what `backward()` leaves, in the memory that was asked for, or refuses in one line."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import poet_planner as poet
+import pytest
+import torch
+from poet_planner import models
+from poet_planner.drop_in import profile_here
+from poet_planner.drop_in.step import Step
+from poet_planner.graph import PageCost
+from poet_planner.models.mobilenet import mobilenet_v2
+from poet_planner.models.transformer import Bert, Size
+from poet_profiles.errors import UserError
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+Batch = tuple[Tensor, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One thread, and a cache of costs of the test's own."""
+    monkeypatch.setattr(profile_here, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def small_bert() -> tuple[nn.Module, Batch]:
+    size = Size(layers=2, hidden=32, heads=2, vocabulary=50, positions=16, dropout=0.1)
+    return Bert(size), (torch.randint(50, (4, 16)), torch.randint(2, (4,)))
+
+
+def built_in(name: str) -> tuple[nn.Module, Batch]:
+    model = models.load(name, 4)
+    return model.module, (model.inputs[0], model.targets[0])
+
+
+def narrow_mobilenet() -> tuple[nn.Module, Batch]:
+    return mobilenet_v2(10), (torch.randn(2, 3, 32, 32), torch.randint(10, (2,)))
+
+
+class Tiny(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn1(self.conv1(x)))
+        return self.fc(torch.relu(self.bn2(self.conv2(x))).mean((2, 3)))
+
+
+def tiny() -> tuple[nn.Module, Batch]:
+    return Tiny(), (torch.randn(4, 2, 16, 16), torch.randint(10, (4,)))
+
+
+NETWORKS: dict[str, Callable[[], tuple[nn.Module, Batch]]] = {
+    "resnet": lambda: built_in("resnet18_cifar_w4"),
+    "mobilenet": narrow_mobilenet,
+    "bert": small_bert,
+    "vgg": lambda: built_in("vgg16_cifar_w4"),
+}
+
+
+SHARES = {"resnet": "75%", "mobilenet": "90%", "bert": "75%", "vgg": "75%"}
+CHEAP = PageCost(1e-9, 1e-9, 1e-9, 1e-9)
+
+
+def compiled(module: nn.Module, batch: Any, **asked: Any) -> Step:
+    options = poet.OptimiseOptions(time_limit_s=20.0, gap=0.5)
+    return poet.compile(module, cross_entropy, example=batch, options=options, quiet=True, **asked)
+
+
+def eager(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    loss = cross_entropy(module(x), y)
+    loss.backward()
+    return loss.detach()
+
+
+def state_of(module: nn.Module, loss: Tensor) -> dict[str, Any]:
+    """Every bit that a step leaves, and the layout of gradients."""
+    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    gradients = {f"{name}.grad": p.grad for name, p in module.named_parameters() if p.grad is not None}
+    tensors = {"loss": loss, "generator": torch.get_rng_state(), **named, **gradients}
+    return {name: (tensor.detach().clone(), tensor.stride()) for name, tensor in tensors.items()}
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    assert one.keys() == other.keys()
+    return [name for name in one if one[name][1] != other[name][1] or not torch.equal(one[name][0], other[name][0])]
+
+
+def trained(module: nn.Module, step: Callable[[Tensor, Tensor], Tensor], batch: Batch) -> list[dict[str, Any]]:
+    """Three steps of descent with momentum; the third adds its gradients to the second's."""
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+    torch.manual_seed(1)
+    states = []
+    for number in range(3):
+        if number < 2:
+            optimiser.zero_grad()
+        states.append(state_of(module, step(*batch)))
+        optimiser.step()
+    return states
+
+
+@pytest.mark.parametrize(
+    ("name", "paged"), [("resnet", True), ("bert", True), ("bert", False), ("mobilenet", False), ("vgg", False)]
+)
+def test_three_steps_leave_eagers_bits_in_less_memory(
+    name: str, paged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile_here.PageCosts, "cost", lambda *_: CHEAP)
+    monkeypatch.setattr(profile_here, "LEAST_PAGE_BYTES", 1024)
+    module, batch = NETWORKS[name]()
+    ours = copy.deepcopy(module)
+    expected = trained(module, lambda x, y: eager(module, x, y), batch)
+    before = {id: tensor.clone() for id, tensor in ours.state_dict().items()}
+    with compiled(ours, batch, ram=SHARES[name], pages=tmp_path if paged else None) as step:
+        assert all(torch.equal(tensor, before[id]) for id, tensor in ours.state_dict().items())
+        found = trained(ours, step, batch)
+    assert [differing(one, other) for one, other in zip(expected, found, strict=True)] == [[], [], []]
+    report = step.report
+    assert report.budget_bytes is not None
+    assert report.planned_peak_bytes <= 1.01 * report.budget_bytes < report.plain_peak_bytes
+    assert report.peak_bytes is not None
+    assert report.peak_bytes <= 1.02 * report.planned_peak_bytes
+    assert report.steps == 3
+    assert report.time_s is not None and report.time_s > 0
+    assert (report.planned_out_bytes > 0) is paged
+    assert report.out_bytes == 3 * report.planned_out_bytes
+
+
+def test_where_everything_fits_nothing_is_spent() -> None:
+    module, batch = tiny()
+    for asked in ({}, {"ram": "100%"}, {"ram": "1GB", "deadline": "1.01x"}):
+        with compiled(module, batch, **asked) as step:
+            report = step.report
+            assert (report.recomputations, report.planned_out_bytes, report.gap) == (0, 0, 0)
+            assert report.planned_time_s == report.plain_time_s
+            assert report.planned_peak_bytes <= 1.01 * report.plain_peak_bytes
+            assert "convolution_backward_default" in step.source
+            assert step.plan.graph == "Tiny"
+
+
+def test_the_peak_falls_with_the_budget() -> None:
+    module, batch = NETWORKS["vgg"]()
+    peaks = []
+    for share in (100, 90, 85):
+        with compiled(module, batch, ram=f"{share}%") as step:
+            for _ in range(2):
+                step(*batch)
+            peaks.append((step.report.peak_bytes, step.report.budget_bytes))
+    assert peaks == sorted(peaks, reverse=True)
+    assert all(peak <= 1.02 * budget for peak, budget in peaks)
+
+
+def test_what_becomes_of_parameters_between_steps_is_seen() -> None:
+    """`load_state_dict`, `p.data = …` and a parameter put in another's place."""
+    module, batch = tiny()
+    other = copy.deepcopy(module)
+    with compiled(module, batch, ram="90%") as step:
+        step(*batch)
+        with torch.no_grad():
+            for parameter in other.parameters():
+                parameter.mul_(1.25)
+        module.load_state_dict(other.state_dict())
+        module.conv1.weight.data = other.conv1.weight.detach() * 2
+        module.fc.bias = nn.Parameter(torch.ones(10))
+        with torch.no_grad():
+            other.conv1.weight.mul_(2)
+            other.fc.bias.fill_(1)
+        module.zero_grad()
+        assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
+
+
+def test_a_smaller_last_batch_is_planned_when_it_comes() -> None:
+    module, (x, y) = NETWORKS["bert"]()
+    other = copy.deepcopy(module)
+    with compiled(module, (x, y), ram="80%") as step:
+        budget = step.report.budget_bytes
+        for size in (4, 3, 4):
+            torch.manual_seed(size)
+            expected = state_of(other, eager(other, x[:size], y[:size]))
+            torch.manual_seed(size)
+            assert differing(expected, state_of(module, step(x[:size], y[:size]))) == []
+        assert step.report.steps == 2
+        assert step.report.budget_bytes == budget
+
+
+def test_autocast_is_traced_and_held_to() -> None:
+    module, batch = tiny()
+    other = copy.deepcopy(module)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = cross_entropy(other(batch[0]), batch[1])
+        step = compiled(module, batch, ram="90%")
+        found = step(*batch)
+    loss.backward()
+    assert differing(state_of(other, loss), state_of(module, found)) == []
+    with pytest.raises(UserError, match=r"autocast is off, compiled it was torch.bfloat16.*compile again"):
+        step(*batch)
+
+
+def test_costs_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module, batch = tiny()
+    measured = []
+    timed = profile_here._timed
+    monkeypatch.setattr(profile_here, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(profile_here, "_timed", lambda *given: measured.append(1) or timed(*given))
+    first = compiled(module, batch, pages=tmp_path).report.planned_time_s
+    assert compiled(module, batch, pages=tmp_path).report.planned_time_s == first
+    assert len(measured) == 1
+    for kept in (tmp_path / profile_here.CACHE).iterdir():
+        kept.write_text(kept.read_text()[:-20])
+    compiled(module, batch)
+    assert len(measured) == 2
+    torch.set_num_threads(2)
+    compiled(module, batch)
+    assert len(measured) == 3
+
+
+def test_a_boards_profile_serves_as_well() -> None:
+    module, batch = tiny()
+    with compiled(module, batch, ram="95%", profile="a72") as step:
+        assert step.plan.objective == "energy"
+        other = copy.deepcopy(module)
+        assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
+    assert compiled(module, batch, profile="a72", objective="time").plan.time_s > 0
+
+
+def test_a_full_disk_costs_the_step_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, batch = tiny()
+    other = copy.deepcopy(module)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(profile_here.PageCosts, "cost", lambda *_: CHEAP)
+    monkeypatch.setattr(profile_here, "LEAST_PAGE_BYTES", 1024)
+    with compiled(module, batch, ram="90%", pages=tmp_path) as step:
+        assert step.report.planned_out_bytes > 0
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            with pytest.raises(UserError, match="cannot page out"):
+                step(*batch)
+        assert all(parameter.grad is None for parameter in module.parameters())
+        assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
+
+
+def frozen(module: nn.Module) -> None:
+    module.fc.weight.requires_grad_(False)  # type: ignore[union-attr, operator]
+
+
+def widened(module: nn.Module) -> None:
+    module.fc = nn.Linear(8, 10)
+
+
+def narrowed(module: nn.Module) -> None:
+    module.fc.weight.data = module.fc.weight.detach()[:, :3]  # type: ignore[union-attr, index, operator]
+
+
+def last_mode(module: nn.Module) -> None:
+    module.bn1.eval()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (nn.Module.eval, "is in evaluation mode now"),
+        (last_mode, "a BatchNorm2d is in evaluation mode now"),
+        (frozen, "requires_grad of fc.weight is False, and was True"),
+        (nn.Module.double, "the type of conv1.weight is torch.float64, and was torch.float32"),
+        (widened, "module fc is another one now"),
+        (narrowed, r"the shape of fc.weight is torch.Size\(\[10, 3\]\)"),
+        (lambda module: module.to(memory_format=torch.channels_last), "the stride of conv1.weight"),
+    ],
+)
+def test_another_module_is_refused_in_one_line(change: Callable[[nn.Module], object], words: str) -> None:
+    module, batch = tiny()
+    with compiled(module, batch) as step:
+        change(module)
+        before = state_of(module, torch.zeros(()))
+        with pytest.raises(UserError, match=f"{words}.*compile again") as caught:
+            step(*batch)
+    assert "\n" not in str(caught.value)
+    assert differing(before, state_of(module, torch.zeros(()))) == []
+
+
+def test_another_batch_is_refused_in_one_line() -> None:
+    module, (x, y) = tiny()
+    step = compiled(module, (x, y))
+    with pytest.raises(UserError, match=r"input is torch.float64 .* convert it"):
+        step(x.double(), y)
+    with pytest.raises(UserError, match=r"input is torch.float32 with strides"):
+        step(x.to(memory_format=torch.channels_last), y)
+    with pytest.raises(UserError, match="another nesting"):
+        step((x,), (y, y))
+    with pytest.raises(UserError, match="another nesting"):
+        step(x)
+    step.close()
+    with pytest.raises(UserError, match="has been closed"):
+        step(x, y)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"objective": "joy"}, "objective 'joy': there are energy, time"),
+        ({"pages": "nowhere"}, "pages nowhere: is no folder"),
+        ({"ram": "much"}, "much: not an amount"),
+        ({"profile": "nothing.csv"}, "no profile nothing.csv"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(asked: dict[str, Any], words: str) -> None:
+    module, batch = tiny()
+    with pytest.raises(UserError, match=words):
+        compiled(module, batch, **asked)
+
+
+def test_wrapped_modules_and_wrong_examples_are_refused() -> None:
+    module, batch = tiny()
+    with pytest.raises(UserError, match=r"is compiled \(torch.compile\)"):
+        compiled(torch.compile(module), batch)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="is spread over devices"):
+        compiled(nn.DataParallel(module), batch)
+    with pytest.raises(UserError, match="give a tuple of the model's input"):
+        compiled(module, batch[0])
+
+
+def test_too_little_memory_names_what_would_do() -> None:
+    module, batch = tiny()
+    with pytest.raises(poet.NoScheduleError) as caught:
+        compiled(module, batch, ram="1%")
+    assert caught.value.smallest_ram_bytes > 0
+
+
+def test_a_loss_with_parameters_and_models_with_several_inputs(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(6, 8), nn.Linear(3, 8)
+
+        def forward(self, x: Tensor, z: Tensor) -> Tensor:
+            return torch.relu(self.one(x)) + self.other(z)
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(8))
+
+        def forward(self, output: Tensor, wanted: Tensor, weight: Tensor) -> Tensor:
+            return ((output * self.scale - wanted) ** 2 * weight).mean()
+
+    module, loss = Two(), Scaled()
+    others = copy.deepcopy((module, loss))
+    batch = (torch.randn(5, 6), torch.randn(5, 3)), (torch.randn(5, 8), torch.rand(5, 1))
+    step = poet.compile(module, loss, example=batch, quiet=True)
+    found = step(*batch)
+    expected = others[1](others[0](*batch[0]), *batch[1])
+    expected.backward()
+    for one, other in zip(others, (module, loss), strict=True):
+        assert differing(state_of(one, expected), state_of(other, found)) == []
+
+
+def test_it_says_in_one_line_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
+    module, batch = tiny()
+    step = poet.compile(module, cross_entropy, example=batch, ram="90%")
+    said = capsys.readouterr().err
+    assert said.startswith("poet: Tiny: ")
+    assert said.count("\n") == 1
+    assert " a step instead of " in said
+    for _ in range(2):
+        step(*batch)
+    assert "; seen: " in str(step.report)
