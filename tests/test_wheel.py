@@ -36,19 +36,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed
 
 
-def call(site: Path, folder: Path, code: str) -> str:
+def call(site: Path, folder: Path, code: str, given: bytes = b"") -> str:
     """What the code prints, run in a folder with the wheel's packages and nothing of the source tree's."""
     own = {str(ROOT / name) for name in ("", "harness", "planner", "profiles")}
     path = [str(site), *(entry for entry in sys.path if entry not in own)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     for name in ("PLATFORMIO_CORE_DIR", "PLATFORMIO_BUILD_DIR"):
         environment.pop(name, None)
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path!r}; {code}"],
-        **{"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path!r}\n{code}"]
+    done = subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
 
 
 def test_its_packages_are_inside_and_nothing_else(site: Path) -> None:
@@ -65,6 +63,31 @@ def test_boards_and_profiles_are_inside(site: Path, tmp_path: Path) -> None:
 def test_type_checkers_find_the_types(site: Path) -> None:
     for package in ("poet_harness", "poet_planner", "poet_profiles", "poet_runtime"):
         assert (site / package / "py.typed").is_file()
+
+
+ALONE = """
+import importlib.abc, runpy
+class Nothing(importlib.abc.MetaPathFinder):
+    needed = {"numpy", "torch", "poet_profiles", "poet_runtime"}
+    others = {"pydantic", "pandas", "serial", "typer", "rich", "numba", "pyomo", "matplotlib", "platformdirs",
+              "safetensors", "joblib", "highspy", "poet_harness", "poet_planner"}
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in self.others:
+            raise ImportError(f"a board has no {name}")
+sys.meta_path.insert(0, Nothing())
+sys.argv = ["poet-agent", "--threads", "1"]
+runpy.run_module("poet_runtime.agent", run_name="__main__")
+"""
+
+
+def test_the_agent_needs_torch_and_numpy_alone(site: Path, tmp_path: Path) -> None:
+    from poet_profiles.protocol.frame import decode, encode
+
+    requests = ["hello", "page out 4096 2 sequential", "times 0 2"]
+    lines = b"".join(encode(">", number, text) for number, text in enumerate(requests))
+    answers = [decode(line) for line in call(site, tmp_path, ALONE, lines).encode().splitlines()]
+    assert [answer.text.split()[0] for answer in answers if answer] == ["ack", "ok"] * 3
+    assert answers[1] is not None and " threads=1 " in answers[1].text
 
 
 def test_every_source_of_the_firmware_is_inside(site: Path) -> None:

@@ -90,7 +90,7 @@ class DirectFile:
             self._buffer[: end - begin].copy_(data[begin:end])
             done = 0
             while done < whole:
-                done += os.pwrite(self._file, self._memory[done:whole], offset + begin + done)
+                done += _whole_blocks(os.pwrite(self._file, self._memory[done:whole], offset + begin + done))
             self._drop(offset + begin, whole)
 
     def read(self, offset: int, into: Tensor) -> None:
@@ -109,10 +109,7 @@ class DirectFile:
             self._drop(offset + begin, whole)
             done = 0
             while done < whole:
-                count = os.preadv(self._file, [self._memory[done:whole]], offset + begin + done)
-                if not count:
-                    raise OSError(errno.EIO, f"ends inside a page; somebody else has changed {self.path}")
-                done += count
+                done += _whole_blocks(os.preadv(self._file, [self._memory[done:whole]], offset + begin + done))
             into[begin:end].copy_(self._buffer[: end - begin])
 
     def _pieces(self, offset: int, size: int) -> list[tuple[int, int, int]]:
@@ -133,6 +130,13 @@ class DirectFile:
     def _write_through(self) -> None:
         for offset in range(0, self.size_bytes, BUFFER_BYTES):
             self.write(offset, self._buffer[: min(BUFFER_BYTES, self.size_bytes - offset)])
+
+
+def _whole_blocks(count: int) -> int:
+    """What of a short transfer counts: the next one has to begin at a block."""
+    if count < ALIGNMENT:
+        raise OSError(errno.EIO, "the page file ends inside a page, or its disk is full")
+    return count // ALIGNMENT * ALIGNMENT
 
 
 def _opened(path: Path) -> tuple[int, bool]:

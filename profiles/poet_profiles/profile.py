@@ -49,12 +49,20 @@ class ProfileRow:
     cpu_hz_std: float | None = None
     temperature_c: float | None = None
     temperature_c_std: float | None = None
+    where: str = ""
+    call: str = ""
+    closing_time: float | None = None
+    closing_energy: float | None = None
 
 
-COLUMNS = tuple(field.name for field in fields(ProfileRow))
+ALL_COLUMNS = tuple(field.name for field in fields(ProfileRow))
+# Profiles that were made before there were such columns lack them.
+_YOUNGER = ("where", "call", "closing_time", "closing_energy")
+COLUMNS = tuple(name for name in ALL_COLUMNS if name not in _YOUNGER)
 _WHOLE = ("bytes", "workspace_bytes", "repeats")
 _REAL = ("time_s", "time_s_std", "energy_j", "energy_j_std", "idle_power_w", "slice", "voltage_v")
 _SENSED = ("cpu_hz", "cpu_hz_std", "temperature_c", "temperature_c_std")
+_CLOSING = ("closing_time", "closing_energy")
 _KEY = ("board", "op", "params", "dtype", "source")
 
 
@@ -85,6 +93,9 @@ def read_profile(path: str | Path) -> pd.DataFrame:
             record[column] = _count(path, line, column, row[column])
         for column in _SENSED:
             record[column] = _finite(path, line, column, row[column]) if row[column] else math.nan
+        for column in _CLOSING:
+            if column in row:
+                record[column] = _finite(path, line, column, row[column]) if row[column] else math.nan
         if row["source"] not in SOURCES:
             raise UserError(f"{path}:{line}: source: {row['source']!r} is none of {', '.join(SOURCES)}")
         for column in ("board", "op"):
@@ -150,7 +161,7 @@ class ProfileWriter:
         """The columns of the file, whose rows are ``done``."""
         _cut_torn_line(self.path)
         if not self._size_bytes():
-            return list(COLUMNS)
+            return list(ALL_COLUMNS)
         frame = read_profile(self.path)
         self.done = set(frame[list(_KEY)].itertuples(index=False, name=None))
         return list(frame.columns)
@@ -164,12 +175,12 @@ class ProfileWriter:
             If the disk is full, or gone; the rows before are whole.
         """
         text = io.StringIO()
-        lines = csv.DictWriter(text, self._columns, restval="", lineterminator="\n")
+        lines = csv.DictWriter(text, self._columns, restval="", extrasaction="ignore", lineterminator="\n")
         size_bytes = self._size_bytes()
         if not size_bytes:
             lines.writeheader()
         values = asdict(row)
-        sensed = [column for column in _SENSED if values[column] is not None]
+        sensed = [column for column in (*_SENSED, *_CLOSING) if values[column] is not None]
         lines.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
         data = text.getvalue().encode()
         try:
@@ -258,6 +269,6 @@ def _cut_torn_line(path: Path) -> None:
         content = file.read()
         header, line_feed, _ = content.partition(b"\n")
         is_profile = bool(line_feed) and set(COLUMNS) <= set(header.decode(errors="replace").strip().split(","))
-        is_torn_header = not line_feed and ",".join(COLUMNS).encode().startswith(header)
+        is_torn_header = not line_feed and ",".join(ALL_COLUMNS).encode().startswith(header)
         if is_profile or is_torn_header:  # what is no profile is left alone: reading it will say so
             file.truncate(content.rfind(b"\n") + 1)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import resource
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from poet_profiles.errors import BAD_INPUT, UserError
-from poet_profiles.profile import COLUMNS, ProfileRow, ProfileWriter, read_profile
+from poet_profiles.profile import ALL_COLUMNS, COLUMNS, ProfileRow, ProfileWriter, read_profile
 
 ROW = ProfileRow(
     board="nrf52840",
@@ -38,6 +39,7 @@ SPECIFIED = (
     "board op params dtype time_s time_s_std energy_j energy_j_std idle_power_w bytes workspace_bytes repeats slice "
     "source meter voltage_v firmware taken_at cpu_hz cpu_hz_std temperature_c temperature_c_std"
 )
+YOUNGER = "where call closing_time closing_energy"
 
 
 def written(path: Path, *rows: ProfileRow) -> Path:
@@ -49,6 +51,20 @@ def written(path: Path, *rows: ProfileRow) -> Path:
 
 def test_the_columns_are_those_of_the_specification() -> None:
     assert " ".join(COLUMNS) == SPECIFIED
+    assert " ".join(ALL_COLUMNS) == f"{SPECIFIED} {YOUNGER}"
+
+
+def test_a_profile_from_before_the_younger_columns_is_read_and_continued(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", ROW)
+    lines = [line.rsplit(",", 4)[0] for line in path.read_text().splitlines()]
+    assert lines[0] == SPECIFIED.replace(" ", ",")
+    path.write_text("\n".join(lines) + "\n")
+    younger = dataclasses.replace(ROW, params="other", where="place", call='{"op":"x"}', closing_time=0.97)
+    table = read_profile(written(path, younger))
+    assert list(table.columns) == SPECIFIED.split()
+    fresh = read_profile(written(tmp_path / "new.csv", younger)).iloc[0]
+    assert (fresh["where"], fresh["call"], fresh["closing_time"]) == ("place", '{"op":"x"}', 0.97)
+    assert math.isnan(fresh["closing_energy"])
 
 
 @given(
@@ -65,7 +81,8 @@ def test_a_row_comes_back(tmp_path_factory: pytest.TempPathFactory, time_s: floa
 
 
 def test_pandas_reads_it_with_no_options(tmp_path: Path) -> None:
-    path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="add"))
+    row = dataclasses.replace(ROW, where="loop", call="{}")
+    path = written(tmp_path / "p.csv", row, dataclasses.replace(row, op="add"))
     plain, checked = pd.read_csv(path), read_profile(path)
     pd.testing.assert_frame_equal(plain, checked, check_dtype=False)
 

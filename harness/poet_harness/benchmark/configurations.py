@@ -83,7 +83,7 @@ def from_model(name: str, board: str) -> list[Configuration]:
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         path = Path(folder) / "graph.json"
-        _plan("graph", "--model", name, "--board", board, "--out", str(path))
+        run_planner("graph", "--model", name, "--board", board, "--out", str(path))
         return from_graph(path)
 
 
@@ -96,11 +96,11 @@ def from_fitting_models(board: str) -> list[Configuration]:
         If ``poet-plan`` is not installed or fails.
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
-        _plan("models", "--board", board, "--graphs", folder)
+        run_planner("models", "--board", board, "--graphs", folder)
         return _unique(*(from_graph(path) for path in sorted(Path(folder).glob("*.json"))))
 
 
-def _plan(*arguments: str) -> None:
+def run_planner(*arguments: str) -> None:
     """Run ``poet-plan``: the harness shares no code with the planner, only files."""
     beside = Path(sys.executable).parent / PLANNER
     program = str(beside) if beside.exists() else shutil.which(PLANNER)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -26,9 +26,14 @@ from .idle import measure_idle
 from .measure import Effort, Measurement, measure, spread
 from .slices import page_slice, ram_bytes, slices
 
+if TYPE_CHECKING:
+    from .agent_profiler import Closing
+
 T = TypeVar("T")
 
 DTYPE = "f32"
+# Where a row's time was taken: of repeated calls, or in a training step.
+LOOP, PLACE = "loop", "place"
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
 REST_S = 1.0
@@ -59,6 +64,8 @@ class Outcome:
         Page transfers whose rows were refused, with what they drew: the card's current is not in the measurement.
     below_idle : list
         Configurations that drew less than the sleeping board; their rows have an energy of zero.
+    closings : list
+        Of each network whose whole step was measured, by an agent.
     """
 
     written: int = 0
@@ -69,6 +76,7 @@ class Outcome:
     temperatures_c: tuple[float, ...] = ()
     past_the_meter: list[tuple[Configuration, str]] = field(default_factory=list)
     below_idle: list[Configuration] = field(default_factory=list)
+    closings: list[Closing] = field(default_factory=list)
 
 
 class Profiler:
@@ -160,7 +168,7 @@ class Profiler:
             item for item in costs if not self.is_done(item, profile) and not self._passes_meter_by(item, costs[item])
         ]
         for item in new:
-            self._append(profile, item, costs[item], 1.0, how=", in place")
+            self._append(profile, item, costs[item], 1.0, how=", in place", where=PLACE)
         return len(new)
 
     def is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
@@ -242,10 +250,18 @@ class Profiler:
                     ) from None
 
     def _append(
-        self, profile: ProfileWriter, item: Configuration, measured: Measurement, fraction: float, how: str = ""
+        self,
+        profile: ProfileWriter,
+        item: Configuration,
+        measured: Measurement,
+        fraction: float,
+        how: str = "",
+        where: str = LOOP,
+        call: str = "",
+        closing: tuple[float | None, float | None] = (None, None),
     ) -> None:
         whole_bytes = round(measured.bytes / fraction)
-        if item.op in OPERATORS:
+        if item.op in OPERATORS and where == LOOP:
             whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
         if measured.energy_j < 0:
             self._outcome.below_idle.append(item)
@@ -272,6 +288,10 @@ class Profiler:
             cpu_hz_std=_spread(measured.cpu_hz),
             temperature_c=_median(measured.temperature_c),
             temperature_c_std=_spread(measured.temperature_c),
+            where=where,
+            call=call,
+            closing_time=closing[0],
+            closing_energy=closing[1],
         )
         with undisturbed():
             profile.append(row)

@@ -26,6 +26,8 @@ from .process import ProcessStream, ssh_command
 SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
 # Far away, or PyTorch is still being imported there.
 AGENT_LINE = Patience(acknowledge_s=20.0, answer_s=60.0, attempts=4)
+# A whole step of a large network takes minutes on a small board, which is silent meanwhile.
+AGENT_ATTEMPTS = 40
 AGENT_MODULE = "poet_runtime.agent"
 # The program counts its RAM in 32 bits.
 MOST_PROGRAM_RAM = 2**32 - 4096
@@ -61,6 +63,7 @@ def connect(
     meter: str | None = None,
     card: Path | None = None,
     card_pauses: int | None = None,
+    threads: int | None = None,
 ) -> Target:
     """Open a board. Whatever meter is named, an emulated board's rows and the host's are never called measured.
 
@@ -79,6 +82,8 @@ def connect(
         Seed of the emulated card's pauses; it has none if not given.
     meter : str, optional
         See :func:`poet_harness.meters.registry.open_meter`.
+    threads : int, optional
+        Of the agent that is started here; PyTorch's own choice if not given.
 
     Raises
     ------
@@ -88,6 +93,10 @@ def connect(
     """
     if card_pauses is not None and not emulate:
         raise UserError("--card-pauses: only the emulated card takes them from a seed; add --emulate, or leave it out")
+    if threads is not None and (board.kind != "linux" or port is not None or image is not None):
+        raise UserError(
+            "--threads: is for the agent on this computer; write --port 'ssh://user@board/poet-agent --threads N'"
+        )
     with ExitStack() as opening:
         if takes_image(board, port, emulate) or (board.kind == "linux" and port is None and image is not None):
             assert image is not None
@@ -96,7 +105,7 @@ def connect(
             else:
                 target = _program(board, image, meter, card, opening)
         elif board.kind == "linux" and port is None:
-            target = _agent_here(board, meter, card, opening)
+            target = _agent_here(board, meter, card, threads, opening)
         else:
             target = _real(board, port, meter, opening)
         _check_board(target.device, board)
@@ -152,11 +161,12 @@ def _program(board: Board, image: Path, meter: str | None, card: Path | None, op
     return Target(device, power, fresh, opening)
 
 
-def _agent_here(board: Board, meter: str | None, card: Path | None, opening: ExitStack) -> Target:
+def _agent_here(board: Board, meter: str | None, card: Path | None, threads: int | None, opening: ExitStack) -> Target:
     """The agent as a child of this program: pages go to a file in the current folder, or to ``card``."""
     _check_processor(board)
     pages = card or Path.cwd()
-    stream = ProcessStream([sys.executable, "-m", AGENT_MODULE, "--pages", str(pages.resolve())])
+    options = [] if threads is None else ["--threads", str(threads)]
+    stream = ProcessStream([sys.executable, "-m", AGENT_MODULE, "--pages", str(pages.resolve()), *options])
     opening.callback(stream.close)
     device = Device(Link(stream, f"{board.name} (this computer)", AGENT_LINE))
     power = board_meter(meter, board, device.hello.is_agent, here=True)
@@ -204,7 +214,8 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         device = Device(Link(stream, port, AGENT_LINE))
     else:
         url = port or find_port(board)
-        link = Link(open_port(url, board.baud), url)
+        patience = Patience(attempts=AGENT_ATTEMPTS) if board.kind == "linux" else Patience()
+        link = Link(open_port(url, board.baud), url, patience)
         opening.callback(link.close)
         device = Device(link)
     power = board_meter(meter, board, device.hello.is_agent, here=False)

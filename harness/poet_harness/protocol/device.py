@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import base64
 import sys
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from poet_profiles.errors import NO_DEVICE, UserError
 
@@ -21,6 +23,9 @@ STEPS_PER_LINE = 24
 HELLO_ATTEMPTS = 6
 # Of a card that the board reads through before it answers; a slower one is asked again.
 CARD_BYTES_A_SECOND = 500_000
+# Of a program or a schedule in one line of `load`.
+LOAD_BYTES = 336
+TEXT_PER_LINE = 400
 RATE_UNIT = 1e-9
 MOST_RATE_UNITS = 2**32 - 1
 RATE_PRECISION = 1e-4
@@ -73,6 +78,17 @@ class Timing:
     host_end_s: float
     cpu_hz: float | None = None
     temperature_c: float | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A program's plain step on an agent: ``work_s`` for all ``repeats`` of it, by one window.
+
+    ``between_s`` is the time between operators, where each was timed in its place; 0 otherwise.
+    """
+
+    timing: Timing
+    between_s: float
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,31 @@ class Device:
         """Transfer ``count`` bytes ``repeats`` times, ``in`` from or ``out`` to the card, inside one window."""
         return self._timing(self._ask(f"page {direction} {count} {repeats} {pattern}", expected_s), repeats)
 
+    def load(self, document: bytes) -> None:
+        """Give an agent a program, or a schedule of the program that it has: JSON, compressed by gzip."""
+        for at in range(0, len(document), LOAD_BYTES):
+            part = base64.b64encode(document[at : at + LOAD_BYTES]).decode()
+            self._ask(f"load {at} {part}")
+        values = self._ask(f"load end {zlib.crc32(document):08x}").values
+        self.hello = replace(self.hello, model=values["model"], schedule=values["schedule"])
+
+    def call(self, repeats: int, call: str, expected_s: float = 0.0) -> Timing:
+        """Run one exact call ``repeats`` times inside one window: JSON, or ``@N`` for the program's operator N."""
+        return self._timing(self._ask(f"call {repeats} {call}", expected_s), repeats)
+
+    def text(self, index: int) -> str:
+        """The call of the program's operator ``index`` as JSON."""
+        text, length = "", 1
+        while len(text) < length:
+            values = self._ask(f"text {index} {len(text)}").values
+            text, length = text + values["text"], int(values["length"])
+        return text
+
+    def place(self, repeats: int, trace: bool, expected_s: float = 0.0) -> Placed:
+        """Run the program's plain step; with ``trace`` each operator is timed in its place (:meth:`times`)."""
+        answer = self._ask(f"place {repeats} {int(trace)}", expected_s)
+        return Placed(self._timing(answer, repeats), int(answer.values.get("between", 0)) / self.hello.ticks_hz)
+
     def idle(self, duration_s: float) -> Timing:
         """Sleep inside one window."""
         answer = self._ask(f"idle {round(duration_s * self.hello.ticks_hz)}", duration_s)
@@ -208,7 +249,7 @@ class Device:
         )
 
     def times(self, steps: int) -> list[float]:
-        """Seconds of each schedule step of the last training step."""
+        """Seconds of each schedule step of the last training step; on an agent, of whatever was timed last."""
         return [count / self.hello.ticks_hz for count in self._of_each("times", "ticks", steps)]
 
     def peaks(self, steps: int) -> list[int]:

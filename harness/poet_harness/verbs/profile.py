@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..benchmark.configurations import Configuration
+    from ..benchmark.network import Network
     from ..benchmark.profiler import Outcome, Profiler
     from ..training.batches import TrainingData
     from ..training.plan import Plan
@@ -43,7 +44,8 @@ def command(
     plan: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of a flashed plan: its operators are timed in place, in training steps on --data.",
+            help="Folder of a plan, whose operators are timed in place: on a microcontroller, where it is flashed, in "
+            "training steps on --data; on a Linux board, in steps on random data.",
             exists=True,
             file_okay=False,
         ),
@@ -57,6 +59,9 @@ def command(
     quick: Annotated[bool, typer.Option("--quick", help="One window each, no confidence interval.")] = False,
     image: Annotated[Path | None, typer.Option(help="Firmware for --emulate; built if not given.")] = None,
     pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Page transfers too.")] = True,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="For the agent on this computer: threads, and processors, of PyTorch.")
+    ] = None,
     format_card: Annotated[
         bool, typer.Option("--format-card", help="Label the card for poet. What it holds is lost.")
     ] = False,
@@ -75,6 +80,7 @@ def command(
     from poet_profiles.errors import UserError
     from poet_profiles.profile import ProfileWriter
 
+    from ..benchmark.agent_profiler import AgentProfiler, fit_pages, page_sizes
     from ..benchmark.measure import Effort
     from ..benchmark.profiler import Profiler
     from ..card.image import prepared_image
@@ -84,46 +90,70 @@ def command(
     from ..training.trainer import Trainer
     from .console import print_json, wide_console
 
-    if (plan is None) != (data is None):
+    description = load_board(board)
+    on_agent = description.kind == "linux" and image is None
+    if (plan is None) != (data is None) and not on_agent:
         raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
+    if data is not None and on_agent:
+        raise UserError(f"--data: {description.name} is profiled on random data; leave it out")
     if plan is not None and image is not None:
         raise UserError(f"--image: --plan runs the image in {plan}; leave one of them out")
     check_learning_rate(learning_rate)
-    description = load_board(board)
     target_path = out or Path(f"{description.name}.csv")
     effort = Effort(fewest=1, most=1) if quick else Effort()
     if not resume and target_path.is_file() and target_path.stat().st_size:
         raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
     training = _read_training(plan, data, steps) if plan is not None and data is not None else None
     with ProfileWriter(target_path) as profile:
-        graphs = [*(graph or []), *([plan / "graph.json"] if plan is not None else [])]
-        chosen = _chosen(description, graphs, model or [], configs)
+        networks = _networks(description, plan, model or []) if on_agent else []
+        graphs = [*(graph or []), *([plan / "graph.json"] if plan is not None and not on_agent else [])]
+        chosen = _chosen(description, graphs, [] if on_agent else model or [], configs)
         if image is None and takes_image(description, port, emulate):
             image = flashed_image(plan, description) if plan is not None else build(description)
         with ExitStack() as opening:
             if image is not None and training is not None:
                 card = opening.enter_context(prepared_image(card, *training, steps))
             opened = connect(
-                description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses
+                description,
+                port,
+                image=image,
+                emulate=emulate,
+                meter=meter,
+                card=card,
+                card_pauses=card_pauses,
+                threads=threads,
             )
             target = opening.enter_context(opened)
-            wanted = chosen or _standard(description)
+            if target.device.hello.is_agent:
+                wanted = [*chosen, *page_sizes()]
+            elif networks:
+                raise UserError(
+                    f"{target.device.link.name}: is no poet-agent, and runs no --model and no --plan of a Linux board; "
+                    "start poet-agent there"
+                )
+            else:
+                wanted = chosen or _standard(description)
             if description.storage == "none" or not pages:
                 wanted = [item for item in wanted if not item.is_page]
             if any(item.is_page for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
                 target.device.format()
-            profiler = Profiler(target.device, target.meter, description, effort)
+            is_agent = target.device.hello.is_agent
+            profiler = (AgentProfiler if is_agent else Profiler)(target.device, target.meter, description, effort)
             in_place = 0
             if training is not None:
                 trainer = Trainer(target.device, target.meter, training[0])
                 in_place = _train(trainer, profiler, profile, *training, learning_rate)
-            outcome = _with_progress(profiler, wanted, profile)
+            outcome = _with_progress(profiler, wanted, networks, profile)
             outcome.written += in_place
-            source = target.meter.source
+            source, meter_words = target.meter.source, target.meter.identity
+            fits = fit_pages(profile, description) if is_agent and outcome.written else []
     if as_json:
-        print_json({"profile": str(target_path), "source": source, **asdict(outcome)})
+        words = {"profile": str(target_path), "source": source, "meter": meter_words}
+        print_json({**words, **asdict(outcome), "page_fits": [fit._asdict() for fit in fits]})
     else:
-        _report(wide_console(), target_path, outcome, source)
+        _report(wide_console(), target_path, outcome, f"{source}, {meter_words}")
+        for fit in fits:
+            wide_console().print(fit.words)
 
 
 def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingData]:
@@ -170,6 +200,19 @@ def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path |
     return list(dict.fromkeys(chosen))
 
 
+def _networks(board: Board, plan: Path | None, models: list[str]) -> list[Network]:
+    """What an agent runs whole steps of."""
+    from rich.console import Console
+
+    from ..benchmark.network import from_plan, network_of_model
+
+    networks = [] if plan is None else [from_plan(plan)]
+    for name in models:
+        with Console(stderr=True).status(f"tracing {name} with poet-plan"):
+            networks.append(network_of_model(name, board.name))
+    return networks
+
+
 def _standard(board: Board) -> list[Configuration]:
     """The grid, and on a microcontroller the built-in models too; a Linux board's graphs name PyTorch's operators."""
     from poet_profiles.errors import UserError
@@ -190,25 +233,33 @@ def _standard(board: Board) -> list[Configuration]:
     return list(dict.fromkeys([*models, *grid()]))
 
 
-def _with_progress(profiler: Profiler, wanted: list[Configuration], profile: ProfileWriter) -> Outcome:
+def _with_progress(
+    profiler: Profiler, wanted: list[Configuration], networks: list[Network], profile: ProfileWriter
+) -> Outcome:
     from poet_profiles.errors import UserError
     from poet_profiles.stopping import Stopped
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ..benchmark.agent_profiler import AgentProfiler
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("idle power", total=len(wanted) + 1)
+        total = 1 + len(wanted) + sum(1 + len(network.places) for network in networks)
+        task = progress.add_task("idle power", total=total)
 
         def began(item: Configuration) -> None:
             progress.update(task, advance=1, description=f"{item.op:24}")
 
         try:
-            outcome = profiler.run(wanted, profile, began)
+            if isinstance(profiler, AgentProfiler):
+                outcome = profiler.run_all(wanted, networks, profile, began)
+            else:
+                outcome = profiler.run(wanted, profile, began)
         except Stopped as stopped:
             words = f"{stopped}; {profile.path} keeps what was measured, --resume goes on"
             raise UserError(words, stopped.exit_code) from None
-        progress.update(task, completed=len(wanted) + 1, description="done")
+        progress.update(task, completed=total, description="done")
     return outcome
 
 
@@ -241,6 +292,9 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
             f"{len(outcome.below_idle)} rows have an energy of 0, since the board drew less in them than asleep, the "
             f"first: {outcome.below_idle[0].op} {outcome.below_idle[0].params}"
         )
+    for closing in outcome.closings:
+        energy = "" if closing.energy is None else f", and {closing.energy:.1%} of its energy"
+        console.print(f"{closing.network}: its rows add up to {closing.time:.1%} of the whole step's time{energy}")
     _list(console, outcome.skipped, "configurations cannot run on this board")
 
 

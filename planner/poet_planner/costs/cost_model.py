@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 PAGE_IN = "page_in"
 PAGE_OUT = "page_out"
+# Rows that are no operators: the sleeping board, the time between two operators, a whole step.
 IDLE = "idle"
+OVERHEAD = "overhead"
+STEP = "step"
 ALL_OPERATORS = "(all operators)"
 
 
@@ -96,9 +99,14 @@ class CostModel:
         Size of a block of the board's storage; a page takes whole blocks.
     overlaps : bool
         Whether the board computes while its card transfers.
+    smallest_page_bytes : int
+        Smaller values are not paged, and smaller transfers left out of the fit: they take longer than their bytes say.
+        Published costs of pages hold for every size.
     """
 
-    def __init__(self, profile: pd.DataFrame, block_bytes: int = 512, overlaps: bool = False) -> None:
+    def __init__(
+        self, profile: pd.DataFrame, block_bytes: int = 512, overlaps: bool = False, smallest_page_bytes: int = 0
+    ) -> None:
         self._block_bytes = block_bytes
         self._overlaps = overlaps
         rows = [_Row(*row) for row in profile[list(_Row._fields)].itertuples(index=False)]
@@ -106,9 +114,14 @@ class CostModel:
         self._exact: dict[tuple[str, str], _Row] = {}
         for row in rows:
             self._exact.setdefault((row.op, row.params), row)
+        between = self._exact.get((OVERHEAD, ""))
+        self._between = (between.time_s, between.energy_j) if between else (0.0, 0.0)
         self._by_operator: dict[str, list[_Row]] = {}
         for row in self._exact.values():
-            self._by_operator.setdefault(row.op, []).append(row)
+            if row.op not in (IDLE, OVERHEAD, STEP):
+                self._by_operator.setdefault(row.op, []).append(row)
+        paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_operator.get(op, ())}
+        self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._fits: dict[str, Fit] = {}
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
 
@@ -137,7 +150,8 @@ class CostModel:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
         work = None if (op, params) in self._exact else card_work(graph, op, params)
-        return self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
+        cost = self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
+        return _Cost(cost.time_s + self._between[0], cost.energy_j + self._between[1], cost.basis)
 
     def _operator(self, node: str, op: str, params: str) -> _Cost:
         row = self._exact.get((op, params))
@@ -181,16 +195,19 @@ class CostModel:
 
     @cached_property
     def _compute_rows(self) -> list[_Row]:
-        return [row for row in self._exact.values() if row.op not in (PAGE_IN, PAGE_OUT, IDLE)]
+        return [row for op, rows in self._by_operator.items() if op not in (PAGE_IN, PAGE_OUT) for row in rows]
 
     def _page(self, value: Value) -> PageCost | None:
-        if not value.bytes or PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
+        if value.bytes < max(1, self._smallest_page_bytes):
+            return None
+        if PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
             return None
         return PageCost(*self._transfer(PAGE_OUT, value.bytes), *self._transfer(PAGE_IN, value.bytes))
 
     def _page_fit(self, op: str) -> Fit:
         if op not in self._fits:
             rows = _sequential(self._by_operator[op])
+            rows = [row for row in rows if _page_bytes(row.params) >= self._smallest_page_bytes] or rows
             blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
             self._fits[op] = _fitted(op, rows, blocks)
         return self._fits[op]

@@ -142,7 +142,7 @@ def write_profiles(folder: Path, model_names: list[str]) -> list[Path]:
         chosen = [name for name in model_names if board.kind == "linux" or name not in LINUX_MODELS]
         graphs = [_operators(name, board) for name in chosen]
         text = StringIO()
-        table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
         table.writeheader()
         table.writerows(asdict(row) for row in published_rows(device, graphs))
         path = folder / f"{device.profile}.csv"

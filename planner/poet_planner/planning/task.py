@@ -178,7 +178,9 @@ class ModelOnBoard:
             If the model cannot be had or traced, or the profile lacks the rows that are needed.
         """
         graph = self._step.graph(self._board, resident_gradients, self._momentum, card_above_bytes, streaming)
-        costed = CostModel(self._rows, self._board.storage_block_bytes, self._board.dma_overlap).apply(graph)
+        board = self._board
+        costs = CostModel(self._rows, board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes)
+        costed = costs.apply(graph)
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))
         program = self._step.program(costed.graph) if self._board.kind == "linux" else None

@@ -3,21 +3,30 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
+from zlib import crc32
 
 import torch
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.protocol.status import Status
+from torch import Tensor
 
 from poet_runtime.agent import system
+from poet_runtime.agent.calls import call_from_text
+from poet_runtime.agent.loaded import Loaded, Upload
 from poet_runtime.agent.pages import PageBenchmark
 from poet_runtime.agent.server import RefusedError, Verb
 from poet_runtime.agent.window import WindowLine
+
+T = TypeVar("T")
 
 PROTOCOL = 1
 TICKS_HZ = 1_000_000_000
@@ -25,6 +34,7 @@ NO_HASH = "0" * 16
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
 TIMES_PER_LINE = 24
+TEXT_PER_LINE = 400
 
 
 class Agent:
@@ -50,10 +60,16 @@ class Agent:
         self._window = window
         self._sysfs = sysfs
         self._times_ns: list[int] = []
+        self._upload = Upload()
+        self._loaded: Loaded | None = None
         self.verbs: dict[str, Verb] = {
             "hello": self._hello,
             "idle": self._idle,
             "page": self._page,
+            "load": self._load,
+            "call": self._call,
+            "text": self._text,
+            "place": self._place,
             "times": self._times,
             "format": self._format,
             "stack": self._stack,
@@ -75,8 +91,7 @@ class Agent:
             "boot": self._boot,
             "ticks_hz": TICKS_HZ,
             "ram_bytes": system.available_bytes(),
-            "model": NO_HASH,
-            "schedule": NO_HASH,
+            **self._hashes(),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "device": "cpu",
@@ -102,6 +117,82 @@ class Agent:
             self._times_ns = self._pages.run(arguments[0], size, repeats, arguments[3])
         return f"ticks={sum(self._times_ns)} repeats={repeats} bytes={size}{self._sensed()}"
 
+    def _load(self, arguments: Sequence[str]) -> str:
+        if len(arguments) != 2:
+            raise RefusedError(Status.E_ARGUMENT, "expected OFFSET BASE64, or end CRC32")
+        if arguments[0] != "end":
+            [at] = _numbers(arguments[:1], 1)
+            try:
+                part = base64.b64decode(arguments[1], validate=True)
+            except binascii.Error:
+                raise RefusedError(Status.E_ARGUMENT, "no base64") from None
+            return f"bytes={self._upload.add(at, part)}"
+        try:
+            document = self._upload.end(int(arguments[1], 16))
+        except ValueError:
+            raise RefusedError(Status.E_ARGUMENT, "expected a CRC-32 in hexadecimal") from None
+        self._times_ns = []
+        self._loaded = Loaded(document)
+        return " ".join(f"{name}={value}" for name, value in self._hashes().items())
+
+    def _call(self, arguments: Sequence[str]) -> str:
+        if len(arguments) != 2:
+            raise RefusedError(Status.E_ARGUMENT, "expected repeats @INDEX, or repeats JSON")
+        [repeats] = _numbers(arguments[:1], 1)
+        if not 0 < repeats <= MOST_REPEATS:
+            raise RefusedError(Status.E_ARGUMENT, f"{repeats} times")
+        if arguments[1].startswith("@"):
+            [index] = _numbers([arguments[1][1:]], 1)
+            call = self._program().call(index)
+        else:
+            try:
+                call = call_from_text(arguments[1])
+            except FaultError as fault:
+                raise RefusedError(Status.E_UNSUPPORTED, str(fault)) from None
+        return self._repeated(call, repeats)
+
+    def _text(self, arguments: Sequence[str]) -> str:
+        index, at = _numbers(arguments, 2)
+        text = self._program().text(index)
+        return f"text={text[at : at + TEXT_PER_LINE]} length={len(text)}"
+
+    def _place(self, arguments: Sequence[str]) -> str:
+        repeats, trace = _numbers(arguments, 2)
+        if not 0 < repeats <= MOST_REPEATS or trace not in (0, 1):
+            raise RefusedError(Status.E_ARGUMENT, "expected repeats 0|1")
+        step = self._program().plain_step
+        run = step.run_timed if trace else step.run
+        with self._window.open():
+            for _ in range(repeats):
+                _working(run)
+        between = f" between={step.between_ns}" if trace else ""
+        self._times_ns = step.times_ns if trace else []
+        return f"ticks={self._window.last_ns} repeats={repeats}{between}{self._sensed()}"
+
+    def _repeated(self, call: Callable[[], Any], repeats: int) -> str:
+        """Time a call, once more beforehand: some kernels prepare themselves."""
+        results = list(_tensors(_working(call)))
+        size = sum(tensor.untyped_storage().nbytes() for tensor in results)
+        with self._window.open():
+            for _ in range(repeats):
+                _working(call)
+        checksum = crc32(
+            b"".join(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in results)
+        )
+        return (
+            f"ticks={self._window.last_ns} repeats={repeats} bytes={size} workspace=0 checksum={checksum:08x}"
+            f"{self._sensed()}"
+        )
+
+    def _program(self) -> Loaded:
+        if self._loaded is None:
+            raise RefusedError(Status.E_ORDER, "no program is loaded")
+        return self._loaded
+
+    def _hashes(self) -> dict[str, str]:
+        model = NO_HASH if self._loaded is None else self._loaded.program.graph_hash
+        return {"model": model, "schedule": NO_HASH}
+
     def _times(self, arguments: Sequence[str]) -> str:
         first, count = _numbers(arguments, 2)
         chosen = self._times_ns[first : first + min(count, TIMES_PER_LINE)]
@@ -120,6 +211,25 @@ class Agent:
         clock, temperature = system.clock_khz(self._sysfs), system.temperature_mc(self._sysfs)
         pairs = (("cpu_khz", clock), ("temperature_mc", temperature))
         return "".join(f" {name}={value}" for name, value in pairs if value is not None)
+
+
+def _working(work: Callable[[], T]) -> T:
+    """Do something of PyTorch's; what it cannot do, or has no memory for, is an answer and not the agent's end."""
+    try:
+        return work()
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, IndexError, UserError) as error:
+        status = Status.E_MEMORY if "memory" in str(error) else Status.E_UNSUPPORTED
+        raise RefusedError(status, str(error).partition("\n")[0]) from None
+    except MemoryError:
+        raise RefusedError(Status.E_MEMORY, "no memory") from None
+
+
+def _tensors(results: Any) -> Iterator[Tensor]:
+    if isinstance(results, Tensor):
+        yield results
+    elif isinstance(results, list | tuple):
+        for item in results:
+            yield from _tensors(item)
 
 
 def _numbers(arguments: Sequence[str], count: int) -> list[int]:

@@ -215,3 +215,38 @@ def test_where_transfers_overlap_the_longer_of_the_two_counts(tmp_path: Path, co
     read = serial.time_s - compute_s
     assert overlapped.time_s == pytest.approx(read / 4 + max(0.75 * read, compute_s))
     assert overlapped.energy_j == pytest.approx(serial.energy_j)
+
+
+def test_the_time_between_operators_is_added_to_every_node_and_no_model_is_fitted_on_it(tmp_path: Path) -> None:
+    rows = [relu_row(size) for size in (10, 100, 5000)]
+    others = [row("idle", "", 1.0), row("step", "graph=0123456789abcdef", 3.0)]
+    plain = model(tmp_path, [*rows, *others]).apply(graph("relu", "size=777"))
+    costed = model(tmp_path, [*rows, *others, row("overhead", "", 1e-5)]).apply(graph("relu", "size=777"))
+    assert costed.graph.nodes[0].time_s == pytest.approx(plain.graph.nodes[0].time_s + 1e-5)
+    assert costed.graph.nodes[0].energy_j == pytest.approx(plain.graph.nodes[0].energy_j + 1e-7)
+    assert costed.fits["relu"] == plain.fits["relu"]
+    other = model(tmp_path, [relu_row(10), *others, row("overhead", "", 1e-5)]).apply(graph("add", "size=10"))
+    assert other.fits[ALL_OPERATORS].rows == 1
+
+
+def test_values_too_small_to_follow_the_line_of_pages_are_not_paged(tmp_path: Path) -> None:
+    line = {size: LATENCY + PER_BLOCK * size / 512 for size in (65536, 2**20, 2**24)}
+    rows = [
+        row(op, f"bytes={size} pattern=sequential", time_s, source="measured")
+        for op in ("page_in", "page_out")
+        for size, time_s in {**line, 4096: 1.0}.items()
+    ]
+    path = tmp_path / "p.csv"
+    with ProfileWriter(path) as profile:
+        for each in [relu_row(10), *rows]:
+            profile.append(each)
+    for smallest, source in ((65536, "measured"), (65536, "published")):
+        table = read_profile(path).assign(source=source)
+        costs = CostModel(table, smallest_page_bytes=smallest)
+        small, large = (costs.apply(graph("relu", "size=10", size)).graph.nodes[0].values[0] for size in (4096, 2**21))
+        assert large.page is not None
+        if source == "published":
+            assert small.page is not None
+        else:
+            assert small.page is None
+            assert large.page.in_time_s == pytest.approx(LATENCY + PER_BLOCK * 2**21 / 512)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiling an agent: operators in their place in a training step, and page transfers one by one.
+
+What an operator costs in a step and in a loop differs: in the loop its operands lie in the caches. So its time is
+taken in the step, each operator between two readings of the clock. A step is too short for a power meter; power is
+therefore taken in windows of repeated calls, and energy is that power times the time in place.
+
+    energy = (power in the window - idle power) * time in place
+
+Behind the operators come two rows more. `overhead` is the time between two operators. `step` is the whole step, which
+nothing interrupts; its closing error is what the planner would predict for it, as a share of what it takes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import hypot
+from typing import NamedTuple, TypeVar
+
+from poet_profiles.boards import Board
+from poet_profiles.profile import ProfileWriter, read_profile
+
+from ..meters.meter import Activity, Mark
+from ..protocol.device import Timing
+from ..protocol.link import DeviceError
+from .configurations import PAGE_OPS, Configuration, page
+from .measure import Measurement, measure, spread
+from .network import Network
+from .profiler import PLACE, REST_S, STEADY_ATTEMPTS, Outcome, Profiler
+
+WARM_UP_STEPS = 2
+PLACED_STEPS = 7
+TRANSFERS = 15
+PAGE_SIZES = tuple(4096 << shift for shift in range(13))
+OVERHEAD = Configuration("overhead", "")
+
+T = TypeVar("T")
+Began = Callable[[Configuration], None]
+
+
+class Power(NamedTuple):
+    """Power above idle in watt, and its standard deviation over windows."""
+
+    median_w: float
+    std_w: float
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What the rows of a network add up to, as a share of its whole step; the energy's is None without a sensor."""
+
+    network: str
+    time: float
+    energy: float | None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Several steps, timed operator by operator.
+
+    Attributes
+    ----------
+    times_s : list of list of float
+        By step and operator.
+    between_s : list of float
+        Time between two operators, mean of each step.
+    timings : list of Timing
+        Of the steps.
+    whole : list of Timing
+        Of as many steps that nothing interrupted, one behind each: what else the board does meets both alike.
+    """
+
+    times_s: list[list[float]] = field(default_factory=list)
+    between_s: list[float] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    whole: list[Timing] = field(default_factory=list)
+
+    def measurement(self, network: Network, item: Configuration) -> Measurement:
+        """Time of one configuration: over steps the median, over its places the mean, as a plan adds them up."""
+        places = network.places[item]
+        medians = (statistics.median(step[place] for step in self.times_s) for place in places)
+        steps = [statistics.fmean(step[place] for place in places) for step in self.times_s]
+        operator = network.operators[places[0]]
+        return self._measurement(
+            statistics.fmean(medians), steps, len(places), operator.bytes, operator.workspace_bytes
+        )
+
+    def overhead(self, operators: int) -> Measurement:
+        """Time between two operators."""
+        return self._measurement(statistics.median(self.between_s), self.between_s, operators - 1, 0, 0)
+
+    def step(self) -> Measurement:
+        """Time of the step that nothing interrupts."""
+        steps = [timing.work_s for timing in self.whole]
+        return self._measurement(statistics.median(steps), steps, 1, 0, 0)
+
+    def _measurement(
+        self, time_s: float, steps_s: Sequence[float], places: int, size: int, workspace: int
+    ) -> Measurement:
+        return Measurement(
+            time_s=time_s,
+            time_s_std=spread(steps_s),
+            energy_j=0.0,
+            energy_j_std=0.0,
+            repeats=len(steps_s) * places,
+            bytes=size,
+            workspace_bytes=workspace,
+            cpu_hz=tuple(timing.cpu_hz for timing in self.timings if timing.cpu_hz is not None),
+            temperature_c=tuple(t.temperature_c for t in self.timings if t.temperature_c is not None),
+        )
+
+
+class AgentProfiler(Profiler):
+    """A profiler of a Linux board under PyTorch; see :class:`Profiler`."""
+
+    def run_all(
+        self,
+        configurations: Iterable[Configuration],
+        networks: Sequence[Network],
+        profile: ProfileWriter,
+        began: Began = lambda _: None,
+    ) -> Outcome:
+        """Measure configurations, then networks: what of them the profile does not hold yet.
+
+        Raises
+        ------
+        UserError
+            As :meth:`Profiler.run` does.
+        """
+        self.run(configurations, profile, began)
+        for network in networks:
+            try:
+                self._network(network, profile, began)
+            except DeviceError as error:
+                self._outcome.skipped.append((network.step, f"{network.name}: {error.text}"))
+        self._outcome.temperatures_c = self._watch.temperatures_c
+        return self._outcome
+
+    def _network(self, network: Network, profile: ProfileWriter, began: Began) -> None:
+        missing = [item for item in network.places if not self.is_done(item, profile)]
+        if not missing and all(self.is_done(item, profile) for item in (OVERHEAD, network.step)):
+            return
+        began(network.step)
+        placement = self._placed_steadily(network)
+        for item in missing:
+            began(item)
+            self._append_placed(network, item, placement, profile)
+        power = self._power(partial(self._run_step, network), Activity.STEP)
+        if not self.is_done(OVERHEAD, profile):
+            measured = _with_energy(placement.overhead(len(network.operators)), power)
+            self._append(profile, OVERHEAD, measured, 1.0, where=PLACE)
+        if not self.is_done(network.step, profile):
+            measured = _with_energy(placement.step(), power)
+            closing = self._closing(network, profile, measured)
+            self._outcome.closings.append(closing)
+            self._append(profile, network.step, measured, 1.0, where=PLACE, closing=(closing.time, closing.energy))
+
+    def _append_placed(
+        self, network: Network, item: Configuration, placement: Placement, profile: ProfileWriter
+    ) -> None:
+        """One row of an operator."""
+        index = network.places[item][0]
+
+        def call(repeats: int, expected_s: float) -> Timing:
+            return self._loaded(network, lambda: self._device.call(repeats, f"@{index}", expected_s))
+
+        power = self._power(call, Activity.COMPUTE)
+        measured = _with_energy(placement.measurement(network, item), power)
+        text = self._through_resets(lambda: self._loaded(network, lambda: self._device.text(index)))
+        self._append(profile, item, measured, 1.0, where=PLACE, call=text)
+
+    def _closing(self, network: Network, profile: ProfileWriter, step: Measurement) -> Closing:
+        rows = read_profile(profile.path)
+        rows = rows[(rows["board"] == self._board.name) & (rows["source"] == self._meter.source)]
+        costs = rows.set_index(["op", "params"])[["time_s", "energy_j"]]
+        names = [
+            (item.op, item.params) for operator in network.operators for item in (operator.configuration, OVERHEAD)
+        ]
+        time_s, energy_j = costs.loc[names].sum()
+        energy = float(energy_j / step.energy_j) if self._meter.senses and step.energy_j > 0 else None
+        return Closing(network.name, float(time_s / step.time_s), energy)
+
+    def _placed_steadily(self, network: Network) -> Placement:
+        """Time the steps; again, after a rest, when the board's own sensors show drift."""
+        for attempt in range(STEADY_ATTEMPTS):
+            if attempt:
+                self._through_resets(partial(self._device.idle, attempt * REST_S))
+            placement = self._through_resets(partial(self._placed, network))
+            drift = self._watch.drift(placement.step())
+            if not drift:
+                return placement
+        self._outcome.unsteady.append((network.step, drift))
+        return placement
+
+    def _placed(self, network: Network) -> Placement:
+        placement = Placement()
+        operators = len(network.operators)
+        for step in range(WARM_UP_STEPS + PLACED_STEPS):
+            placed = self._loaded(network, lambda: self._device.place(1, trace=True))
+            times_s = self._device.times(operators)
+            whole = self._run_step(network, 1, 0.0)
+            if step >= WARM_UP_STEPS:
+                placement.times_s.append(times_s)
+                placement.between_s.append(placed.between_s / max(1, operators - 1))
+                placement.timings.append(placed.timing)
+                placement.whole.append(whole)
+        return placement
+
+    def _run_step(self, network: Network, repeats: int, expected_s: float) -> Timing:
+        return self._loaded(network, lambda: self._device.place(repeats, trace=False, expected_s=expected_s)).timing
+
+    def _loaded(self, network: Network, work: Callable[[], T]) -> T:
+        """Do something with a network's program, which an agent that was reset has lost."""
+        if self._device.hello.model != network.graph_hash:
+            self._device.load(network.program)
+        return work()
+
+    def _page(self, item: Configuration) -> tuple[float, Measurement]:
+        """Median and spread of single transfers."""
+        words = dict(pair.split("=") for pair in item.params.split())
+        size, pattern, direction = int(words["bytes"]), words["pattern"], PAGE_OPS[item.op]
+
+        def call(repeats: int, expected_s: float) -> Timing:
+            return self._device.page(direction, size, repeats, pattern, expected_s)
+
+        timing = call(TRANSFERS, 0.0)
+        times_s = self._device.times(TRANSFERS)
+        measured = Measurement(
+            time_s=statistics.median(times_s),
+            time_s_std=spread(times_s),
+            energy_j=0.0,
+            energy_j_std=0.0,
+            repeats=TRANSFERS,
+            bytes=size,
+            workspace_bytes=0,
+            cpu_hz=() if timing.cpu_hz is None else (timing.cpu_hz,),
+            temperature_c=() if timing.temperature_c is None else (timing.temperature_c,),
+        )
+        return 1.0, _with_energy(measured, self._power(call, Activity(item.op)))
+
+    def _power(self, call: Callable[[int, float], Timing], activity: Activity) -> Power:
+        """Power above idle while something runs."""
+        if not self._meter.senses:
+            self._meter.begin()
+            [second] = self._meter.end([Mark(activity, 1.0, 0.0, 1.0)])
+            return Power(second.energy_j - self._idle_power_w, 0.0)
+
+        def work() -> Measurement:
+            return measure(call, activity, self._meter, self._effort, self._idle_power_w)
+
+        window = self._through_resets(work)
+        return Power(window.energy_j / window.time_s, window.energy_j_std / window.time_s)
+
+
+def _with_energy(measured: Measurement, power: Power) -> Measurement:
+    """A measured time, with the energy that a power gives it; their errors add as independent ones do."""
+    return replace(
+        measured,
+        energy_j=power.median_w * measured.time_s,
+        energy_j_std=hypot(power.std_w * measured.time_s, power.median_w * measured.time_s_std),
+    )
+
+
+def page_sizes() -> list[Configuration]:
+    """Transfers from 4 KiB to 16 MiB in both directions."""
+    return [page(op, size, "sequential") for op in PAGE_OPS for size in PAGE_SIZES]
+
+
+class PageFit(NamedTuple):
+    """``latency + bytes / throughput`` over the rows of one direction, with its mean and its worst relative error."""
+
+    op: str
+    latency_s: float
+    bytes_a_second: float
+    mean_error: float
+    worst_error: float
+
+    @property
+    def words(self) -> str:
+        return (
+            f"{self.op}: {self.latency_s * 1e6:.0f} us, then {self.bytes_a_second / 1e6:.0f} MB/s; "
+            f"{self.mean_error:.0%} off on average, {self.worst_error:.0%} at worst"
+        )
+
+
+def fit_pages(profile: ProfileWriter, board: Board) -> list[PageFit]:
+    """The line through each direction's rows, of pages that are not too small to follow one.
+
+    Raises
+    ------
+    UserError
+        If the profile cannot be read.
+    """
+    import numpy as np
+
+    rows = read_profile(profile.path)
+    rows = rows[(rows["board"] == board.name) & (rows["bytes"] >= board.smallest_page_bytes)]
+    fits = []
+    for op in PAGE_OPS:
+        chosen = rows[(rows["op"] == op) & (rows["time_s"] > 0)]
+        if len(chosen) < 3:
+            continue
+        sizes, times_s = chosen["bytes"].to_numpy(float), chosen["time_s"].to_numpy(float)
+        table = np.stack([np.ones_like(sizes), sizes], axis=1)
+        (latency_s, per_byte_s), *_ = np.linalg.lstsq(table / times_s[:, None], np.ones_like(sizes), rcond=None)
+        errors = np.abs(table @ (latency_s, per_byte_s) / times_s - 1)
+        if per_byte_s > 0:
+            fits.append(PageFit(op, latency_s, 1 / per_byte_s, float(errors.mean()), float(errors.max())))
+    return fits

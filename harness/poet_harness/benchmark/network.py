@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network as an agent needs it: its program, and which configuration each of its operators is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph.file import graph_hash, read_graph
+from poet_profiles.json_file import of_format, read_document
+
+from .configurations import Configuration, run_planner
+
+GRAPH_FILE, PROGRAM_FILE = "graph.json", "program.json"
+PROGRAM_FORMAT = "poet-program/1"
+
+
+@dataclass(frozen=True)
+class PlacedOperator:
+    """An operator of a step: its configuration, and bytes of its values and of its workspace by the graph."""
+
+    configuration: Configuration
+    bytes: int
+    workspace_bytes: int
+
+
+@dataclass(frozen=True)
+class Network:
+    """One training step.
+
+    Attributes
+    ----------
+    name, graph_hash : str
+    program : bytes
+        The program file, compressed.
+    operators : tuple of PlacedOperator
+        In the program's order, which is that of an agent's times.
+    """
+
+    name: str
+    graph_hash: str
+    program: bytes
+    operators: tuple[PlacedOperator, ...]
+
+    @cached_property
+    def places(self) -> Mapping[Configuration, tuple[int, ...]]:
+        """Where in the program each configuration stands."""
+        found: dict[Configuration, tuple[int, ...]] = {}
+        for index, operator in enumerate(self.operators):
+            found[operator.configuration] = (*found.get(operator.configuration, ()), index)
+        return found
+
+    @property
+    def step(self) -> Configuration:
+        """What a profile calls the whole step."""
+        return Configuration("step", f"graph={self.graph_hash}")
+
+
+def from_plan(folder: Path) -> Network:
+    """The network of a plan folder, whose graph and program are of one model.
+
+    Raises
+    ------
+    UserError
+        If a file is missing or damaged, or they are of two models.
+    """
+    graph = read_graph(folder / GRAPH_FILE)
+    path = folder / PROGRAM_FILE
+    document = read_document(path, lambda read: of_format(read, PROGRAM_FORMAT))
+    if document.get("graph_hash") != graph_hash(graph):
+        raise UserError(f"{path}: belongs to another graph than {folder / GRAPH_FILE}; make the plan again")
+    nodes = {node.id: node for node in graph.nodes}
+    try:
+        ids = [operator["id"] for operator in document["operators"]]
+        operators = [nodes[id] for id in ids]
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: its operators are not the graph's; make the plan again") from None
+    placed = []
+    for node in operators:
+        if node.operation is None:
+            raise UserError(f"{folder / GRAPH_FILE}: {node.id}: names no operator (op); make the plan again")
+        configuration = Configuration(node.operation.op, node.operation.params)
+        placed.append(PlacedOperator(configuration, sum(v.bytes for v in node.values), node.workspace_bytes))
+    program = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
+    return Network(graph.name, document["graph_hash"], program, tuple(placed))
+
+
+def network_of_model(name: str, board: str) -> Network:
+    """The network of a model that ``poet-plan`` knows, traced by it as a program of its own.
+
+    Raises
+    ------
+    UserError
+        If ``poet-plan`` is not installed or does not know the model.
+    """
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        graph, program = Path(folder) / GRAPH_FILE, Path(folder) / PROGRAM_FILE
+        run_planner("graph", "--model", name, "--board", board, "--out", str(graph), "--program", str(program))
+        return from_plan(Path(folder))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operator of a program with the operands that it has in the step, and the same call as a line of JSON.
+
+A call as JSON is an operator of a program (docs/SPEC.md, section 10) with tensors in place of references:
+
+    {"op": "aten::relu.default", "args": [{"tensor": {"shape": [8, 64], "dtype": "float32", "low": -1.5, "high": 1.4}}]}
+
+so that a board can measure it without the program. Its data are random within the range that the step showed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from poet_profiles.errors import FaultError
+from torch import Tensor
+
+from poet_runtime.agent.operands import POSITIVE, SEED, random_tensor
+from poet_runtime.executor import Execution, store_all_steps
+from poet_runtime.program import decoded, encoded, layout_document, layout_from_document, name_of, operator_named
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
+
+DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator and its arguments, tensors as they are handed to it."""
+
+    target: Callable[..., Any]
+    args: list[Any] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
+    grad: bool = False
+
+    def __call__(self) -> Any:
+        with torch.set_grad_enabled(self.grad):
+            return self.target(*self.args, **self.kwargs)
+
+
+def call_in_step(graph: TracedGraph, residents: Mapping[str, Tensor], index: int) -> Call:
+    """An operator's call as a step makes it: the step is run up to there."""
+    wanted = graph.operators[index]
+    run = _RunUpTo(graph, residents, wanted.id)
+    for step in store_all_steps(graph):
+        run.step(step)
+        if run.call is not None:
+            return run.call
+    raise AssertionError(f"{wanted.id} is in no step")
+
+
+def text_of(operator: TracedOperator, call: Call) -> str:
+    """A program's operator as JSON, with the ranges that its operands have in a call; without a space."""
+    document = {"op": name_of(operator.target), "args": _described(operator.args, call.args)}
+    if operator.kwargs:
+        document["kwargs"] = _described(operator.kwargs, call.kwargs)
+    return json.dumps(document, separators=(",", ":")).replace(" ", "\\u0020")
+
+
+def call_from_text(text: str) -> Call:
+    """A call from its JSON.
+
+    Raises
+    ------
+    FaultError
+        If it is none, or names an operator that this PyTorch has not.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FaultError("the call is not JSON") from None
+    if not isinstance(document, dict) or not isinstance(document.get("op"), str):
+        raise FaultError('the call has no "op"')
+    args, kwargs = document.get("args", []), document.get("kwargs", {})
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise FaultError('the call\'s "args" are no list, or its "kwargs" no object')
+    target = operator_named(document["op"], "the call")
+    generator = torch.Generator().manual_seed(SEED)
+    actual = [_actual(argument, generator) for argument in args]
+    return Call(target, actual, {name: _actual(value, generator) for name, value in kwargs.items()})
+
+
+class _RunUpTo(Execution):
+    """Keeps the call of one operator."""
+
+    def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor], wanted: str) -> None:
+        super().__init__(graph, residents)
+        self.call: Call | None = None
+        self._wanted = wanted
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if operator.id == self._wanted:
+            self.call = Call(operator.target, args, kwargs, not operator.backward)
+        return super()._call(operator, args, kwargs)
+
+
+def _described(argument: Any, actual: Any) -> Any:
+    if isinstance(argument, Ref) and isinstance(actual, Tensor):
+        return {"tensor": _tensor_document(actual)}
+    if isinstance(argument, dict):
+        return {name: _described(value, actual[name]) for name, value in argument.items()}
+    if isinstance(argument, list | tuple):
+        return [_described(item, seen) for item, seen in zip(argument, actual, strict=True)]
+    return None if isinstance(argument, Ref) else encoded(argument)
+
+
+def _tensor_document(tensor: Tensor) -> dict[str, Any]:
+    document = layout_document(tuple(tensor.shape), tensor.dtype, tuple(tensor.stride()))
+    if tensor.numel() and not tensor.is_complex():
+        # Of a boolean PyTorch knows no range.
+        low, high = (bound.item() for bound in torch.aminmax(tensor.byte() if tensor.dtype is torch.bool else tensor))
+        document["low"], document["high"] = (
+            float(f"{b:.{DIGITS}g}") if isinstance(b, float) else b for b in (low, high)
+        )
+    return document
+
+
+def _actual(argument: Any, generator: torch.Generator) -> Any:
+    """Arguments with random tensors in the place of their descriptions; the rest as a program has it."""
+    if isinstance(argument, list):
+        return [_actual(item, generator) for item in argument]
+    if isinstance(argument, dict) and set(argument) & {"tensor", "blank"}:
+        (described,) = argument.values()
+        layout = layout_from_document(described, "a tensor of the call")
+        limits = described.get("low", POSITIVE[0]), described.get("high", POSITIVE[1])
+        if not all(isinstance(limit, int | float) for limit in limits) or limits[0] > limits[1]:
+            raise FaultError(f'the call: "low" and "high" are {limits!r}')
+        return random_tensor(layout.shape, layout.stride, layout.dtype, limits, generator)
+    return decoded(argument, "the call")

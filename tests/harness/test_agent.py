@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiling a Linux board under PyTorch: the agent itself, in this process, at the other end of a line with faults."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler
+from poet_harness.benchmark.measure import Effort
+from poet_harness.benchmark.network import from_plan
+from poet_harness.cli import app
+from poet_harness.meters.meter import Activity, Mark, Meter, Window
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import Link
+from poet_profiles.boards import load_board
+from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.profile import ProfileWriter, read_profile
+from typer.testing import CliRunner, Result
+
+from tests.support.harness.served_agent import ServedAgent
+from tests.support.harness.simulated_device import Line, Noise, clean, serve
+from tests.support.networks.small_program import write_small_program
+
+HOST = load_board("host")
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    write_small_program(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Several would wait for each other where other tests run beside these."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def profile(plan: Path, out: Path, *options: str) -> Result:
+    arguments = ["profile", "--board", "host", "--meter", "nominal", "--plan", str(plan), "--out", str(out), "--quick"]
+    return CliRunner().invoke(app, [*arguments, *options], env={"COLUMNS": "400"})
+
+
+def served(agent: ServedAgent, plan: Path, out: Path, *options: str, lines: tuple[Line, Line] = (clean, clean)) -> str:
+    """What the harness prints, profiling an agent behind a line."""
+    with serve(agent, *lines) as url:
+        done = profile(plan, out, "--port", url, "--no-pages", *options)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def keys(path: Path) -> list[tuple[str, str]]:
+    return [*read_profile(path)[["op", "params"]].itertuples(index=False, name=None)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, int]:
+    """The rows of a run that nothing disturbed, and how many bytes went to the board."""
+    folder = tmp_path_factory.mktemp("whole")
+    agent = ServedAgent(folder)
+    assert "its rows add up to" in served(agent, plan, folder / "p.csv")
+    return read_profile(folder / "p.csv"), agent.received_bytes
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed: tuple[pd.DataFrame, int]) -> pd.DataFrame:
+    return undisturbed[0]
+
+
+def test_every_operator_of_the_step_has_a_row_and_each_row_says_how_it_came_about(
+    plan: Path, whole: pd.DataFrame
+) -> None:
+    graph = json.loads((plan / "graph.json").read_text())
+    wanted = {(node["op"], node["params"]) for node in graph["nodes"] if "op" in node}
+    rows = whole.set_index(["op", "params"])
+    assert set(rows.index) == wanted | {("idle", ""), ("overhead", ""), ("step", f"graph={from_plan(plan).graph_hash}")}
+    assert (rows["time_s"] > 0).all()
+    assert set(rows["source"]) == {"measured"}
+    assert set(rows["meter"]) == {"no sensor: energy by the power states of host.toml"}
+    assert all("torch" in firmware and "threads" in firmware for firmware in rows["firmware"])
+    operators = rows.loc[sorted(wanted)]
+    assert set(operators["where"]) == {"place"}
+    assert {json.loads(call)["op"].split("::")[0] for call in operators["call"]} == {"aten"}
+
+
+def test_energies_without_a_sensor_are_the_board_files_powers(whole: pd.DataFrame) -> None:
+    above_idle_w = HOST.voltage_v * (HOST.rails_a.cpu_active - HOST.rails_a.cpu_idle)
+    computed = whole[whole["op"] != "idle"]
+    assert computed["energy_j"].to_numpy() == pytest.approx(above_idle_w * computed["time_s"].to_numpy(), rel=1e-5)
+    assert whole["idle_power_w"].to_numpy() == pytest.approx(HOST.voltage_v * HOST.rails_a.cpu_idle)
+
+
+def test_the_closing_error_is_what_a_plan_would_add_up(plan: Path, whole: pd.DataFrame) -> None:
+    graph = json.loads((plan / "graph.json").read_text())
+    times = whole.set_index(["op", "params"])["time_s"]
+    program = {operator["id"] for operator in json.loads((plan / "program.json").read_text())["operators"]}
+    nodes = [node for node in graph["nodes"] if node["id"] in program]
+    total_s = sum(times[node["op"], node["params"]] + times["overhead", ""] for node in nodes)
+    last = whole.iloc[-1]
+    assert last["op"] == "step"
+    assert last["closing_time"] == pytest.approx(total_s / last["time_s"], rel=1e-5)
+    assert whole["closing_time"].iloc[:-1].isna().all()
+    assert whole["closing_energy"].isna().all(), "nobody has measured any energy"
+
+
+def test_resets_and_a_line_that_loses_bytes_leave_the_same_rows(
+    plan: Path, whole: pd.DataFrame, tmp_path: Path
+) -> None:
+    agent = ServedAgent(tmp_path, resets_before=(5, 30, 41))
+    noise = Noise(0.001, seed=3), Noise(0.001, seed=4)
+    printed = served(agent, plan, tmp_path / "p.csv", lines=noise)
+    assert keys(tmp_path / "p.csv") == [*whole[["op", "params"]].itertuples(index=False, name=None)]
+    assert "the board was reset 3 times" in printed
+    assert agent.verbs.count("hello") == 4
+    assert noise[0].damaged and noise[1].damaged
+
+
+def test_an_ssh_connection_that_is_cut_ends_in_one_line_and_resume_goes_on(
+    plan: Path, undisturbed: tuple[pd.DataFrame, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for ssh that runs the agent here; at first it ends a little before the run does."""
+    whole, sent_bytes = undisturbed
+    shim, out = tmp_path / "ssh", tmp_path / "p.csv"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    options = ["--port", "ssh://pi@far", "--no-pages"]
+    for cut, resumed in ((f"dd bs=1 count={sent_bytes - 150} status=none |", []), ("", ["--resume"])):
+        shim.write_text(f"#!/bin/sh\n{cut} {sys.executable} -m poet_runtime.agent --threads 1 --pages {tmp_path}\n")
+        shim.chmod(0o755)
+        done = profile(plan, out, *options, *resumed)
+        if cut:
+            assert isinstance(done.exception, UserError)
+            assert done.exception.exit_code == NO_DEVICE
+            assert "the port is gone" in str(done.exception) and "use --resume" in str(done.exception)
+            assert 1 < len(keys(out)) < len(whole), "it was cut in the middle of the rows"
+    assert done.exit_code == 0, done.output
+    assert sorted(keys(out)) == sorted(whole[["op", "params"]].itertuples(index=False, name=None))
+
+
+class SteadyMeter(Meter):
+    """A sensor that shows 0.5 W asleep and 2.5 W at work, and needs short windows."""
+
+    identity, voltage_v, shortest_window_s = "steady", 5.0, 0.001
+
+    def begin(self) -> None:
+        pass
+
+    def end(self, marks: Sequence[Mark]) -> list[Window]:
+        powers = {Activity.IDLE: 0.5}
+        return [Window(m.device_s, m.device_s * powers.get(m.activity, 2.5), samples=10) for m in marks]
+
+
+def test_with_a_sensor_energy_is_power_in_the_window_times_time_in_place(plan: Path, tmp_path: Path) -> None:
+    agent = ServedAgent(tmp_path)
+    network = from_plan(plan)
+    with serve(agent) as url, ProfileWriter(tmp_path / "p.csv") as writer:
+        from poet_harness.connection.ports import open_port
+
+        device = Device(Link(open_port(url, 1), url))
+        outcome = AgentProfiler(device, SteadyMeter(), HOST, Effort(fewest=1, most=1)).run_all([], [network], writer)
+        device.link.close()
+    rows = read_profile(tmp_path / "p.csv")
+    computed = rows[rows["op"] != "idle"]
+    assert computed["energy_j"].to_numpy() == pytest.approx(2.0 * computed["time_s"].to_numpy(), rel=1e-5)
+    [closing] = outcome.closings
+    assert closing.energy == pytest.approx(closing.time, rel=1e-5)
+    assert agent.verbs.count("call") == 2 * len(network.places)
+    assert (OVERHEAD.op, "") in keys(tmp_path / "p.csv")
+
+
+def test_a_plan_that_is_none_of_an_agents_is_refused(plan: Path, tmp_path: Path) -> None:
+    for name in ("graph.json", "program.json"):
+        (tmp_path / name).write_text((plan / name).read_text())
+    document = json.loads((plan / "program.json").read_text())
+    for change, words in (
+        ({"graph_hash": "0" * 16}, "belongs to another graph"),
+        ({"operators": [*document["operators"][:-1], {"id": "other"}]}, "its operators are not the graph's"),
+        ({"format": "poet-program/2"}, "not a poet-program/1"),
+    ):
+        (tmp_path / "program.json").write_text(json.dumps({**document, **change}))
+        with pytest.raises(UserError, match=words):
+            from_plan(tmp_path)
+    (tmp_path / "program.json").unlink()
+    with pytest.raises(UserError, match=r"program\.json: cannot be read"):
+        from_plan(tmp_path)
+
+
+def test_a_network_that_the_board_cannot_run_is_listed_and_the_rest_is_measured(plan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "plan"
+    folder.mkdir()
+    (folder / "graph.json").write_text((plan / "graph.json").read_text())
+    document = json.loads((plan / "program.json").read_text())
+    document["operators"][0]["op"] = "aten::of_a_newer_pytorch.default"
+    (folder / "program.json").write_text(json.dumps(document))
+    printed = served(ServedAgent(tmp_path), folder, tmp_path / "p.csv")
+    assert "there is no operator aten::of_a_newer_pytorch.default in this PyTorch" in printed
+    assert keys(tmp_path / "p.csv") == [("idle", "")]
