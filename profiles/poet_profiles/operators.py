@@ -17,7 +17,9 @@ POOL_PARAMS = "n c h w r s sh sw ph pw"
 BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
 POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradient
 GENERATOR = 8  # bytes: its seed and the number of the step
+SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
+ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -305,6 +307,12 @@ def _streamed_linear_backward_input(p: Params) -> Sizes:
     return _streamed(Sizes((4 * m * n, 4 * n * k), (4 * m * k,), 2 * m * k * n), 1, n, p["tile"])
 
 
+def _accumulating(added: Sizes) -> Sizes:
+    """The same added to a sum so far, the third input; a bias stands behind it."""
+    inputs = (*added.inputs[:SUM_SO_FAR], *added.outputs, *added.inputs[SUM_SO_FAR:])
+    return replace(added, inputs=inputs, flops=added.flops + added.outputs[0] // 4)
+
+
 def _streamed_embedding_update(p: Params) -> Sizes:
     row, tokens, y = 4 * p["d"], 4 * p["m"], 4 * p["m"] * p["d"]
     w = p["v"] * row
@@ -414,6 +422,34 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (79, "streamed_linear_update", "m k n bias tile", lambda p: _streamed(_linear_update(p), 2, p["n"], p["tile"])),
     (80, "streamed_embedding", "m v d", lambda p: replace(_embedding(p), kept_input=0, kept_rows=p["v"])),
     (81, "streamed_embedding_update", "m v d", _streamed_embedding_update),
+    (82, "conv2d_accumulate", CONV_PARAMS, lambda p: _accumulating(_conv2d(p))),
+    (83, "conv2d_backward_input_accumulate", CONV_PARAMS, lambda p: _accumulating(_conv2d_backward_input(p))),
+    (84, "linear_accumulate", "m k n bias", lambda p: _accumulating(_linear(p))),
+    (85, "matmul_accumulate", "b m k n ta tb", lambda p: _accumulating(_matmul(p))),
+    (
+        86,
+        "streamed_conv2d_accumulate",
+        f"{CONV_PARAMS} tile",
+        lambda p: _accumulating(_streamed(_conv2d(p), 1, p["k"], p["tile"])),
+    ),
+    (
+        87,
+        "streamed_conv2d_backward_input_accumulate",
+        f"{CONV_PARAMS} tile",
+        lambda p: _accumulating(_streamed(_conv2d_backward_input(p), 1, p["k"], p["tile"])),
+    ),
+    (
+        88,
+        "streamed_linear_accumulate",
+        "m k n bias tile",
+        lambda p: _accumulating(_streamed(_linear(p), 1, p["n"], p["tile"])),
+    ),
+    (
+        89,
+        "streamed_linear_backward_input_accumulate",
+        "m k n tile",
+        lambda p: _accumulating(_streamed_linear_backward_input(p)),
+    ),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
@@ -422,6 +458,7 @@ _TAKES_OVER: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("add_rows", "batch_norm_eval", "batch_norm_eval_backward_input"), (0,)),
     **dict.fromkeys((f"{name}_backward" for name in (*_ACTIVATIONS, "softmax", "log_softmax", "batch_norm")), (0, 1)),
     **dict.fromkeys(("add", "sub", "mul", "layer_norm_backward_input"), (0, 1)),
+    **dict.fromkeys((name for _, name, _, _ in _TABLE if name.endswith(ACCUMULATE)), (SUM_SO_FAR,)),
 }
 
 OPERATORS: dict[str, Operator] = {

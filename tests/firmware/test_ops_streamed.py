@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatch
 
 import numpy as np
 import pytest
@@ -69,6 +70,18 @@ def _embedding_update(operators: Operators, p: Params, inputs: Inputs) -> list[b
     return _updated(operators, [gradient], [inputs[2]])
 
 
+def _accumulating(op: str) -> Callable[[Operators, Params, Inputs], list[bytes]]:
+    """By the operator that has all weights in RAM."""
+
+    def run(operators: Operators, p: Params, inputs: Inputs) -> list[bytes]:
+        if op == "streamed_linear_backward_input_accumulate":
+            p = {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0}
+            return [operators.run("matmul_accumulate", p, inputs)[0].tobytes()]
+        return _conv(op.removeprefix("streamed_"))(operators, p, inputs)
+
+    return run
+
+
 WHOLE = {
     "streamed_conv2d": _conv("conv2d"),
     "streamed_conv2d_backward_input": _conv("conv2d_backward_input"),
@@ -78,6 +91,7 @@ WHOLE = {
     "streamed_linear_update": _linear_update,
     "streamed_embedding": _embedding,
     "streamed_embedding_update": _embedding_update,
+    **{name: _accumulating(name) for name in CONFIGURATIONS if fnmatch(name, "streamed_*_accumulate")},
 }
 
 

@@ -3,6 +3,7 @@
  * channels are computed at a time. A pointwise convolution reads its input where it lies. */
 #include "convolution.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "gemm.h"
@@ -38,21 +39,33 @@ int poet_convolution_workspace(const poet_conv *conv, uint32_t *bytes)
     return *bytes != 0 ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* The gemm's rows are output channels of one group. */
+/* How the sums of output channels begin. */
+typedef struct sums {
+    const float *bias; /* one a channel, or NULL */
+    bool add;          /* to what is in y instead */
+} sums;
+
+/* The gemm's rows are output channels of one group, the first of which is `channel`. */
 static void compute_channels(const poet_conv *conv, const poet_gemm *gemm, const poet_im2col *im2col, const float *x,
-                             const float *w, const float *bias, float *workspace, float *y)
+                             const float *w, const sums *sums, int32_t channel, float *workspace, float *y)
 {
     const poet_windows *win = &conv->windows;
+    const float *bias = sums->bias == NULL ? NULL : sums->bias + channel;
     for (int32_t oy = 0; oy < win->oh; oy += gemm->panels) {
         if (!conv->in_place) {
             poet_im2col_fill(im2col, x, oy * win->sh - win->ph, workspace);
         }
-        poet_gemm_multiply(gemm, w, bias, conv->in_place ? x : workspace, y + oy * win->ow);
+        const float *rows = conv->in_place ? x : workspace;
+        if (sums->add) {
+            poet_gemm_add(gemm, w, rows, y + oy * win->ow);
+        } else {
+            poet_gemm_multiply(gemm, w, bias, rows, y + oy * win->ow);
+        }
     }
 }
 
-void poet_convolution(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
-                      const float *bias, float *workspace, float *y)
+static void convolve(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
+                     const sums *sums, float *workspace, float *y)
 {
     const poet_windows *win = &conv->windows;
     const int32_t rows = rows_at_a_time(conv);
@@ -89,10 +102,24 @@ void poet_convolution(const poet_conv *conv, int32_t first, int32_t count, const
             const int32_t group = channel / conv->out_channels;
             gemm.rows = poet_conv_channels_in_group(conv, channel, first + count);
             compute_channels(conv, &gemm, &im2col, x + group * conv->in_channels * win->h * win->w,
-                             w + (channel - first) * conv->taps, bias == NULL ? NULL : bias + channel, workspace,
+                             w + (channel - first) * conv->taps, sums, channel, workspace,
                              y + channel * win->oh * win->ow);
         }
         x += conv->groups * conv->in_channels * win->h * win->w;
         y += conv->groups * conv->out_channels * win->oh * win->ow;
     }
+}
+
+void poet_convolution(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
+                      const float *bias, float *workspace, float *y)
+{
+    const sums sums = {.bias = bias};
+    convolve(conv, first, count, x, w, &sums, workspace, y);
+}
+
+void poet_convolution_add(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
+                          float *workspace, float *y)
+{
+    const sums sums = {.add = true};
+    convolve(conv, first, count, x, w, &sums, workspace, y);
 }

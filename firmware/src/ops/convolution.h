@@ -13,4 +13,9 @@ int poet_convolution_workspace(const poet_conv *conv, uint32_t *bytes);
 void poet_convolution(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
                       const float *bias, float *workspace, float *y);
 
+/* The same, added to what is in y: input channels in several parts, one after the other, give the bits of all of them
+ * at once. */
+void poet_convolution_add(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
+                          float *workspace, float *y);
+
 #endif

@@ -81,7 +81,7 @@ typedef struct share {
     const poet_im2col *shape; /* its channels are these output channels */
     span met;                 /* rows */
     const float *w;
-    int adds; /* to what other channels of the group gave */
+    bool adds; /* to what is in gx */
 } share;
 
 /* Some rows of one phase: `im2col` begins with what the first of their elements meets by its first tap. */
@@ -158,8 +158,8 @@ static void compute_channels(const share *share, const float *gy, float *workspa
     }
 }
 
-void poet_input_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *w,
-                         float *workspace, float *gx)
+void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
+                         const float *w, float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
     const span columns = conv->in_place ? (span){0, win->ow} : columns_met(win);
@@ -179,7 +179,7 @@ void poet_input_gradient(const poet_conv *conv, int32_t first, int32_t count, co
         for (int32_t channel = first; channel < first + count; channel += shape.channels) {
             const int32_t group = channel / conv->out_channels;
             const share share = {conv, &shape, rows, w + (channel - first) * conv->taps,
-                                 channel != group * conv->out_channels};
+                                 adds || channel != group * conv->out_channels};
             shape.channels = poet_conv_channels_in_group(conv, channel, first + count);
             compute_channels(&share, gy + channel * win->oh * win->ow, workspace,
                              gx + group * conv->in_channels * win->h * win->w);

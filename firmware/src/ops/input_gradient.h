@@ -4,14 +4,17 @@
 #ifndef POET_OPS_INPUT_GRADIENT_H
 #define POET_OPS_INPUT_GRADIENT_H
 
+#include <stdbool.h>
+
 #include "conv.h"
 
 /* For at most so many output channels at a time; POET_E_ARGUMENT if it is too much. */
 int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint32_t *bytes);
 
 /* The share of `count` output channels from `first` on, whose weights are `w`. The first channel of a group begins gx
- * anew, a later one adds to what is there: channels in ascending order give the bits of all of them at once. */
-void poet_input_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *w,
-                         float *workspace, float *gx);
+ * anew, unless it `adds`; a later one adds to what is there: channels in ascending order give the bits of all of them
+ * at once. */
+void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
+                         const float *w, float *workspace, float *gx);
 
 #endif

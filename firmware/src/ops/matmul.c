@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. */
+/* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. And the same added to a sum so far. */
 #include "product.h"
 #include "shape.h"
+#include "sum_so_far.h"
 
 int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -16,12 +17,17 @@ int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
-int poet_matmul_run(const poet_op_args *args)
+int poet_matmul_accumulate_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_sizes_accumulate(poet_matmul_sizes(params, sizes), sizes);
+}
+
+static int run(const poet_op_args *args, bool adds)
 {
     const poet_matmul_params *p = (const poet_matmul_params *)args->params;
     const float *a = args->inputs[0];
     const float *c = args->inputs[1];
-    float *y = args->outputs[0];
+    float *y = adds ? poet_sum_so_far(args, p->b * p->m * p->n) : args->outputs[0];
     const poet_product product = {
         .m = p->m,
         .k = p->k,
@@ -33,10 +39,24 @@ int poet_matmul_run(const poet_op_args *args)
         .y_m = p->n,
     };
     for (int32_t b = 0; b < p->b; b++) {
-        poet_product_compute(&product, a, c, y);
+        if (adds) {
+            poet_product_add(&product, a, c, y);
+        } else {
+            poet_product_compute(&product, a, c, y);
+        }
         a += p->m * p->k;
         c += p->k * p->n;
         y += p->m * p->n;
     }
     return POET_OK;
+}
+
+int poet_matmul_run(const poet_op_args *args)
+{
+    return run(args, false);
+}
+
+int poet_matmul_accumulate_run(const poet_op_args *args)
+{
+    return run(args, true);
 }

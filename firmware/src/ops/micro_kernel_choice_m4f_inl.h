@@ -111,12 +111,15 @@ static inline void prepare_tiles(poet_cursor *cursor, micro_kernel kernel, const
 /* Adds to results of whatever shape. */
 #define ANY_ADDING_KERNEL MICRO_GENERAL
 
-/* Only these have a form that adds to results: what else there is serves shapes that are seldom or never streamed. */
+/* Only these have a form that adds to results: what else there is serves shapes that are seldom or never streamed or in
+ * slices. */
 static inline micro_kernel adding_kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
 {
     const micro_kernel kernel = gemm->rows >= POET_TILE ? kernel_of(cursor, gemm) : MICRO_GENERAL;
     switch (kernel) {
     case MICRO_SINGLES:
+    case MICRO_TRIPLES:
+    case MICRO_TRIPLES_STRIDE_2:
     case MICRO_TRANSPOSED:
     case MICRO_GRADIENT_3X3:
         return kernel;

@@ -157,9 +157,12 @@
                        STORE_AT, AT(start), AT(a), AT(passes), AT(entry), AT(resume)                            \
                      : FP_REGISTERS, "cc", "memory")
 
-/* Three k_rows of a single channel at a time; `K_ROW` is given the places of its taps in A. */
-#define TRIPLES(K_ROW)                                                                               \
-    __asm__ volatile("7:\n" START(FROM_ROWS, "ldr %[n], [%[w], %[k_rows]]\n")                        \
+/* Three k_rows of a single channel at a time; `K_ROW` is given the places of its taps in A. BEGIN begins the sums. */
+#define COUNT_TRIPLES "ldr %[n], [%[w], %[k_rows]]\n"
+#define FROM_START START(FROM_ROWS, COUNT_TRIPLES)
+#define FROM_RESULTS START_RESULTS FROM_ROWS COUNT_TRIPLES
+#define TRIPLES(BEGIN, K_ROW)                                                                        \
+    __asm__ volatile("7:\n" BEGIN                                                                    \
                      "2:\n" K_ROW("0", "4", "8") NEXT_K_ROW K_ROW("12", "16", "20") NEXT_K_ROW       \
                      K_ROW("24", "28", "32") NEXT_K_ROW ADVANCE_A("#36")                             \
                      "subs %[n], %[n], #3\n bne 2b\n" STORE "bne 7b\n"                               \
@@ -401,10 +404,10 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
         SINGLES(ADD_START, STORE, LOAD_FOUR_STRIDE_2, FIRST_FOUR, TAP_FOUR);
         break;
     case MICRO_TRIPLES:
-        TRIPLES(TRIPLE);
+        TRIPLES(FROM_START, TRIPLE);
         break;
     case MICRO_TRIPLES_STRIDE_2:
-        TRIPLES(TRIPLE_STRIDE_2);
+        TRIPLES(FROM_START, TRIPLE_STRIDE_2);
         break;
     case MICRO_TRANSPOSED:
         TRANSPOSED_TILES(ADD_START, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
@@ -446,6 +449,10 @@ __attribute__((noinline)) static void add_tiles(const poet_cursor *cursor, micro
         SINGLES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
     } else if (kernel == MICRO_TRANSPOSED) {
         TRANSPOSED_TILES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
+    } else if (kernel == MICRO_TRIPLES) {
+        TRIPLES(FROM_RESULTS, TRIPLE);
+    } else if (kernel == MICRO_TRIPLES_STRIDE_2) {
+        TRIPLES(FROM_RESULTS, TRIPLE_STRIDE_2);
     } else if (kernel == MICRO_GRADIENT_3X3) {
         const int32_t a_channel = cursor->a_channel + cursor->k_rows * cursor->a_k_row;
         const int32_t b_channel = cursor->b_channel + cursor->b_k_row;

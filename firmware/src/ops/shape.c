@@ -41,6 +41,16 @@ void poet_sizes_reverse(poet_sizes *sizes)
     sizes->output_bytes[0] = input;
 }
 
+int poet_sizes_accumulate(int status, poet_sizes *sizes)
+{
+    if (status == POET_OK) {
+        sizes->input_bytes[3] = sizes->input_bytes[2]; /* a bias */
+        sizes->input_bytes[2] = sizes->output_bytes[0];
+        sizes->inputs++;
+    }
+    return status;
+}
+
 /* Positions of the kernel along one axis, or 0. */
 static int32_t positions(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
 {

@@ -17,6 +17,10 @@ int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes);
 /* For a gradient with its operator's parameters and tensors: exchanges the first input and the output. */
 void poet_sizes_reverse(poet_sizes *sizes);
 
+/* For an operator that adds to a sum so far, which is one more input, the third, as large as the output. Gives the
+ * status that `sizes` has been filled with; after an error nothing else happens. */
+int poet_sizes_accumulate(int status, poet_sizes *sizes);
+
 /* Windows of r x s that slide over h x w: what convolution and pooling have in common. */
 typedef struct poet_windows {
     int32_t h, w, r, s, sh, sw, ph, pw;

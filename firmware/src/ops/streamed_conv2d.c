@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution whose weights are read from the card, some output channels at a time. */
+/* Convolution whose weights are read from the card, some output channels at a time; and the same added to a sum so
+ * far. */
 #include <stddef.h>
 
 #include "convolution.h"
 #include "stream.h"
+#include "sum_so_far.h"
 
 int poet_streamed_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -26,8 +28,17 @@ int poet_streamed_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
     return status;
 }
 
+int poet_streamed_conv2d_accumulate_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const int status = poet_streamed_conv2d_sizes(params, sizes);
+    if (status != POET_OK || sizes->inputs != 2) { /* as in conv2d.c */
+        return POET_E_ARGUMENT;
+    }
+    return poet_sizes_accumulate(status, sizes);
+}
+
 /* The workspace: a tile of weights, the rows of the input. */
-int poet_streamed_conv2d_run(const poet_op_args *args)
+static int run(const poet_op_args *args, bool adds)
 {
     const poet_streamed_conv2d_params *p = (const poet_streamed_conv2d_params *)args->params;
     poet_conv conv;
@@ -36,10 +47,26 @@ int poet_streamed_conv2d_run(const poet_op_args *args)
         return status;
     }
     float *tile = args->workspace;
+    float *rows = tile + p->tile * conv.taps;
+    float *y = adds ? poet_sum_so_far(args, (int32_t)(conv.y_bytes / sizeof(float))) : args->outputs[0];
     poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, tile);
     while (poet_stream_next(&weights)) {
-        poet_convolution(&conv, weights.first, weights.count, args->inputs[0], weights.data,
-                         conv.bias ? args->inputs[2] : NULL, tile + p->tile * conv.taps, args->outputs[0]);
+        if (adds) {
+            poet_convolution_add(&conv, weights.first, weights.count, args->inputs[0], weights.data, rows, y);
+        } else {
+            poet_convolution(&conv, weights.first, weights.count, args->inputs[0], weights.data,
+                             conv.bias ? args->inputs[2] : NULL, rows, y);
+        }
     }
     return weights.status;
+}
+
+int poet_streamed_conv2d_run(const poet_op_args *args)
+{
+    return run(args, false);
+}
+
+int poet_streamed_conv2d_accumulate_run(const poet_op_args *args)
+{
+    return run(args, true);
 }

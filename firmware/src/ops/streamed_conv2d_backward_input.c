@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient of a convolution by its input, with weights that are read from the card, some output channels at a time. */
+/* Gradient of a convolution by its input, with weights that are read from the card, some output channels at a
+ * time; and the same added to a sum so far. */
 #include "input_gradient.h"
 #include "stream.h"
+#include "sum_so_far.h"
 
 int poet_streamed_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -24,8 +26,13 @@ int poet_streamed_conv2d_backward_input_sizes(const int32_t *params, poet_sizes 
     return status;
 }
 
+int poet_streamed_conv2d_backward_input_accumulate_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_sizes_accumulate(poet_streamed_conv2d_backward_input_sizes(params, sizes), sizes);
+}
+
 /* The workspace: a tile of weights, the rows of gy. */
-int poet_streamed_conv2d_backward_input_run(const poet_op_args *args)
+static int run(const poet_op_args *args, bool adds)
 {
     const poet_streamed_conv2d_backward_input_params *p =
         (const poet_streamed_conv2d_backward_input_params *)args->params;
@@ -35,10 +42,21 @@ int poet_streamed_conv2d_backward_input_run(const poet_op_args *args)
         return status;
     }
     float *tile = args->workspace;
+    float *gx = adds ? poet_sum_so_far(args, (int32_t)(conv.x_bytes / sizeof(float))) : args->outputs[0];
     poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, tile);
     while (poet_stream_next(&weights)) {
-        poet_input_gradient(&conv, weights.first, weights.count, args->inputs[0], weights.data,
-                            tile + p->tile * conv.taps, args->outputs[0]);
+        poet_input_gradient(&conv, adds, weights.first, weights.count, args->inputs[0], weights.data,
+                            tile + p->tile * conv.taps, gx);
     }
     return weights.status;
+}
+
+int poet_streamed_conv2d_backward_input_run(const poet_op_args *args)
+{
+    return run(args, false);
+}
+
+int poet_streamed_conv2d_backward_input_accumulate_run(const poet_op_args *args)
+{
+    return run(args, true);
 }

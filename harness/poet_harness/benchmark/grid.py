@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from poet_profiles.operators import CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
+from poet_profiles.operators import ACCUMULATE, CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
 
 from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page
 
@@ -34,8 +34,11 @@ def grid() -> list[Configuration]:
 
 
 def _operators() -> Iterator[Configuration]:
+    """Those of an operator that adds to a sum so far are predicted from rows of the one that does not."""
     shapes = {names: list(shapes) for names, shapes in _shapes().items()}
-    for operator in (operator for operator in OPERATORS.values() if operator.name not in TRANSFERS):
+    for operator in OPERATORS.values():
+        if operator.name in TRANSFERS or operator.name.endswith(ACCUMULATE):
+            continue
         extents = " ".join(name for name in operator.params if name not in CONSTANTS)
         for shape in shapes.get(operator.name, shapes.get(extents, [])):
             yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))

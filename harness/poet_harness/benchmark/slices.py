@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import OPERATORS
+from poet_profiles.operators import ACCUMULATE, OPERATORS
 
 from .configurations import PAGE_GRANULE
 
@@ -49,6 +49,7 @@ _AXES: dict[str, tuple[Axis, ...]] = {
 }
 TILED = {"sgd_update": "size", "conv2d_update": "k", "linear_update": "n"}
 TILED |= {op: axes[0][0] for op, axes in _AXES.items() if op.startswith("streamed_") and "embedding" not in op}
+TILED |= {f"{op}{ACCUMULATE}": along for op, along in TILED.items() if f"{op}{ACCUMULATE}" in OPERATORS}
 """Along which parameter tiles are cut: no tile is longer."""
 _ROWS: tuple[Axis, ...] = (("m",), ("size",))
 _PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))
@@ -99,6 +100,7 @@ def _parts(
 
 
 def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
+    op = op.removesuffix(ACCUMULATE)
     if op.startswith("conv2d"):
         return _GROUPED_CONVOLUTION if params["g"] > 1 else _PLAIN_CONVOLUTION
     if op.startswith("strided_copy"):

@@ -9,7 +9,7 @@ from poet_profiles.card.layout import card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import COMMIT, FETCH, STORE
-from poet_profiles.operators import OPERATORS, Params, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"
@@ -68,8 +68,9 @@ def _streamed(whole: str, p: Params) -> CardWork:
 
 
 def _forward_or_input_gradient(whole: str, p: Params) -> tuple[str, str]:
-    if whole == "linear_backward_input":
-        return "matmul", params_key("matmul", {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0})
+    if whole.removesuffix(ACCUMULATE) == "linear_backward_input":
+        product = whole.replace("linear_backward_input", "matmul")
+        return product, params_key(product, {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0})
     return whole, params_key(whole, p)
 
 

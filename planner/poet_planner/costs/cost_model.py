@@ -6,8 +6,9 @@ A configuration that the profile holds costs what its row says. Any other is pre
     cost = constant + FLOPs * per_flop + bytes * per_byte + loops * per_loop
 
 (see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
-of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator of which
-the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
+of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator that
+adds to a sum so far and has no row is predicted by the model of the one that does not. Any other of which the profile
+has no row at all is predicted by the same model over all compute rows. A page transfer costs
 ``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. A configuration on
 kept tensors without a row of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
@@ -25,6 +26,7 @@ import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
+from poet_profiles.operators import ACCUMULATE
 
 from poet_planner.costs.card import CardWork, card_work
 from poet_planner.costs.features import features, has_features
@@ -185,9 +187,10 @@ class CostModel:
         return self._page_fit(op).predict((1.0, float(self._blocks(size))))
 
     def _fit(self, op: str) -> Fit:
-        name = op if op in self._by_operator else ALL_OPERATORS
+        named = (name for name in (op, op.removesuffix(ACCUMULATE)) if name in self._by_operator)
+        name = next(named, ALL_OPERATORS)
         if name not in self._fits:
-            rows = [row for row in self._by_operator.get(op) or self._compute_rows if has_features(row.params)]
+            rows = [row for row in self._by_operator.get(name) or self._compute_rows if has_features(row.params)]
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
             self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, Params, output_extent, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, output_extent, parse_params
 
 UNKNOWN = "unknown"
 
@@ -47,7 +47,7 @@ def has_features(params: str) -> bool:
 
 def _loops(op: str, p: Params) -> int:
     """Rows of a kernel, rows of a matrix, planes of a batch: what each costs a loop's start, a division or a root."""
-    if op == "conv2d_backward_input":
+    if op.removesuffix(ACCUMULATE) == "conv2d_backward_input":
         return p["n"] * p["c"] * p["h"] * p["w"] * (p["k"] // p["g"]) * p["r"]
     if "r" in p:
         height = output_extent(p["h"], p["r"], p["sh"], p["ph"])

@@ -4,8 +4,9 @@
 A value of more than a given size becomes several, and so do all values that are tied to it: an operator that works
 channel by channel becomes one of itself for each slice, with the parameters of its channels. Convolutions and linear
 layers end a chain of such operators. One that makes slices is several with fewer outputs. One that reads slices is
-several with fewer inputs, and the sum of what they make. Their weights are cut along with them: each part is a tensor
-of its own, which says of what it is a part. What any other operator reads or makes stays whole.
+several with fewer inputs, each of which adds to the sum that those before have made: all bits are those of the whole.
+Their weights are cut along with them: each part is a tensor of its own, which says of what it is a part. What any other
+operator reads or makes stays whole.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Generic, TypeVar
 
 from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
 from poet_profiles.graph.kept import TRAINED_KINDS
-from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key, parse_params
 
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
 
@@ -61,7 +62,10 @@ class _Cut:
     summed : str or None
         The axis over which the operator sums: no result has it.
     bias : str or None
-        The axis of whose slices only the first has the bias, the last operand or result.
+        The axis of whose slices only one has the bias, the last operand or result: that from which the operator's sums
+        begin, or behind which it adds the bias.
+    bias_part : int
+        Which of them: 0, or -1 for the last.
     """
 
     operands: tuple[_Form, ...]
@@ -70,6 +74,7 @@ class _Cut:
     extents: Mapping[str, int] = field(default_factory=dict)
     summed: str | None = None
     bias: str | None = None
+    bias_part: int = 0
 
 
 def with_slices(graph: Graph, above_bytes: int) -> Graph:
@@ -124,17 +129,15 @@ class _Slicing:
             yield replace(resident, id=_part_id(resident.id, at), bytes=size, shape=shape, part=part)
 
     def _part(self, node: Node, cut: _Cut, counts: Mapping[str, int], at: dict[str, int]) -> Iterator[Node]:
-        """What makes one slice of each result: one operator, or one for each slice that it sums over, and sums."""
+        """What makes one slice of each result: one operator, or one for each slice that it sums over."""
         operation = node.operation
         assert operation is not None
         terms = [
             self._operator(node, cut, counts, {**at, **({cut.summed: term} if cut.summed else {})})
             for term in range(counts.get(cut.summed or "", 1))
         ]
-        last = terms.pop()
-        if terms:
-            *before, last = _summed(terms, last)
-            yield from before
+        *before, last = _accumulated(terms) if len(terms) > 1 else terms
+        yield from before
         like = operation.results[0]
         signals = []
         for value in node.values:
@@ -153,7 +156,7 @@ class _Slicing:
                 params[name] //= counts.get(axis, 1)
         operands = [(id, self._slice(id, form, at)) for id, form in zip(operation.operands, cut.operands, strict=True)]
         results = [(id, self._slice(id, form, at)) for id, form in zip(operation.results, cut.results, strict=True)]
-        if cut.bias and params["bias"] and at[cut.bias]:
+        if cut.bias and params["bias"] and at[cut.bias] != cut.bias_part % counts[cut.bias]:
             params["bias"] = 0
             (operands if len(operands) == 3 else results).pop()
         sizes = OPERATORS[operation.op].sizes(params)
@@ -195,27 +198,24 @@ class _Slicing:
                 yield from (_part_id(id, at) for at in product(*map(range, counts)))
 
 
-def _summed(terms: list[Node], last: Node) -> Iterator[Node]:
-    """Operators that make one term each, each followed by the sum so far; the last makes what ``last`` would."""
-    (result,) = last.values
+def _accumulated(terms: list[Node]) -> Iterator[Node]:
+    """The first makes a sum, each other one adds to it; the last gives the result that each would give alone."""
+    (result,) = terms[0].values
     total = ""
-    for number, term in enumerate((*terms, last)):
-        assert term.operation is not None
-        id = added(result.id, f"term{number}")
-        operation = replace(term.operation, results=(id,))
-        yield replace(term, id=id, values=(replace(result, id=id),), operation=operation)
+    for number, term in enumerate(terms):
+        operation = term.operation
+        assert operation is not None
+        id = result.id if term is terms[-1] else added(result.id, f"sum{number}")
         if total:
-            sum_id = result.id if term is last else added(result.id, f"sum{number}")
-            params = params_key("add", {"size": result.bytes // 4})
-            yield replace(
-                term,
-                id=sum_id,
-                values=(replace(result, id=sum_id),),
-                inputs=(total, id),
-                workspace_bytes=0,
-                operation=Operation("add", params, (total, id), (sum_id,)),
-            )
-            id = sum_id
+            operands = (*operation.operands[:SUM_SO_FAR], total, *operation.operands[SUM_SO_FAR:])
+            operation = replace(operation, op=f"{operation.op}{ACCUMULATE}", operands=operands)
+        yield replace(
+            term,
+            id=id,
+            values=(replace(result, id=id),),
+            inputs=(*term.inputs, total) if total else term.inputs,
+            operation=replace(operation, results=(id,)),
+        )
         total = id
 
 
@@ -388,7 +388,8 @@ def _by_groups(op: str, p: Params) -> _Cut:
 def _linear(p: Params) -> _Cut:
     operands = (_Form(("k",), p["m"]), _Form(("n", "k")), *((_Form(("n",)),) if p["bias"] else ()))
     y = _Form(("n",), p["m"])
-    return _Cut(operands, (y,), {"k": ("k",), "n": ("n",)}, {"k": p["k"], "n": p["n"]}, summed="k", bias="k")
+    params, extents = {"k": ("k",), "n": ("n",)}, {"k": p["k"], "n": p["n"]}
+    return _Cut(operands, (y,), params, extents, summed="k", bias="k", bias_part=-1)
 
 
 def _product(operation: Operation, p: Params, weights: set[str]) -> _Cut | None:

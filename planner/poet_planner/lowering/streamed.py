@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.graph import Kept, Operation
-from poet_profiles.operators import parse_params
+from poet_profiles.operators import ACCUMULATE, parse_params
 
 from poet_planner.graph.streaming import Streaming
 
 READERS = ("conv2d", "conv2d_backward_input", "linear", "matmul", "embedding")
+"""Some add to a sum so far as well."""
 
 
 class Streamed(NamedTuple):
@@ -34,9 +35,10 @@ def streamed(operation: Operation, kept: Mapping[str, Kept], streaming: Streamin
     kept : mapping
         The tensors on the card, by id.
     """
-    if streaming.above_bytes is None or operation.op not in READERS:
+    op = operation.op.removesuffix(ACCUMULATE)
+    if streaming.above_bytes is None or op not in READERS:
         return None
-    form = _form(operation.op, parse_params(operation.params))
+    form = _form(op, parse_params(operation.params))
     if form is None:
         return None
     tensor = kept.get(operation.operands[form.place])
@@ -46,7 +48,9 @@ def streamed(operation: Operation, kept: Mapping[str, Kept], streaming: Streamin
         return form if tensor.rows > 1 or 4 * form.params["d"] % BLOCK_BYTES == 0 else None
     rows = form.params[_rows(form.op)]
     tile = tile_rows(rows, tensor.bytes // rows, streaming.tile_bytes, halves=True)
-    return form._replace(params={**form.params, "tile": tile}) if 2 * tile < rows else None
+    if 2 * tile >= rows:
+        return None
+    return form._replace(op=form.op + operation.op.removeprefix(op), params={**form.params, "tile": tile})
 
 
 def streamed_update(op: str, params: dict[str, int], size: int, streaming: Streaming) -> bool:

@@ -182,6 +182,23 @@ def test_an_update_is_a_weight_gradient_and_a_descent(op: str, params: str, part
     assert sum(work.written_bytes) == sum(4 * int(params.split("=")[1]) for name, params in parts if name == "sgd")
 
 
+def test_what_adds_to_a_sum_is_predicted_like_the_operator_that_does_not(tmp_path: Path) -> None:
+    work = card_work(kept_step(), "streamed_linear_backward_input_accumulate", "m=4 k=128 n=64 tile=16")
+    assert work is not None
+    assert work.beside == (("matmul_accumulate", "b=1 m=4 k=64 n=128 ta=0 tb=0"),)
+    assert work.read_bytes == (8192,) * 4
+    shapes = [(2, 8, 16), (4, 64, 8), (16, 32, 32), (1, 128, 10), (9, 9, 9)]
+    products = {f"b=1 m={m} k={k} n={n} ta=0 tb=0": (m, k, n) for m, k, n in shapes}
+    times = {
+        key: PER_FLOP * 2 * m * k * n + PER_BYTE * 4 * (m * k + k * n + m * n) for key, (m, k, n) in products.items()
+    }
+    costs = model(tmp_path, [row("matmul", key, time_s) for key, time_s in times.items()])
+    costed = costs.apply(graph("matmul_accumulate", "b=1 m=4 k=16 n=8 ta=0 tb=0"))
+    expected = PER_FLOP * (2 * 4 * 16 * 8 + 4 * 8) + PER_BYTE * 4 * (4 * 16 + 16 * 8 + 2 * 4 * 8)
+    assert costed.graph.nodes[0].time_s == pytest.approx(expected, rel=1e-6)
+    assert [*costed.fits] == ["matmul"]
+
+
 STREAMED = "m=4 k=128 n=64 bias=0 tile=16"  # 32 KB in four tiles of 16 blocks
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -251,6 +251,47 @@ def streamed_linear_backward_input(p: Params, draw: Draw) -> Golden:
 
 def streamed_linear_update(p: Params, draw: Draw) -> Golden:
     return linear_update(p, draw)
+
+
+def _added(golden: Golden, draw: Draw) -> Golden:
+    """The same, added to a sum so far, the third input, of the same signs: so nothing cancels."""
+    term = torch.from_numpy(golden.outputs[0])
+    so_far = (term * draw.normal(*term.shape).abs()).float().double()
+    with_sum = _golden((so_far,), (term + so_far,))
+    inputs = (*golden.inputs[:2], *with_sum.inputs, *golden.inputs[2:])
+    return replace(golden, inputs=inputs, outputs=with_sum.outputs)
+
+
+def conv2d_accumulate(p: Params, draw: Draw) -> Golden:
+    return _added(conv2d(p, draw), draw)
+
+
+def conv2d_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
+    return _added(conv2d_backward_input(p, draw), draw)
+
+
+def linear_accumulate(p: Params, draw: Draw) -> Golden:
+    return _added(linear(p, draw), draw)
+
+
+def matmul_accumulate(p: Params, draw: Draw) -> Golden:
+    return _added(matmul(p, draw), draw)
+
+
+def streamed_conv2d_accumulate(p: Params, draw: Draw) -> Golden:
+    return conv2d_accumulate(p, draw)
+
+
+def streamed_conv2d_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
+    return conv2d_backward_input_accumulate(p, draw)
+
+
+def streamed_linear_accumulate(p: Params, draw: Draw) -> Golden:
+    return linear_accumulate(p, draw)
+
+
+def streamed_linear_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
+    return _added(streamed_linear_backward_input(p, draw), draw)
 
 
 def streamed_embedding(p: Params, draw: Draw) -> Golden:
@@ -660,6 +701,14 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         streamed_linear_update,
         streamed_embedding,
         streamed_embedding_update,
+        conv2d_accumulate,
+        conv2d_backward_input_accumulate,
+        linear_accumulate,
+        matmul_accumulate,
+        streamed_conv2d_accumulate,
+        streamed_conv2d_backward_input_accumulate,
+        streamed_linear_accumulate,
+        streamed_linear_backward_input_accumulate,
         strided_copy,
         strided_copy_backward,
         group_norm,

@@ -128,6 +128,10 @@ def _streamed_linears(**more: tuple[int, int]) -> SearchStrategy[Params]:
     return st.tuples(shapes, others).flatmap(lambda p: whole_blocks(p[0] | p[1], "n", p[0]["k"]))
 
 
+def _without_bias(params: Params) -> Params:
+    return params | {"bias": 0}
+
+
 def _bits(number: float) -> int:
     (bits,) = struct.unpack("<i", struct.pack("<f", number))
     return int(bits)
@@ -207,6 +211,14 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "streamed_linear_update": _streamed_linears(bias=(0, 1)),
     "streamed_embedding": integers(m=(1, 9), v=(1, 12), d=(1, 200)),
     "streamed_embedding_update": integers(m=(1, 9), v=(1, 12), d=(1, 200)),
+    "conv2d_accumulate": convolutions().map(_without_bias),
+    "conv2d_backward_input_accumulate": convolutions(),
+    "linear_accumulate": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)),
+    "matmul_accumulate": integers(b=(1, 3), m=(1, 10), k=(1, 33), n=(1, 18), ta=(0, 1), tb=(0, 1)),
+    "streamed_conv2d_accumulate": streamed_convolutions().map(_without_bias),
+    "streamed_conv2d_backward_input_accumulate": streamed_convolutions(),
+    "streamed_linear_accumulate": _streamed_linears(bias=(0, 1)),
+    "streamed_linear_backward_input_accumulate": _streamed_linears(),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
