@@ -11,7 +11,7 @@ import typer
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
 
-from poet_planner.cli import check, data, graph, models, plan, reference, solvers, sweep, verify
+from poet_planner.cli import check, data, execute, graph, models, plan, reference, solvers, sweep, verify
 
 app = typer.Typer(
     name="poet-plan",
@@ -23,6 +23,7 @@ app.callback(invoke_without_command=True)(plan.plan)
 app.command("sweep")(sweep.sweep)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
+app.command("execute")(execute.execute)
 app.command("graph")(graph.graph)
 app.command("data")(data.data)
 app.command("reference")(reference.reference)

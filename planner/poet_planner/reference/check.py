@@ -15,9 +15,11 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule
-from poet_runtime.executor import StepResult, execute, leave, residents_of
+from poet_runtime.compiled_step import compile_steps
+from poet_runtime.executor import leave, residents_of
+from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in
-from poet_runtime.page_file import PageFile
+from poet_runtime.pager import Pager
 from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
@@ -37,7 +39,8 @@ class CheckReport:
     """What came of running a plan.
 
     ``different`` names what is not eager's to the last bit after training step ``step``, the first where something is
-    not; it is the last step where all is well. ``peak_bytes`` is the most that values held at once, in PyTorch's sizes.
+    not; it is the last step where all is well. ``peak_bytes`` is the most that values, gradients among them, and
+    workspaces held at once, in PyTorch's sizes.
     """
 
     different: tuple[str, ...]
@@ -73,27 +76,30 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
     """
     if schedule.graph_hash != graph_hash(planned):
         raise UserError("the schedule was made for another graph; give the two that one run wrote")
-    graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
-    before = Snapshot(model.module, model.loss, model.inputs, model.targets)
-    results: list[StepResult] = []
-
-    def planned_step() -> Tensor:
-        residents = residents_of(graph, model.module, model.inputs, model.targets)
-        with tempfile.TemporaryDirectory(dir=page_folder) as folder, PageFile(Path(folder) / "pages") as pages:
-            results.append(execute(graph, residents, planned_steps(graph, planned, schedule.steps), pages))
-        leave(results[-1], graph, model.module, residents)
-        return results[-1].loss
-
-    try:
-        expected = list(_training(model, graph, lambda: _eager_step(model)))
-        before.restore()
-        for step, found in enumerate(_training(model, graph, planned_step)):
-            different = _different(expected[step], found)
-            if different:
-                break
-    finally:
-        before.restore()
     actions = Counter(step.do for step in schedule.steps)
+    graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    if actions[Action.PAGE_OUT]:
+        # A page has the size that PyTorch gives a value, which may be more than it shows.
+        graph = measured(graph, model.module, model.inputs, model.targets)
+    before = Snapshot(model.module, model.loss, model.inputs, model.targets)
+    with Pager(page_folder or Path(tempfile.gettempdir())) as pager:
+        compiled = compile_steps(graph, planned_steps(graph, planned, schedule.steps), pager)
+
+        def planned_step() -> Tensor:
+            residents = residents_of(graph, model.module, model.inputs, model.targets)
+            result = compiled.result(graph, residents)
+            leave(result, graph, model.module, residents)
+            return result.loss
+
+        try:
+            expected = list(_training(model, graph, lambda: _eager_step(model)))
+            before.restore()
+            for step, found in enumerate(_training(model, graph, planned_step)):
+                different = _different(expected[step], found)
+                if different:
+                    break
+        finally:
+            before.restore()
     return CheckReport(
         different=tuple(different),
         step=step + 1,
@@ -103,7 +109,7 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
         recomputations=actions[Action.COMPUTE] - len(planned.nodes),
         page_outs=actions[Action.PAGE_OUT],
         page_ins=actions[Action.PAGE_IN],
-        peak_bytes=results[0].peak_bytes,
+        peak_bytes=compiled.peak_bytes,
     )
 
 

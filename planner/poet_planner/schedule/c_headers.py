@@ -78,6 +78,8 @@ def remove_headers(folder: Path) -> None:
 
 def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | None:
     """What keeps the firmware from running the graph, or None; with ``constants``, also if one of them is missing."""
+    if graph.allocates:
+        return "its board runs PyTorch"
     operations = {node.operation.op for node in graph.nodes if node.operation}
     if not operations:
         return "its nodes name no operators"

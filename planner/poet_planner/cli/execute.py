@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan execute`: training steps under a plan for a Linux board, on this computer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def execute(
+    plan: Annotated[Path, typer.Argument(help="Folder of a plan for a Linux board.")],
+    data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote: a step a batch.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File for loss and gradients of each step, .npz.")
+    ] = None,
+    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
+    momentum: Annotated[float, typer.Option(min=0, max=1, help="Of gradient descent.")] = 0.0,
+    page_folder: Annotated[
+        Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch; default is PyTorch's own.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Run the program of PLAN under its schedule, without the model's code, and say what it took.
+
+    Loss and gradients are what `poet-plan reference` writes for the same data, bit for bit.
+    """
+    import json
+    from dataclasses import asdict
+    from statistics import median
+
+    import torch
+
+    from poet_planner.reference.plan_run import LOSS, plan_run
+    from poet_planner.reference.training_data import write_arrays
+    from poet_planner.report.quantities import bytes_text, time_text
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    run = plan_run(plan, data, learning_rate, momentum, page_folder)
+    if out is not None:
+        write_arrays(run.arrays, out)
+    losses = run.arrays[LOSS]
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "plan": str(plan),
+                    "steps": len(losses),
+                    "loss": losses.tolist(),
+                    "times_s": run.times_s,
+                    "peak_bytes": run.peak_bytes,
+                    "planned_peak_bytes": run.planned_peak_bytes,
+                    "traffic": asdict(run.traffic),
+                    "note": run.note,
+                },
+                indent=1,
+            )
+        )
+        return
+    print(
+        f"{plan}: {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}, {time_text(median(run.times_s))} a "
+        f"step; {bytes_text(run.peak_bytes)} allocated at once beside parameters and batch, planned "
+        f"{bytes_text(run.planned_peak_bytes)}; {bytes_text(run.traffic.out_bytes)} to disk and "
+        f"{bytes_text(run.traffic.in_bytes)} back"
+    )
+    if run.note:
+        typer.echo(f"poet-plan: {run.note}", err=True)
