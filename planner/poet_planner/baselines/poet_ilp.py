@@ -19,6 +19,7 @@ from poet_planner.baselines.method import Aware, Method
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
+    fastest_schedule,
     no_schedule,
     passes_necessary_conditions,
     with_possible_deadline,
@@ -165,7 +166,7 @@ def schedule(
     if not passes_necessary_conditions(problem):
         tell("looking for the smallest RAM that would do")
         bracket = bracket_minimum_ram(with_possible_deadline(problem), 0, options.seed, solver, budget)
-        raise no_schedule(graph, problem, bracket, options.seed, limit.share(1.0))
+        raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
         result = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)

@@ -14,6 +14,7 @@ from poet_profiles.schedule import Objective, Schedule, Status
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
+    fastest_schedule,
     no_schedule,
     passes_necessary_conditions,
     store_all,
@@ -28,7 +29,7 @@ from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, keeps_limits
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Context, Part, Statistics
@@ -169,9 +170,11 @@ class _Run:
             bracket = bracket_minimum_ram(
                 problem, self._infeasible_bytes, self._options.seed, self._solver, budget, context
             )
-        within = possible and bracket.feasible_bytes <= self._problem.budget
-        if not (within and self._search.adopt(bracket.schedule.events, Part.FEASIBILITY)):
-            raise no_schedule(self._graph, self._problem, bracket, self._options.seed, self._overtime)
+            fastest = fastest_schedule(self._problem, self._options.seed, self._overtime)
+        found = (bracket.schedule, fastest) if possible else ()
+        within = cheapest(*(one for one in found if one is not None and keeps_limits(self._problem, one)))
+        if within is None or not self._search.adopt(within.events, Part.FEASIBILITY):
+            raise no_schedule(self._graph, self._problem, bracket, fastest)
 
     def _unplaced(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
         return NoScheduleError(
@@ -188,6 +191,9 @@ class _Run:
         share = self._limit.share(self._effort.search_share)
         has_any = self._start is not None
         early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
+        self._search.begin_with_orders(self._limit.share(self._effort.orders_share))
+        if self._proof.complete:
+            return
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
             self._infeasible_bytes = self._problem.budget

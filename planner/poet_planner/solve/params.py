@@ -66,6 +66,7 @@ class EffortParams(Checked):
     search_s: Amount = 1.0  # least effort of a plan made again; a search after the proof has twice as much: seconds
     search_s_per_node: Amount = 0.015  # effort of the first search: seconds a node
     most_search_s: Amount = 20.0  # the same at most: seconds
+    orders_share: Share = 0.1  # for orders at most: fraction of the time left
     search_share: Share = 0.3  # the first search ends here if it has found a schedule: fraction of the time limit
     finding_share: Share = 0.5  # for finding any schedule where the first search has none: fraction of the time left
     placing_share: Share = 0.25  # kept for offsets: fraction of the time limit
@@ -122,6 +123,19 @@ class AnnealingParams(Checked):
     repair_strategies: tuple[RepairStrategy, ...] = (RepairStrategy(0.7, 0, False), RepairStrategy(0.3, 3, True))
     repairers: Count = 4  # annealers that try to repair a schedule, one after the other
     repair_s: Amount = 0.3  # effort of each of them: seconds
+
+
+@dataclass(frozen=True)
+class OrderParams(Checked):
+    """Orders by list scheduling. Each pass has random keys of its own, one a node."""
+
+    passes: Number = 6000  # orders that are made at most
+    least_passes: Number = 32  # orders that are made however little time there is
+    nodes: Count = 1_500_000  # the same in nodes that are put in order
+    random_passes: Count = 400  # of these, the first: all keys are drawn anew
+    noise: Interval = (0.0, 1.0)  # standard deviation of the logarithm of those keys
+    transient: Interval = (0.0, 1.0)  # weight of the bytes that a node takes while it is computed
+    changed: Interval = (0.02, 0.1)  # keys that another pass changes: fraction
 
 
 @dataclass(frozen=True)
@@ -252,6 +266,7 @@ class Params:
 
     effort: EffortParams = field(default_factory=EffortParams)
     annealing: AnnealingParams = field(default_factory=AnnealingParams)
+    orders: OrderParams = field(default_factory=OrderParams)
     eviction: EvictionParams = field(default_factory=EvictionParams)
     lagrangian: LagrangianParams = field(default_factory=LagrangianParams)
     state_space: StateSpaceParams = field(default_factory=StateSpaceParams)

@@ -248,10 +248,11 @@ class Proof:
             self._search.adopt(found.events, found.source)
 
     def _background_annealers(self, proof: int) -> Iterator[Annealer]:
-        """Annealers without end. Every third starts from the best schedule, the others from the store-all schedule."""
+        """Annealers without end. Every third starts from the best schedule, the others from store-all schedules."""
         for number in count(proof, MOST_PROOFS):
             context = self._context.within(Part.BACKGROUND_SEARCH)
-            search = Annealer(self._problem, SEEDS * (self._seed + 1) + number, context=context)
+            orders = self._search.orders(number)
+            search = Annealer(self._problem, SEEDS * (self._seed + 1) + number, orders, context)
             if number % 3 == 0:
                 search.adopt(self._known().events, self._known().source)
             yield search

@@ -21,6 +21,7 @@ class Part(StrEnum):
     """The parts of the optimiser. Those that are fields of `Parts` can be switched off."""
 
     ANNEALING = "annealing"
+    ORDERS = "orders"
     EVICTION = "eviction"
     CROSSOVER = "crossover"
     LAGRANGIAN = "lagrangian"
@@ -46,6 +47,8 @@ class Parts:
 
     Attributes
     ----------
+    orders : bool
+        Store-all schedules in orders that need little RAM.
     eviction : bool
         Starts made by passes of cost-aware eviction.
     crossover : bool
@@ -78,6 +81,7 @@ class Parts:
         Planning again with RAM in reserve, where no offsets are found.
     """
 
+    orders: bool = True
     eviction: bool = True
     crossover: bool = True
     lagrangian: bool = True

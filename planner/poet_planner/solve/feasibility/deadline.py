@@ -192,6 +192,7 @@ class _DeadlinePortfolio(Portfolio):
     def search(self, budget: TimeBudget) -> None:
         """Search for a short while, or until it is known whether there is a schedule."""
         budget = budget.until(lambda: not self.is_open)
+        self.begin_with_orders(budget.share(self._context.params.effort.orders_share))
         late = self._deadline * (1 + LATER)
         self.bound_s = max(self.bound_s, begin_with_retained_sets(self._problem, self, budget, late, self._context))
         if not budget.expired:

@@ -19,7 +19,8 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
-from poet_planner.solve.statistics import Context
+from poet_planner.solve.search.orders import frugal_order
+from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 
 CLOSE = 1.01  # within this factor the smallest RAM is known closely enough
@@ -79,7 +80,7 @@ def bracket_minimum_ram(
     context = context or Context()
     share = context.params.feasibility.question_share
     infeasible_bytes = max(infeasible_bytes, int(working_set_bytes(problem).max(initial=0)) - WORD)
-    bracket = Bracket(infeasible_bytes, store_all(problem))
+    bracket = Bracket(infeasible_bytes, _frugal(problem, seed, budget, context))
     not_found: set[int] = set()
     undecided: set[int] = set()
     ram = infeasible_bytes + WORD
@@ -105,6 +106,15 @@ def bracket_minimum_ram(
         else:
             ram = min(aligned(ceil(high / CLOSE)), high - WORD)
     return bracket
+
+
+def _frugal(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Incumbent:
+    """A store-all schedule that meets the deadline."""
+    plain = store_all(problem)
+    if not context.has(Part.ORDERS):
+        return plain
+    found = evaluated(problem, frugal_order(problem, seed, budget, context.params.orders))
+    return found if found is not None and found.time <= problem.deadline and found.peak < plain.peak else plain
 
 
 def _middle(low: int, high: int) -> int:
@@ -134,17 +144,17 @@ def with_possible_deadline(problem: Problem) -> Problem:
     return problem if busy_s(problem) <= problem.deadline else problem._replace(deadline=np.inf)
 
 
-def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, budget: TimeBudget) -> NoScheduleError:
+def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incumbent | None) -> NoScheduleError:
     """The error that names the smallest RAM and the shortest time that are enough, as far as they are known.
 
     Parameters
     ----------
     bracket : Bracket
         Of the RAM of `with_possible_deadline`.
-    budget : TimeBudget
-        For the shortest time.
+    fastest : Incumbent or None
+        `fastest_schedule`.
     """
-    shortest_s = _shortest_time(problem, seed, budget.share(1.0, SHORTEST_S))
+    shortest_s = np.inf if fastest is None else fastest.time
     ram = graph.resident_bytes + problem.budget
     feasible = graph.resident_bytes + bracket.feasible_bytes
     infeasible = graph.resident_bytes + bracket.infeasible_bytes
@@ -160,10 +170,10 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, seed: int, bud
     return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", feasible, shortest_s)
 
 
-def _shortest_time(problem: Problem, seed: int, budget: TimeBudget) -> float:
-    """The shortest time within the RAM that a short search finds; infinite if it finds no schedule."""
+def fastest_schedule(problem: Problem, seed: int, budget: TimeBudget) -> Incumbent | None:
+    """The fastest schedule within the RAM that a short search finds, late or not; None if it finds none."""
     if working_set_bytes(problem).max(initial=0) > problem.budget:
-        return np.inf
+        return None
     search = Annealer(with_time_as_energy(problem), seed)
-    search.run(int(SHORTEST_S * moves_per_second(problem)), budget)
-    return np.inf if search.incumbent is None else search.incumbent.time
+    search.run(int(SHORTEST_S * moves_per_second(problem)), budget.share(1.0, SHORTEST_S))
+    return search.incumbent

@@ -232,7 +232,7 @@ class Placer:
             self._on_note(f"no offsets for {lacking} bytes; planning again" if lacking else "planning again")
             planned = problem._replace(workspace=problem.workspace + reserve)
             within = self._context.within(Part.REPLANNING)
-            search = Portfolio(planned, self._seed + attempt, _random_order(planned, attempt), within)
+            search = Portfolio(planned, self._seed + attempt, [_random_order(planned, attempt)], within)
             if not np.array_equal(reserve, before):
                 search.adopt_all(newest.incumbent.events, newest.incumbent.source)
             search.run(self._moves, self._within(search))

@@ -6,7 +6,7 @@ Temperatures, shares and numbers of passes are in `params.AnnealingParams`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -78,13 +78,15 @@ class Annealer:
     ----------
     seed : int
         Equal seeds and equal calls give equal schedules. Even and odd seeds use different repair strategies.
-    order : (n,) or None
-        The topological order of the nodes to start from; None: that of the graph.
+    orders : sequence of (n,)
+        Topological orders of the nodes: the first to start from, all of them to evict in. Empty: that of the graph.
     context : Context or None
         Switches and statistics; None: all parts are on.
     """
 
-    def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
+    def __init__(
+        self, problem: Problem, seed: int, orders: Sequence[Ints] = (), context: Context | None = None
+    ) -> None:
         self._problem = problem
         self._chunk = max(1, min(CHUNK_MOVES, int(CHUNK_S * moves_per_second(problem))))
         self._seed = seed
@@ -107,7 +109,8 @@ class Annealer:
         self._kept: list[Incumbent] = []
         self._evicted: list[Incumbent] = []
         self._lagrangian_starts: list[Ints] = []
-        self._order = np.arange(len(problem.node_time), dtype=np.int64) if order is None else order
+        self._orders = list(orders) or [np.arange(len(problem.node_time), dtype=np.int64)]
+        self._order = self._orders[0]
         self._started = False
         # Energy and source of the start of the current pass, and the part that the pass belongs to. What the pass finds
         # is credited to that part, unless it is the start itself.
@@ -287,7 +290,7 @@ class Annealer:
     ) -> Incumbent | None:
         """The best schedule that is found if a second costs ``multiplier``; None if none is found."""
         problem = with_multiplier(self._problem, multiplier)._replace(deadline=deadline)
-        search = Annealer(problem, self._seed, self._order, self._context.within(Part.LAGRANGIAN))
+        search = Annealer(problem, self._seed, self._orders, self._context.within(Part.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)
         search.run(moves, budget)
@@ -308,7 +311,11 @@ class Annealer:
         params = self._context.params.eviction
         passes = np.clip(params.passes_share * moves / len(self._order), params.least_passes, params.most_passes)
         enough = params.enough
-        for made in by_eviction(self._problem, self._order, self._choice, int(passes), budget, params):
+        turns = [
+            by_eviction(self._problem, order, self._choice, -(-int(passes) // len(self._orders)), budget, params)
+            for order in self._orders
+        ]
+        for made in chain.from_iterable(zip(*turns, strict=True)):
             made = made and replace(made, source=self._context.credited(Part.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):

@@ -42,6 +42,11 @@ def evaluated(problem: Problem, events: Ints, source: Part | None = None) -> Inc
     return Incumbent(work.kept[: result.length].copy(), float(result.energy), float(result.time), peak, source)
 
 
+def keeps_limits(problem: Problem, one: Incumbent) -> bool:
+    """Whether a schedule is within the RAM and the deadline."""
+    return one.peak <= problem.budget and one.time <= problem.deadline
+
+
 def cheapest(*found: Incumbent | None) -> Incumbent | None:
     """The one of least energy, the first among equals; None if there is none."""
     return min((one for one in found if one is not None), key=lambda one: one.energy, default=None)

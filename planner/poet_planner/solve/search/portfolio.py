@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+
+import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, ranked
+from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, keeps_limits, ranked
+from poet_planner.solve.search.orders import frugal_order
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -73,17 +76,20 @@ class Portfolio:
     ----------
     seed : int
         Equal seeds and equal calls give equal schedules, unless a budget ends a call early.
-    order : (n,) or None
+    orders : sequence of (n,)
         As in `Annealer`.
     context : Context or None
         As in `Annealer`.
     """
 
-    def __init__(self, problem: Problem, seed: int, order: Ints | None = None, context: Context | None = None) -> None:
+    def __init__(
+        self, problem: Problem, seed: int, orders: Sequence[Ints] = (), context: Context | None = None
+    ) -> None:
         self._problem = problem
         self._context = context or Context()
-        self._annealers = [Annealer(problem, SEEDS * seed + k, order, self._context) for k in range(SEEDS)]
         self._seed = seed
+        self._orders = orders
+        self._annealers = self._new_annealers()
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -94,6 +100,26 @@ class Portfolio:
     def found(self) -> list[Incumbent]:
         """The best schedule so far, and others; the cheapest first."""
         return ranked(one for annealer in self._accepted for one in annealer.found)
+
+    def orders(self, number: int) -> Sequence[Ints]:
+        """The orders for an annealer: where `begin_with_orders` has found one, every second annealer starts from it."""
+        return self._orders if number % 2 == 0 else self._orders[::-1]
+
+    def begin_with_orders(self, budget: TimeBudget = UNLIMITED) -> None:
+        """Begin with a store-all schedule that needs little RAM. If it keeps the limits, it is an optimum.
+
+        If it does not, its order is one to start from.
+        """
+        if not self._context.has(Part.ORDERS):
+            return
+        with self._context.timed(Part.ORDERS):
+            order = frugal_order(self._problem, self._seed, budget, self._context.params.orders)
+            found = evaluated(self._problem, order, self._context.credited(Part.ORDERS))
+        if found is not None and keeps_limits(self._problem, found):
+            self._annealers[0].keep(found)
+        elif (order[1:] < order[:-1]).any():
+            self._orders = [np.arange(len(order), dtype=np.int64), order]
+            self._annealers = self._new_annealers()
 
     def adopt(self, events: Ints, source: Part | None = None) -> bool:
         """Let the first annealer continue from ``events``, which ``source`` found.
@@ -132,6 +158,8 @@ class Portfolio:
         If the first annealer finds a schedule that costs no more than the store-all schedule, the run ends. If another
         does, only that one ends. So the result does not depend on which thread is faster.
         """
+        if self._annealers[0].has_least:
+            return
         self._share_best()
         workers = [BackgroundWorker([annealer], moves) for annealer in self._annealers[1:]]
         try:
@@ -141,6 +169,9 @@ class Portfolio:
         finally:
             for worker in workers:
                 worker.stop()
+
+    def _new_annealers(self) -> list[Annealer]:
+        return [Annealer(self._problem, SEEDS * self._seed + k, self.orders(k), self._context) for k in range(SEEDS)]
 
     def _keep(self, annealer: Annealer) -> None:
         self._annealers[0].keep(annealer.incumbent)
