@@ -39,8 +39,9 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
         return _streamed(op.removeprefix(STREAMED), configuration)
     if op not in UPDATES:
         return None
-    written = OPERATORS[op].sizes(configuration).outputs
-    descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in written)
+    outputs = OPERATORS[op].sizes(configuration).outputs
+    descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in outputs)
+    written = (*_tiles(outputs[0], configuration), *outputs[1:])
     return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
 
 
@@ -58,13 +59,17 @@ def _streamed(whole: str, p: Params) -> CardWork:
         count = min(p["m"], p["v"])
         descents = (("sgd", params_key("sgd", {"size": p["d"]})),) * count
         return CardWork(descents, (4 * p["d"],) * 2 * count, (4 * p["d"],) * count)
-    size = sizes.inputs[sizes.kept_input]
-    rows = p["k"] if "r" in p else p["n"]
-    reads = tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
+    reads = _tiles(sizes.inputs[sizes.kept_input], p)
     if not whole.endswith("_update"):
         return CardWork(read_bytes=reads, beside=(_forward_or_input_gradient(whole, p),))
     descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
     return CardWork(descents, reads, (*reads, *sizes.outputs[1:]), tuple(_gradients(whole, p)))
+
+
+def _tiles(size: int, p: Params) -> tuple[int, ...]:
+    """Bytes of each tile of a tensor of weights."""
+    rows = p["k"] if "r" in p else p.get("n", p.get("size", 1))
+    return tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
 
 
 def _forward_or_input_gradient(whole: str, p: Params) -> tuple[str, str]:

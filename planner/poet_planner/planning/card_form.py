@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
 STREAMED = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
+LARGER_TILES_BYTES = (16384, 32768)  # fewer commands to the card, more RAM
 SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
@@ -106,6 +107,8 @@ def cheapest_on_card(forms: CardForms, make: Callable[[CardForm], Task], budget_
     if len(best.graph.nodes) <= FEW_NODES and forms.streamed[0].above_bytes is None:
         fine = replace(forms.streamed[0], slices_above_bytes=FINE_SLICES_BYTES)
         best = _cheapest(best, [candidate(replace(best.form, streaming=fine))])
+    larger = (replace(best.form.streaming, tile_bytes=size) for size in LARGER_TILES_BYTES)
+    best = _cheapest(best, [candidate(replace(best.form, streaming=streaming)) for streaming in larger])
     return best.task
 
 

@@ -199,6 +199,24 @@ def test_what_adds_to_a_sum_is_predicted_like_the_operator_that_does_not(tmp_pat
     assert [*costed.fits] == ["matmul"]
 
 
+@pytest.mark.parametrize(
+    ("op", "params", "written"),
+    [
+        (
+            "conv2d_update",
+            "n=1 c=4 h=8 w=8 k=40 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=1 tile=32",
+            (32 * 144, 8 * 144, 160),
+        ),
+        ("linear_update", "m=3 k=16 n=24 bias=0 tile=8", (512, 512, 512)),
+        ("sgd_update", "size=300 tile=256", (1024, 176)),
+    ],
+)
+def test_an_update_writes_tile_by_tile(op: str, params: str, written: tuple[int, ...]) -> None:
+    work = card_work(kept_step(), op, params)
+    assert work is not None
+    assert work.written_bytes == written
+
+
 STREAMED = "m=4 k=128 n=64 bias=0 tile=16"  # 32 KB in four tiles of 16 blocks
 
 

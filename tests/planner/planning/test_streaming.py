@@ -33,6 +33,16 @@ def test_no_more_is_streamed_than_is_worth_it(ram: str | None, streamed: list[in
     assert streamed_bytes(prepared.graph) == streamed
 
 
+@pytest.mark.parametrize(("ram", "large"), [("200KB", True), ("24KB", False)])
+def test_tiles_are_large_where_there_is_room(ram: str, large: bool) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    model = Model("wide", module, (torch.randn(1, 64),), (torch.tensor([3]),), torch.nn.functional.cross_entropy)
+    graph = prepare(model, profile="nrf52840", parameters="card", ram=ram).graph
+    updates = (node.operation for node in graph.nodes if node.operation and "linear_update" in node.operation.op)
+    tiles = [4 * p["tile"] * p["k"] for p in (parse_params(update.params) for update in updates)]
+    assert (max(tiles) > 8192) == large
+
+
 @pytest.mark.parametrize("ram", ["90KB", "60KB"])
 def test_the_form_is_the_cheapest_that_could_be_stated(ram: str) -> None:
     def energy_j(**stated: str) -> float:
