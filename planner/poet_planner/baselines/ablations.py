@@ -50,7 +50,7 @@ PAGING = Method(
     pages=True,
     keeps_deadline=True,
     general=Aware.YES,
-    compute_aware=Aware.YES,
+    compute_aware=Aware.PARTLY,  # only with a deadline, where transfers run beside computes
     memory_aware=Aware.YES,
     power_aware=Aware.YES,
 )
@@ -58,6 +58,7 @@ REMATERIALIZATION = replace(
     PAGING,
     name="rematerialization_only",
     decides="what to recompute, and when",
+    compute_aware=Aware.YES,
     schedule=schedule_rematerialization,
     recomputes=True,
     pages=False,

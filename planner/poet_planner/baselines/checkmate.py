@@ -4,7 +4,7 @@
 Its MILP (section 4) is Algorithm 1 of POET without paging: R, S, FREE and U in stages, in the graph's order. Its
 approximation (section 5, two-phase rounding) solves the LP relaxation, keeps each value whose S reaches a threshold,
 and computes what that makes necessary. As in the public code, the LP gets 0.9 of the budget, so that what is rounded
-may fit; of nine thresholds the best that fits counts.
+may fit; of nine thresholds the best that fits counts. Both minimise time, as in the paper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines import poet_ilp
-from poet_planner.baselines.instance import Events, Instance
+from poet_planner.baselines.instance import Events, Instance, out_of_time
 from poet_planner.baselines.method import Aware, Method
 from poet_planner.baselines.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1
 from poet_planner.solve import OptimiseOptions
@@ -31,7 +31,8 @@ THRESHOLDS = np.arange(1, 10) / 10
 
 def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
     """The best schedule that the solver finds for Checkmate's MILP; raises as `poet_ilp.schedule`."""
-    return poet_ilp.schedule(graph, ram_bytes, deadline_s, replace(options, paging=False), "Checkmate's MILP")
+    without_paging = replace(options, paging=False)
+    return poet_ilp.schedule(graph, ram_bytes, deadline_s, without_paging, "Checkmate's MILP", by_time=True)
 
 
 def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
@@ -43,7 +44,7 @@ def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, opt
         If none fits, or the LP is not solved in the time allowed.
     """
     instance = Instance(graph, ram_bytes, deadline_s, replace(options, paging=False))
-    return instance.cheapest("Checkmate's LP rounding", _rounded_orders(instance, solver_named(options.solver)))
+    return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance))
 
 
 MILP = Method(
@@ -71,17 +72,18 @@ ROUNDED = replace(
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The LP's S, stage by value's node (n, n), and its optimum in joules: no schedule of the MILP costs less."""
+    """The LP's S, stage by value's node (n, n), and its optimum in seconds: no schedule of the MILP takes less."""
 
     kept: Floats
-    bound_j: float
+    bound_s: float
 
 
 def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget) -> Relaxed | None:
     """The LP relaxation within so many bytes; None if it has no solution, or none was found in time."""
     import pyomo.environ as pyo
 
-    model = algorithm_1(problem, budget)
+    without_paging = np.zeros_like(problem.pageable)
+    model = algorithm_1(problem._replace(node_energy=problem.node_time, pageable=without_paging), budget)
     for variable in model.component_data_objects(pyo.Var):
         variable.domain = pyo.UnitInterval
     result = solver.solve(model, time_left, SCALE * RELATIVE_GAP)
@@ -89,7 +91,7 @@ def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget
         return None
     n = len(problem.node_time)
     kept = [[result.solutions[-1].get(f"S_ram[{t},{i}]", 0.0) for i in range(n)] for t in range(n)]
-    return Relaxed(np.array(kept), result.bound * float(problem.node_energy.sum()) / SCALE)
+    return Relaxed(np.array(kept), result.bound * float(problem.node_time.sum()) / SCALE)
 
 
 def order(instance: Instance, kept: Flags) -> list[int]:
@@ -109,8 +111,12 @@ def order(instance: Instance, kept: Flags) -> list[int]:
     return events
 
 
-def _rounded_orders(instance: Instance, solver: Solver) -> Iterator[Events]:
+def rounded_orders(instance: Instance) -> Iterator[Events]:
+    """Of each threshold; none if the LP has no solution."""
+    solver = solver_named(instance.options.solver)
     found = relaxed(instance.problem, int(LP_SHARE * instance.budget), solver, instance.time_left)
+    if found is None and instance.time_left.expired:
+        raise out_of_time("Checkmate's LP rounding")
     if found is not None:
         for threshold in THRESHOLDS:
             yield order(instance, found.kept >= threshold)

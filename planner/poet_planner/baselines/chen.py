@@ -35,14 +35,13 @@ def schedule_sqrt(graph: Graph, ram_bytes: int, deadline_s: float | None, option
         If it needs more RAM, or more time; or wants to compute a node again that must not be.
     """
     instance = Instance(graph, ram_bytes, deadline_s, options)
-    kept = (every_root(among) for among in (cuts(instance), list(range(instance.first_backward))))
-    return instance.cheapest("Chen √n", (order(instance, checkpoints) for checkpoints in kept))
+    return instance.cheapest("Chen √n", sqrt_orders(instance))
 
 
 def schedule_greedy(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
     """Greedy: a checkpoint behind every so many bytes; raises as `schedule_sqrt`."""
     instance = Instance(graph, ram_bytes, deadline_s, options)
-    return instance.cheapest("Chen greedy", _greedy_orders(instance))
+    return instance.cheapest("Chen greedy", greedy_orders(instance))
 
 
 SOURCE = "Chen et al. 2016, arXiv 1604.06174"
@@ -125,7 +124,13 @@ def order(instance: Instance, checkpoints: Iterable[int]) -> list[int]:
     return events
 
 
-def _greedy_orders(instance: Instance) -> Iterator[Events]:
+def sqrt_orders(instance: Instance) -> Iterator[Events]:
+    """Of both sets of candidates."""
+    for candidates in (cuts(instance), list(range(instance.first_backward))):
+        yield order(instance, every_root(candidates))
+
+
+def greedy_orders(instance: Instance) -> Iterator[Events]:
     """Of all segment sizes and both sets of candidates; equal checkpoints count once."""
     total = sum(instance.size[v] for node in range(instance.first_backward) for v in instance.outputs[node])
     sizes = [0.0, *(total / RATIO**power for power in range(SIZES))]

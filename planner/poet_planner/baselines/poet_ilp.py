@@ -125,6 +125,7 @@ def schedule(
     deadline_s: float | None,
     options: OptimiseOptions,
     name: str = "Algorithm 1 as printed",
+    by_time: bool = False,
 ) -> Schedule:
     """A schedule from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
 
@@ -141,6 +142,8 @@ def schedule(
         ``seed`` counts for the offsets alone. Without ``paging`` this is Checkmate's MILP.
     name : str
         In messages.
+    by_time : bool
+        Whether the least time is looked for, and not the least energy.
 
     Raises
     ------
@@ -152,6 +155,7 @@ def schedule(
     if options.objective is not Objective.ENERGY:
         raise UserError("--objective time: Algorithm 1 plans for energy alone; leave one of the two out")
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
+    stated = problem._replace(node_energy=problem.node_time) if by_time else problem
     store_all_j = float(problem.node_energy.sum())
     started_s = options.clock()
     limit = TimeBudget(options.time_limit_s, options.clock)
@@ -169,7 +173,7 @@ def schedule(
         raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
-        result = solver.solve(algorithm_1(problem, ram_left), budget, SCALE * RELATIVE_GAP)
+        result = solver.solve(algorithm_1(stated, ram_left), budget, SCALE * RELATIVE_GAP)
         found = evaluated(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
         if found is None:
             break

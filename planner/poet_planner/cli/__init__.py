@@ -11,7 +11,20 @@ import typer
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
 
-from poet_planner.cli import check, data, execute, graph, models, plan, reference, solvers, sweep, verify
+from poet_planner.cli import (
+    check,
+    compare,
+    data,
+    execute,
+    graph,
+    methods,
+    models,
+    plan,
+    reference,
+    solvers,
+    sweep,
+    verify,
+)
 
 app = typer.Typer(
     name="poet-plan",
@@ -21,6 +34,8 @@ app = typer.Typer(
 )
 app.callback(invoke_without_command=True)(plan.plan)
 app.command("sweep")(sweep.sweep)
+app.command("compare")(compare.compare)
+app.command("methods")(methods.methods)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
 app.command("execute")(execute.execute)

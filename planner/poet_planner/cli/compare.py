@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan compare`: every method on one problem."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from poet_profiles.errors import UserError
+from poet_profiles.stopping import Stopped
+
+from poet_planner.cli.network import network
+from poet_planner.planning.memory_policy import Parameters
+
+if TYPE_CHECKING:
+    from poet_profiles.graph import Graph
+
+    from poet_planner.baselines.method import Method
+    from poet_planner.planning.comparison import Compared
+    from poet_planner.solve import OptimiseOptions
+
+
+def compare(
+    profile: Annotated[str | None, typer.Option(help="Profile of the board: a CSV file, or a shipped one.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Built-in model, or module:callable.")] = None,
+    graph: Annotated[Path | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
+    ram: Annotated[
+        str | None, typer.Option(help="RAM: 256KB, or 50% of the store-all schedule's peak; default is the board's.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="2.5s, or 1.5x the store-all schedule's time.")] = None,
+    parameters: Annotated[
+        Parameters, typer.Option(help="Where parameters lie: see `poet-plan --help`.")
+    ] = Parameters.AUTO,
+    methods: Annotated[
+        str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
+    ] = "all",
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method, at most.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
+    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),
+    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Plan one training step by every method, at the same costs, and show the energy that each adds.
+
+    The optimiser starts from the others' plans. A method without a schedule within the limits is a row all the same.
+    """
+    from poet_profiles.whole_file import check_writable
+
+    from poet_planner.planning.comparison import chosen, in_order, write_picture, write_rows
+    from poet_planner.planning.pipeline import prepare
+    from poet_planner.solve import OptimiseOptions
+
+    wanted = chosen(methods)
+    check_writable(out / "compare.csv")
+    prepared = prepare(
+        network(graph, model),
+        profile=profile,
+        board=board,
+        batch=batch,
+        ram=ram,
+        deadline=deadline,
+        parameters=parameters,
+    )
+    budget = prepared.residency.budget_bytes
+    options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
+    rows = in_order(_compared(prepared.graph, budget, prepared.deadline_s, wanted, options))
+    write_rows(rows, out / "compare.csv")
+    for ending in ("png", "svg"):
+        write_picture(prepared.graph, budget, prepared.deadline_s, rows, out / f"compare.{ending}")
+    _print(rows, out, json)
+
+
+def _compared(
+    graph: Graph, ram_bytes: int, deadline_s: float | None, methods: list[Method], options: OptimiseOptions
+) -> list[Compared]:
+    from rich.console import Console
+    from rich.progress import track
+
+    from poet_planner.planning.comparison import compare as rows_of
+
+    rows = rows_of(graph, ram_bytes, deadline_s, methods, options)
+    try:
+        return list(track(rows, "planning", len(methods), console=Console(stderr=True)))
+    except Stopped as stopped:
+        raise UserError(f"{stopped}; nothing was written", stopped.exit_code) from None
+
+
+def _print(rows: list[Compared], out: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+    from json import dumps
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from poet_planner.report.quantities import energy_text, share_text
+
+    if as_json:
+        print(dumps([asdict(row) for row in rows], indent=1))
+        return
+    table = Table(
+        *("method", "energy", "above store-all", "gap", "time", "peak, B", "again", "in", "out", "took, s"),
+        box=None,
+    )
+    for row in rows:
+        if row.energy_j is None or row.overhead is None:
+            table.add_row(row.method, "none", *[""] * 7, f"{row.seconds:.1f}")
+            continue
+        table.add_row(
+            row.method,
+            energy_text(row.energy_j),
+            share_text(row.overhead),
+            "" if row.gap is None else share_text(row.gap),
+            "" if row.time_of_plain is None else f"{row.time_of_plain:.4g}x",
+            *(str(count) for count in (row.peak_bytes, row.recomputes, row.page_ins, row.page_outs)),
+            f"{row.seconds:.1f}",
+        )
+    # A file takes lines of any length, and a narrow terminal wraps cells.
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    for row in rows:
+        if row.note:
+            console.print(f"{row.method}: {row.note}")
+    console.print(f"verified; wrote {out}/: compare.csv, compare.png, compare.svg")

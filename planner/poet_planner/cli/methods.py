@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan methods`: the optimiser, and the baselines to compare it with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+COLUMNS = {
+    "general": "plans graphs that branch, without making chains of them",
+    "compute_aware": "a plan depends on what each node costs",
+    "memory_aware": "a plan depends on the size of each value, and is made for a RAM budget",
+    "power_aware": "a plan depends on the energy of computes and transfers, and not on their time alone",
+}
+MARKS = {"yes": "\u2713", "partly": "~", "no": "\u00d7"}
+
+
+def methods(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+    """List the methods that plan: what each decides, what it takes into account (Table 1 of the paper), its source."""
+    import json
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from poet_planner.planning.methods import METHODS
+
+    if as_json:
+        names = ("name", "source", "decides", "recomputes", "pages", "keeps_deadline", *COLUMNS)
+        print(json.dumps([{name: getattr(method, name) for name in names} for method in METHODS], indent=1))
+        return
+    table = Table(
+        *("method", "general", "compute", "memory", "power", "recomputes", "pages", "deadline", "decides", "source"),
+        box=None,
+    )
+    for method in METHODS:
+        can = (method.recomputes, method.pages, method.keeps_deadline)
+        table.add_row(
+            method.name,
+            *(MARKS[getattr(method, column)] for column in COLUMNS),
+            *(MARKS["yes" if able else "no"] for able in can),
+            method.decides,
+            method.source,
+        )
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 240)
+    console.print(table)
+    for column, meaning in COLUMNS.items():
+        console.print(f"{column.removesuffix('_aware')}: {meaning}")

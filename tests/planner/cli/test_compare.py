@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan compare` and `methods`: what they print and write."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from poet_planner.cli import app
+from poet_planner.planning.comparison import compare
+from poet_planner.planning.methods import METHODS, method_named
+from poet_planner.solve import OptimiseOptions
+from poet_profiles.errors import UserError
+from typer.testing import CliRunner
+
+from tests.support.graphs.paper_graphs import FOLDER, paper_graph
+
+GRAPH = FOLDER / "linear.a72.json"
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_methods_lists_all_with_their_sources() -> None:
+    listed = json.loads(run("methods", "--json"))
+    assert [one["name"] for one in listed] == [method.name for method in METHODS]
+    assert all(one["source"] and one["decides"] for one in listed)
+    text = run("methods")
+    assert all(method.name in text for method in METHODS)
+    assert "Griewank and Walther 2000" in text
+
+
+def test_compare_writes_a_row_for_each_method_and_pictures(tmp_path: Path) -> None:
+    out = tmp_path / "compare"
+    wanted = "store_all,revolve,dtr,pofo_energy"
+    limits = ("--ram", "60%", "--time-limit", "1")
+    text = run("compare", "--graph", str(GRAPH), *limits, "--methods", wanted, "--out", str(out))
+    with (out / "compare.csv").open(newline="") as stream:
+        rows = {row["method"]: row for row in csv.DictReader(stream)}
+    assert next(iter(rows)) == "optimal"
+    assert set(rows) == {"optimal", *wanted.split(",")}
+    assert rows["store_all"]["status"] == "none"
+    assert "needs 7416 B of RAM" in rows["store_all"]["note"]
+    planned = [row for row in rows.values() if row["status"] != "none"]
+    assert len(planned) == 4
+    for row in planned:
+        parts_j = sum(float(row[name]) for name in ("recompute_j", "page_in_j", "page_out_j"))
+        store_all_j = float(row["energy_j"]) - parts_j
+        assert float(row["overhead"]) == pytest.approx(parts_j / store_all_j)
+        assert float(rows["optimal"]["energy_j"]) <= float(row["energy_j"]) * (1 + 1e-9)
+        assert row["method"] in text
+    assert int(rows["pofo_energy"]["page_ins"]) > 0
+    assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.parse(out / "compare.svg").getroot().tag.endswith("svg")
+
+
+def test_a_method_that_does_not_exist_is_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no method 'chem'"):
+        run("compare", "--graph", str(GRAPH), "--methods", "chem", "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_optimiser_is_never_above_another_method() -> None:
+    """Whatever the time limit: it is given their plans."""
+    for name, share in (("resnet18_cifar.m4", 0.5), ("resnet18_cifar.a72", 0.2), ("vgg16_cifar.m4", 0.6)):
+        graph, store_all = paper_graph(name)
+        names = ("chen_greedy", "revolve", "dtr", "msps", "capuchin", "pofo_energy", "page_activations", "optimal")
+        methods = [method_named(method) for method in names]
+        options = OptimiseOptions(time_limit_s=0.1)
+        rows = list(compare(graph, int(share * store_all.peak_bytes), None, methods, options))
+        assert rows[-1].method == "optimal"
+        energies = [row.energy_j for row in rows if row.energy_j is not None]
+        assert len(energies) >= 5
+        assert energies[-1] <= min(energies) * (1 + 1e-9)
