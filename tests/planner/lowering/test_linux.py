@@ -13,9 +13,10 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_linux
 from poet_planner.reference.check import check_plan
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.tracing import trace
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 from poet_runtime.measured_sizes import measured
 from torch.autograd.profiler import profile
 
@@ -64,6 +65,19 @@ def test_a_plan_trains_bit_for_bit_in_its_peak() -> None:
     assert verify(graph, schedule).faults == ()
     assert not any(step.offsets for step in schedule.steps)
     assert check_plan(models.load("resnet18_cifar_w4", 4), graph, schedule).different == ()
+
+
+def test_too_little_ram_is_put_down_to_the_gradients_or_to_an_operator() -> None:
+    graph = with_values()
+    results = graph.nodes[-1].inputs
+    gradients = sum(aligned(value.bytes) for node in graph.nodes for value in node.values if value.id in results)
+    took = f"gradients and all else that lives until the end take {graph.resident_bytes + gradients} bytes"
+    with pytest.raises(NoScheduleError, match=took):
+        optimise(graph, graph.resident_bytes + gradients // 2, None, OptimiseOptions(time_limit_s=0.2))
+    resident = costed(lower_for_linux(TRACED, dma=False))
+    least = smallest_ram_bytes(resident)
+    with pytest.raises(NoScheduleError, match=rf"layer1\.\S+ alone takes {least} bytes with what is resident"):
+        optimise(resident, least - 4, None, OptimiseOptions(time_limit_s=0.2))
 
 
 def test_resident_gradients_take_no_arena() -> None:

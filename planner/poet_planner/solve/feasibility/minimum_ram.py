@@ -167,7 +167,20 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incum
         between = "what lies between is not known (raise --time-limit)"
         smallest = f"{feasible} bytes do{within}, {infeasible} do not, {between}"
     shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
-    return NoScheduleError(f"{none} {ram} bytes of RAM with {deadline}: {smallest}{shortest}", feasible, shortest_s)
+    makes = _hungriest(graph, problem)
+    return NoScheduleError(
+        f"{none} {ram} bytes of RAM with {deadline}: {smallest} ({makes}){shortest}", feasible, shortest_s
+    )
+
+
+def _hungriest(graph: Graph, problem: Problem) -> str:
+    """What the smallest RAM comes from: the node with the largest working set, in words."""
+    sizes = working_set_bytes(problem)
+    node = graph.nodes[int(sizes.argmax())]
+    # A node that computes nothing stands for an end that values live to see.
+    is_end = node.operation is None and node.workspace_bytes == sum(value.bytes for value in node.values) == 0
+    what = "gradients and all else that lives until the end take" if is_end else f"{node.id} alone takes"
+    return f"{what} {graph.resident_bytes + int(sizes.max())} bytes with what is resident"
 
 
 def fastest_schedule(problem: Problem, seed: int, budget: TimeBudget) -> Incumbent | None:
