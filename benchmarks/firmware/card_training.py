@@ -232,7 +232,8 @@ def pytorch_step(
     with torch.no_grad():
         for name, array in weights.items():
             state[name].copy_(torch.from_numpy(array.copy()))
-    output = module(torch.from_numpy(batch["input"]).to(dtype))
+    given = torch.from_numpy(batch["input"])
+    output = module(given.to(dtype) if given.is_floating_point() else given)  # tokens are whole numbers
     loss = loaded.loss(output, torch.from_numpy(batch["target"]).long())
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()

@@ -29,9 +29,9 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
 PRODUCTS = ("conv2d", "linear", "matmul")
-# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, and which input holds indices.
-SIZES_WORDS = 19
-IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 16, 17, 18
+# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices.
+SIZES_WORDS = 20
+IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 17, 18, 19
 
 
 def main() -> int:

@@ -24,7 +24,8 @@ from poet_profiles.card.record import Record, decode_record, encode_record
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
 
-from tests.support.harness.kept_plan import B, W, X, write_kept_plan
+from tests.support.graphs.kept_graphs import table_step
+from tests.support.harness.kept_plan import B, W, X, write_data, write_kept_plan
 
 # Units: w, then the residents (b). Homes 2048 and 2049, then 2050 and 2051; batches from 2052 on.
 W_BLOCKS, B_BLOCKS, FIRST_BATCH = (2048, 2050), (2049, 2051), 2052
@@ -394,3 +395,36 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     assert poet(monkeypatch, tmp_path / "none.img", *options) == 2
     assert words in capsys.readouterr().err
+
+
+# --- a tensor that lies by rows ---
+
+
+def test_the_rows_that_count_are_read_from_either_home(tmp_path: Path) -> None:
+    folder = write_kept_plan(tmp_path / "plan", table_step())
+    table, ids = np.arange(6, dtype=np.float32).reshape(3, 2), np.array([[0, 1], [1, 1], [2, 0]], np.int32)
+    write_data(folder, table=table, ids=ids)
+    image = made(folder, tmp_path / "card.img")
+    for row in range(3):
+        assert at(image, 2048 + row) == padded(table[row])
+    assert at(image, 2051) == padded(B)
+    assert at(image, 2048 + 2 * 4) == padded(ids[0])
+
+    new = table + np.array([[0, 0], [7, 7], [0, 0]], np.float32)
+    put(image, 2049 + 4, padded(new[1]))
+    put(image, 2051 + 4, padded(B))
+    check = sum(zlib.crc32(row.tobytes(), number) for number, row in enumerate(new)) % 2**32
+    plan = read_plan(folder)
+    bits = (False, True, False, True)
+    record = Record(2, plan.graph_hash, 1, 3, bits, (check, zlib.crc32(B.tobytes())))
+    put(image, RECORD_BLOCKS[1], encode_record(record))
+    with CardReader(image) as reader:
+        found = weights_on(reader, image, plan)
+    assert (found.step, found.fell_back) == (1, False)
+    np.testing.assert_array_equal(found.tensors["table"], new)
+
+    put(image, 2049 + 4, padded(new[1] + 1))
+    with CardReader(image) as reader:
+        found = weights_on(reader, image, plan)
+    assert (found.step, found.fell_back) == (0, True)
+    np.testing.assert_array_equal(found.tensors["table"], table)

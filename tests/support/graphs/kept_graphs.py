@@ -34,6 +34,24 @@ def kept_step(dma: bool = False) -> Graph:
     )
 
 
+def table_step() -> Graph:
+    """A step of an embedding whose table lies by three rows of two numbers; b is in RAM, and nothing changes it."""
+    both = Uses.BOTH
+    ids = _node("ids..fetch", "fetch", "size=2", ("ids",), ("ids..fetch",), Uses.BUS, size=8)
+    shape, given = "m=2 v=3 d=2", ("table", "ids..fetch")
+    product = _node("product", "streamed_embedding", shape, given, ("product",), both, size=16, page=PAGE)
+    new, read = ("table",), ("product", "ids..fetch", "table")
+    update = _node("update", "streamed_embedding_update", shape, read, new, both, workspace=16, once=True)
+    commit = _node("commit", "commit", "steps=1", (), (), both, once=True, behind=("update", "product"))
+    return Graph(
+        "table",
+        (ids, product, update, commit),
+        resident_bytes=8,
+        residents=(Resident("b", "parameter", 8, 0, (2,)),),
+        kept=(Kept("table", "parameter", 24, (3, 2), rows=3), Kept("ids", "input", 8, (2,))),
+    )
+
+
 def _node(
     id: str,
     op: str,
@@ -47,7 +65,7 @@ def _node(
     behind: tuple[str, ...] = (),
     page: PageCost | None = None,
 ) -> Node:
-    inputs = tuple(dict.fromkeys(id for id in operands if id not in ("x", "w", "b")))
+    inputs = tuple(dict.fromkeys(id for id in operands if id not in ("x", "w", "b", "ids", "table")))
     return Node(
         id=id,
         time_s=1.0,
