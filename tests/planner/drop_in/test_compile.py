@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from poet_planner.models.transformer import Bert, Size
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from tests.support import ROOT
 
 Batch = tuple[Tensor, Tensor]
 
@@ -384,3 +387,11 @@ def test_it_says_in_one_line_what_came_out(capsys: pytest.CaptureFixture[str]) -
     for _ in range(2):
         step(*batch)
     assert "; seen: " in str(step.report)
+
+
+def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
+    exec(example, {})
+    printed = capsys.readouterr()
+    assert " a step instead of " in printed.out
+    assert printed.err.startswith("poet: Sequential: ")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds, bytes and bits of ways to take a step, side by side in one process."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from poet_runtime.peak import allocations
+from torch import Tensor, nn
+
+from benchmarks.executor.variants import Variant
+
+WARM_UP = 2
+STEPS = 3
+_MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way: medians over rounds; ``different`` says what is not eager's after three steps of descent."""
+
+    name: str
+    cpu_s: float
+    wall_s: float
+    peak_bytes: int
+    different: str
+    planned_bytes: int | None = None
+    planned_s: float | None = None
+    recomputations: int = 0
+    paged_bytes: int = 0
+
+
+def without_page_faults() -> None:
+    """Let glibc keep what is freed: else its trimming decides who is quicker."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_MMAP_THRESHOLD, 1 << 30)
+    libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    libc.mallopt(_TOP_PAD, 64 << 20)
+
+
+def compared(variants: Sequence[Variant], rounds: int) -> list[Row]:
+    """Bits first, then peaks, then times in alternation; the first variant is what the others are compared with."""
+    bits = [_after_steps(variant) for variant in variants]
+    peaks = [_peak(variant) for variant in variants]
+    cpu: list[list[float]] = [[] for _ in variants]
+    wall: list[list[float]] = [[] for _ in variants]
+    for number in range(WARM_UP + rounds):
+        for index, variant in enumerate(variants):
+            _forget(variant.module)
+            cpu_start, wall_start = time.process_time(), time.perf_counter()
+            variant.take()
+            cpu_end, wall_end = time.process_time(), time.perf_counter()
+            if number >= WARM_UP:
+                cpu[index].append(cpu_end - cpu_start)
+                wall[index].append(wall_end - wall_start)
+    for variant in variants:
+        _forget(variant.module)
+    return [
+        _row(variant, median(cpu[index]), min(wall[index]), peaks[index], _different(bits[0], bits[index]))
+        for index, variant in enumerate(variants)
+    ]
+
+
+def _row(variant: Variant, cpu_s: float, wall_s: float, peak_bytes: int, different: str) -> Row:
+    if variant.compiled is None:
+        return Row(variant.name, cpu_s, wall_s, peak_bytes, different)
+    report = variant.compiled.report
+    return Row(
+        *(variant.name, cpu_s, wall_s, peak_bytes, different, report.planned_peak_bytes, report.planned_time_s),
+        recomputations=report.recomputations,
+        paged_bytes=report.planned_out_bytes + report.planned_in_bytes,
+    )
+
+
+def _after_steps(variant: Variant) -> dict[str, Tensor]:
+    """Loss, gradients and buffers of each of three steps of descent with momentum, and parameters behind them."""
+    optimiser = torch.optim.SGD(variant.module.parameters(), lr=0.01, momentum=0.9)
+    left: dict[str, Tensor] = {}
+    torch.manual_seed(1)
+    for number in range(STEPS):
+        optimiser.zero_grad()
+        left[f"loss {number}"] = variant.take().clone()
+        for name, parameter in variant.module.named_parameters():
+            left[f"gradients {name} {number}"] = torch.empty(0) if parameter.grad is None else parameter.grad.clone()
+        optimiser.step()
+        for name, buffer in variant.module.named_buffers():
+            left[f"buffers {name} {number}"] = buffer.clone()
+        for name, parameter in variant.module.named_parameters():
+            left[f"parameters {name} {number}"] = parameter.detach().clone()
+    _forget(variant.module)
+    return left
+
+
+def _different(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
+    """Kinds of things that are not the same to the last bit."""
+    names = [name for name, tensor in expected.items() if not torch.equal(tensor, found[name])]
+    return ", ".join(dict.fromkeys(name.split()[0] for name in names))
+
+
+def _peak(variant: Variant) -> int:
+    """What PyTorch's allocator counts beyond parameters, buffers and the batch."""
+    _forget(variant.module)
+    with allocations() as peak:
+        variant.take()
+    _forget(variant.module)
+    return peak.bytes
+
+
+def _forget(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        parameter.grad = None
