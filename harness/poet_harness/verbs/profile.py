@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NAME = "profile"
 MOST_NAMED = 5
 MOST_DRIFT = 0.02
+MOST_OPEN = 0.1
 
 
 def command(
@@ -295,6 +296,11 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
     for closing in outcome.closings:
         energy = "" if closing.energy is None else f", and {closing.energy:.1%} of its energy"
         console.print(f"{closing.network}: its rows add up to {closing.time:.1%} of the whole step's time{energy}")
+        if abs(closing.time - 1) > MOST_OPEN:
+            console.print(
+                "that is far from the whole: does something else run on the board? End it, give poet-agent fewer "
+                "--threads than processors, and profile again"
+            )
     _list(console, outcome.skipped, "configurations cannot run on this board")
 
 

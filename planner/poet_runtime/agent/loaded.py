@@ -6,19 +6,24 @@ from __future__ import annotations
 import json
 import zlib
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from poet_profiles.errors import FaultError
+import torch
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.protocol.status import Status
+from poet_profiles.schedule.file import schedule_from_document, schedule_hash
 from torch import Tensor
 
 from poet_runtime.agent.calls import Call, call_in_step, text_of
 from poet_runtime.agent.operands import random_residents
 from poet_runtime.agent.placement import PlainStep
+from poet_runtime.agent.scheduled import ScheduledStep
 from poet_runtime.agent.server import RefusedError
 from poet_runtime.program import program_from_document
 
 MOST_BYTES = 1 << 28
+NO_HASH = "0" * 16
 
 
 class Upload:
@@ -67,6 +72,8 @@ class Loaded:
         except FaultError as fault:
             raise RefusedError(Status.E_UNSUPPORTED, str(fault)) from None
         self.residents: dict[str, Tensor] = random_residents(self.program.graph)
+        self.scheduled: ScheduledStep | None = None
+        self.schedule_hash = NO_HASH
         self._call: tuple[int, Call] | None = None
 
     @cached_property
@@ -82,6 +89,51 @@ class Loaded:
             self._call = None
             self._call = index, call_in_step(self.program.graph, self.residents, index)
         return self._call[1]
+
+    def schedule(self, document: Any, folder: Path) -> None:
+        """Take a schedule of the program, under which it steps from now on.
+
+        Raises
+        ------
+        RefusedError
+            If it is none, or one of another graph.
+        """
+        try:
+            schedule = schedule_from_document(document)
+        except FaultError as fault:
+            raise RefusedError(Status.E_UNSUPPORTED, str(fault)) from None
+        if schedule.graph_hash != self.program.graph_hash:
+            raise RefusedError(Status.E_HASH, f"the schedule is for graph {schedule.graph_hash}")
+        try:
+            scheduled = ScheduledStep(self.program, self.residents, schedule, folder)
+        except UserError as error:
+            raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
+        self.close()
+        self.scheduled, self.schedule_hash = scheduled, schedule_hash(schedule)
+
+    def close(self) -> None:
+        """Let the schedule go."""
+        if self.scheduled is not None:
+            self.scheduled.close()
+            self.scheduled = None
+
+    def data(self, index: int) -> Tensor:
+        """Bytes of a tensor, by its place among the program's residents.
+
+        Raises
+        ------
+        RefusedError
+            If it is not there: a gradient before the first step, or the generator's state.
+        """
+        residents = self.program.graph.residents
+        id = residents[index].id if index < len(residents) else ""
+        made = self.scheduled.results if self.scheduled is not None else {}
+        tensor = self.residents.get(id, made.get(id))
+        if tensor is None:
+            raise RefusedError(Status.E_ABSENT, f"tensor {index} {id} has no data now")
+        if not tensor.is_contiguous():
+            raise RefusedError(Status.E_UNSUPPORTED, f"{id} is not contiguous")
+        return tensor.detach().reshape(-1).view(torch.uint8)
 
     def text(self, index: int) -> str:
         """The same as JSON."""

@@ -17,11 +17,12 @@ from zlib import crc32
 import torch
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.protocol.status import Status
+from poet_profiles.schedule.file import FORMAT as SCHEDULE_FORMAT
 from torch import Tensor
 
 from poet_runtime.agent import system
 from poet_runtime.agent.calls import call_from_text
-from poet_runtime.agent.loaded import Loaded, Upload
+from poet_runtime.agent.loaded import NO_HASH, Loaded, Upload
 from poet_runtime.agent.pages import PageBenchmark
 from poet_runtime.agent.server import RefusedError, Verb
 from poet_runtime.agent.window import WindowLine
@@ -30,7 +31,8 @@ T = TypeVar("T")
 
 PROTOCOL = 1
 TICKS_HZ = 1_000_000_000
-NO_HASH = "0" * 16
+MOST_GET_BYTES = 224
+RATE_UNIT = 1e-9
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
 TIMES_PER_LINE = 24
@@ -59,7 +61,9 @@ class Agent:
         self._pages = PageBenchmark(pages)
         self._window = window
         self._sysfs = sysfs
+        self._folder = pages
         self._times_ns: list[int] = []
+        self._peaks_bytes: list[int] = []
         self._upload = Upload()
         self._loaded: Loaded | None = None
         self.verbs: dict[str, Verb] = {
@@ -70,6 +74,10 @@ class Agent:
             "call": self._call,
             "text": self._text,
             "place": self._place,
+            "put": self._put,
+            "get": self._get,
+            "step": self._step,
+            "peaks": self._peaks,
             "times": self._times,
             "format": self._format,
             "stack": self._stack,
@@ -82,6 +90,7 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pages.close()
+        self._unload()
 
     def _hello(self, _: Sequence[str]) -> str:
         pairs = {
@@ -131,8 +140,12 @@ class Agent:
             document = self._upload.end(int(arguments[1], 16))
         except ValueError:
             raise RefusedError(Status.E_ARGUMENT, "expected a CRC-32 in hexadecimal") from None
-        self._times_ns = []
-        self._loaded = Loaded(document)
+        self._times_ns, self._peaks_bytes = [], []
+        if isinstance(document, dict) and document.get("format") == SCHEDULE_FORMAT:
+            self._program().schedule(document, self._folder)
+        else:
+            self._unload()
+            self._loaded = Loaded(document)
         return " ".join(f"{name}={value}" for name, value in self._hashes().items())
 
     def _call(self, arguments: Sequence[str]) -> str:
@@ -190,15 +203,61 @@ class Agent:
         return self._loaded
 
     def _hashes(self) -> dict[str, str]:
-        model = NO_HASH if self._loaded is None else self._loaded.program.graph_hash
-        return {"model": model, "schedule": NO_HASH}
+        if self._loaded is None:
+            return {"model": NO_HASH, "schedule": NO_HASH}
+        return {"model": self._loaded.program.graph_hash, "schedule": self._loaded.schedule_hash}
+
+    def _unload(self) -> None:
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
+
+    def _put(self, arguments: Sequence[str]) -> str:
+        if len(arguments) != 3:
+            raise RefusedError(Status.E_ARGUMENT, "expected INDEX offset hex")
+        index, at = _numbers(arguments[:2], 2)
+        try:
+            data = bytes.fromhex(arguments[2])
+        except ValueError:
+            raise RefusedError(Status.E_ARGUMENT, "no hexadecimal") from None
+        self._part(index, at, len(data)).copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        return f"bytes={len(data)}"
+
+    def _get(self, arguments: Sequence[str]) -> str:
+        index, at, count = _numbers(arguments, 3)
+        if count > MOST_GET_BYTES:
+            raise RefusedError(Status.E_ARGUMENT, f"at most {MOST_GET_BYTES} bytes")
+        return f"data={self._part(index, at, count).numpy().tobytes().hex()}"
+
+    def _part(self, index: int, at: int, count: int) -> Tensor:
+        data = self._program().data(index)
+        if count == 0 or at + count > len(data):
+            raise RefusedError(Status.E_ARGUMENT, f"{count} bytes at {at} of {len(data)}")
+        return data[at : at + count]
+
+    def _step(self, arguments: Sequence[str]) -> str:
+        rate, trace = _numbers(arguments, 2)
+        step = self._program().scheduled
+        if step is None:
+            raise RefusedError(Status.E_ORDER, "no schedule is loaded")
+        learning_rate = rate * RATE_UNIT
+        with self._window.open():
+            traced = _working(lambda: step.run_traced(learning_rate)) if trace else None
+            if traced is None:
+                _working(lambda: step.run(learning_rate))
+        self._times_ns = traced.times_ns if traced else []
+        self._peaks_bytes = traced.peaks_bytes if traced else []
+        loss = int(step.loss.to(torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
+        return (
+            f"ticks={self._window.last_ns} peak={step.peak_bytes} arena={step.peak_bytes - step.resident_bytes} "
+            f"page_ins={step.page_ins} page_outs={step.page_outs} loss={loss:08x}"
+        )
+
+    def _peaks(self, arguments: Sequence[str]) -> str:
+        return f"bytes={_listed(self._peaks_bytes, arguments)}"
 
     def _times(self, arguments: Sequence[str]) -> str:
-        first, count = _numbers(arguments, 2)
-        chosen = self._times_ns[first : first + min(count, TIMES_PER_LINE)]
-        if not chosen:
-            raise RefusedError(Status.E_ABSENT, "nothing was timed, or not so much")
-        return "ticks=" + ",".join(map(str, chosen))
+        return f"ticks={_listed(self._times_ns, arguments)}"
 
     def _format(self, _: Sequence[str]) -> str:
         """Pages go to a file of the agent's own: there is nothing to label."""
@@ -230,6 +289,15 @@ def _tensors(results: Any) -> Iterator[Tensor]:
     elif isinstance(results, list | tuple):
         for item in results:
             yield from _tensors(item)
+
+
+def _listed(numbers: Sequence[int], arguments: Sequence[str]) -> str:
+    """A part of what was observed."""
+    first, count = _numbers(arguments, 2)
+    chosen = numbers[first : first + min(count, TIMES_PER_LINE)]
+    if not chosen:
+        raise RefusedError(Status.E_ABSENT, "nothing was timed, or not so much")
+    return ",".join(map(str, chosen))
 
 
 def _numbers(arguments: Sequence[str], count: int) -> list[int]:

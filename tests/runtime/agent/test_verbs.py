@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent's verbs answer, against PyTorch itself on the same data."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from poet_planner import models
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_profiles.graph import Graph
+from poet_profiles.protocol.frame import decode, encode
+from poet_profiles.schedule import Action, Schedule, Step
+from poet_profiles.schedule.file import document_of_schedule, schedule_hash
+from poet_runtime.agent.server import Server
+from poet_runtime.agent.verbs import Agent
+from poet_runtime.agent.window import WindowLine
+from poet_runtime.program import Program, document_of_program
+from torch import Tensor
+
+from tests.support.networks.small_program import BATCH, MODEL, small_program
+
+PARTS = 336
+
+
+class Board:
+    """An agent, asked in words."""
+
+    def __init__(self, folder: Path) -> None:
+        self.agent = Agent(folder, WindowLine(None), folder / "sys")
+        self._server = Server(self.agent.verbs)
+        self._sequence = 0
+        self.ask("hello")
+
+    def ask(self, text: str) -> dict[str, str]:
+        """The pairs of an answer; ``err`` has the words of a refusal."""
+        self._sequence += 1
+        sent: list[bytes] = []
+        self._server.feed(encode(">", self._sequence, text), sent.append)
+        frame = decode(sent[-1].rstrip(b"\n"))
+        assert frame is not None
+        kind, _, rest = frame.text.partition(" ")
+        return {"err": rest} if kind == "err" else dict(pair.split("=", 1) for pair in rest.split())
+
+    def load(self, document: Any) -> dict[str, str]:
+        data = gzip.compress(json.dumps(document).encode())
+        for at in range(0, len(data), PARTS):
+            self.ask(f"load {at} {base64.b64encode(data[at : at + PARTS]).decode()}")
+        return self.ask(f"load end {zlib.crc32(data):08x}")
+
+    def text(self, index: int) -> str:
+        text, length = "", 1
+        while len(text) < length:
+            answer = self.ask(f"text {index} {len(text)}")
+            text, length = text + answer["text"], int(answer["length"])
+        return text
+
+    def tensor(self, index: int, like: Tensor) -> Tensor:
+        count = like.nbytes
+        parts = [self.ask(f"get {index} {at} {min(224, count - at)}")["data"] for at in range(0, count, 224)]
+        data = bytearray(bytes.fromhex("".join(parts)))
+        return torch.frombuffer(data, dtype=like.dtype).reshape(like.shape).clone()
+
+    def numbers(self, verb: str, key: str, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count:
+            found += [int(word) for word in self.ask(f"{verb} {len(found)} {count}")[key].split(",")]
+        return found
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[Graph, Program]:
+    return small_program()
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Board]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    board = Board(tmp_path)
+    with board.agent:
+        yield board
+    torch.set_num_threads(threads)
+
+
+def paged(schedule: Schedule, graph: Graph) -> Schedule:
+    """The schedule with every large value out and back in between its maker and its last reader."""
+    last_use = {input: node.id for node in graph.nodes for input in node.inputs}
+    large = {value.id for node in graph.nodes for value in node.values if value.bytes >= 256 and value.id in last_use}
+    makers = {node.id: [value.id for value in node.values if value.id in large] for node in graph.nodes}
+    steps: list[Step] = []
+    out: set[str] = set()
+    reads = {node.id: set(node.inputs) for node in graph.nodes}
+    for step in schedule.steps:
+        if step.do is Action.COMPUTE:
+            for value in sorted(reads[step.target] & out):
+                steps.append(Step(Action.PAGE_IN, value))
+                out.remove(value)
+        if step.do is Action.FREE and step.target in out:
+            out.remove(step.target)
+            continue
+        steps.append(step)
+        if step.do is Action.COMPUTE:
+            for value in makers[step.target]:
+                steps += [Step(Action.PAGE_OUT, value), Step(Action.FREE, value)]
+                out.add(value)
+    return Schedule(**{**schedule.__dict__, "steps": tuple(steps)})
+
+
+def eager(board: Board, program: Program) -> tuple[torch.nn.Module, Tensor]:
+    """The model with the numbers that the board has, and its loss behind a backward pass."""
+    model = models.load(MODEL, BATCH)
+    indices = {resident.id: index for index, resident in enumerate(program.graph.residents)}
+    with torch.no_grad():
+        for name, tensor in (*model.module.named_parameters(), *model.module.named_buffers()):
+            if name in indices:
+                tensor.copy_(board.tensor(indices[name], tensor))
+    inputs = [board.tensor(indices["input"], tensor) for tensor in model.inputs]
+    targets = [board.tensor(indices["target"], tensor) for tensor in model.targets]
+    loss = model.loss(model.module(*inputs), *targets)
+    loss.backward()
+    return model.module, loss.detach()
+
+
+@pytest.mark.parametrize("trace", [0, 1])
+@pytest.mark.parametrize("form", [lambda schedule, _: schedule, paged])
+def test_a_step_under_a_schedule_leaves_what_eager_pytorch_leaves(
+    board: Board,
+    small: tuple[Graph, Program],
+    form: Callable[[Schedule, Graph], Schedule],
+    trace: int,
+) -> None:
+    graph, program = small
+    schedule = form(store_all_schedule(graph), graph)
+    assert board.load(document_of_program(program))["model"] == program.graph_hash
+    hashes = board.load(document_of_schedule(schedule))
+    assert hashes == {"model": program.graph_hash, "schedule": schedule_hash(schedule)}
+    module, loss = eager(board, program)
+    answer = board.ask(f"step {10_000_000} {trace}")
+    assert int(answer["page_outs"]) == sum(step.do is Action.PAGE_OUT for step in schedule.steps)
+    assert (form is paged) == (int(answer["page_outs"]) > 0)
+    assert answer["loss"] == struct.pack(">f", loss.item()).hex()
+    indices = {resident.id: index for index, resident in enumerate(program.graph.residents)}
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None
+        assert torch.equal(board.tensor(indices[f"{name}.grad"], parameter), parameter.grad)
+        with torch.no_grad():
+            parameter.sub_(parameter.grad, alpha=0.01)
+        assert torch.equal(board.tensor(indices[name], parameter), parameter)
+    for name, buffer in module.named_buffers():
+        if name in indices:
+            assert torch.equal(board.tensor(indices[name], buffer), buffer)
+    if trace:
+        assert len(board.numbers("times", "ticks", len(schedule.steps))) == len(schedule.steps)
+        peaks = board.numbers("peaks", "bytes", len(schedule.steps))
+        assert max(peaks) <= int(answer["peak"])
+    else:
+        assert "nothing was timed" in board.ask("times 0 1")["err"]
+        assert 0 < int(answer["arena"]) < int(answer["peak"])
+
+
+def test_every_operator_is_timed_in_its_place(board: Board, small: tuple[Graph, Program]) -> None:
+    _, program = small
+    board.load(document_of_program(program))
+    answer = board.ask("place 1 1")
+    times = board.numbers("times", "ticks", len(program.graph.operators))
+    assert len(times) == len(program.graph.operators)
+    assert all(time > 0 for time in times)
+    assert sum(times) + int(answer["between"]) <= int(answer["ticks"])
+    assert board.ask("place 3 0")["repeats"] == "3"
+
+
+def test_a_call_is_the_steps_own_and_its_text_is_the_same_call(board: Board, small: tuple[Graph, Program]) -> None:
+    """Every operator of the step: what its text asks for has as many bytes as the call on the step's operands."""
+    _, program = small
+    board.load(document_of_program(program))
+    fitting = 0
+    for index, operator in enumerate(program.graph.operators):
+        text = board.text(index)
+        assert json.loads(text)["op"].startswith(f"aten::{operator.target.__name__.split('.')[0]}.")
+        own = board.ask(f"call 2 @{index}")
+        assert int(own["ticks"]) > 0
+        if len(text) < 480:
+            fitting += 1
+            assert board.ask(f"call 1 {text}")["bytes"] == own["bytes"]
+    assert fitting > len(program.graph.operators) / 2
+
+
+def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Program]) -> None:
+    _, program = small
+    board.load(document_of_program(program))
+    index, first = next((i, o) for i, o in enumerate(program.graph.operators) if "convolution" in str(o.target))
+    operands = {resident.id: number for number, resident in enumerate(program.graph.residents)}
+    model = models.load(MODEL, BATCH)
+    given = {**dict(model.module.named_parameters()), "input": model.inputs[0]}
+    x, w, *rest = [board.tensor(operands[ref.source], given[ref.source]) for ref in first.refs]
+    result = first.target(x, w, *(rest or [None]), *first.args[3:])
+    assert board.ask(f"call 1 @{index}")["checksum"] == f"{zlib.crc32(result.numpy().tobytes()):08x}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("load 7 AAAA", "-4 0 bytes are here, the part begins at 7"),
+        ("load end 00000001", "-7 the checksum is another one"),
+        ("load end 00000000", "-7 no JSON in gzip"),
+        ("load 0 ???", "-1 no base64"),
+        ("place 1 0", "-4 no program is loaded"),
+        ("call 1 @0", "-4 no program is loaded"),
+        ("call 1 {}", '-8 the call has no "op"'),
+        ('call 1 {"op":"aten::no_such.default"}', "-8 the call: there is no operator aten::no_such.default"),
+        ('call 1 {"op":"os::system.default","args":["true"]}', "-8 the call: there is no operator os::system.default"),
+        ('call 1 {"op":"aten::relu.default","args":[{"tensor":{"shape":[-1],"dtype":"float32"}}]}', "-8 "),
+        ('call 1 {"op":"aten::mm.default","args":[{"tensor":{"shape":[2,3],"dtype":"float32"}},1]}', "-8 "),
+        ("step 0 0", "-4 no program is loaded"),
+        ("times 0 5", "-9 nothing was timed"),
+        ("put 0 0 00", "-4 no program"),
+        ("page out 0 1 sequential", "-1 "),
+        ("page up 4096 1 sequential", "-1 "),
+        ("idle x", "-1 expected 1 whole numbers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(board: Board, text: str, words: str) -> None:
+    assert board.ask(text)["err"].startswith(words)
+    assert board.ask("hello")["protocol"] == "1", "the agent goes on"
+
+
+def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
+    graph, program = small
+    document = document_of_program(program)
+    schedule = document_of_schedule(store_all_schedule(graph))
+    assert board.load(schedule)["err"].startswith("-4 no program is loaded")
+    assert board.load({**document, "format": "other"})["err"].startswith("-8 not a poet-program/1")
+    board.load(document)
+    assert board.load({**schedule, "graph_hash": "0" * 16})["err"].startswith("-3 the schedule is for graph 0000")
+    assert "never computes" in board.load({**schedule, "steps": schedule["steps"][:1]})["err"]
+    assert board.ask("step 0 0")["err"] == "-4 no schedule is loaded"
+    count = len(document["residents"])
+    for text in (f"get {count} 0 1", "get 0 0 0", "get 0 4294967296 1", "get 0 0 225", "put 0 0 0"):
+        assert "err" in board.ask(text)
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_pages_are_timed_one_by_one(board: Board, direction: str) -> None:
+    for size, pattern in ((4096, "sequential"), (100_000, "scattered")):
+        answer = board.ask(f"page {direction} {size} 5 {pattern}")
+        times = board.numbers("times", "ticks", 5)
+        assert sum(times) == int(answer["ticks"])
+        assert (answer["bytes"], answer["repeats"]) == (str(size), "5")
+
+
+def test_clock_temperature_and_governor_are_the_kernels(tmp_path: Path) -> None:
+    cpus = tmp_path / "sys/devices/system/cpu"
+    for cpu in range(512):
+        (cpus / f"cpu{cpu}/cpufreq").mkdir(parents=True)
+        (cpus / f"cpu{cpu}/cpufreq/scaling_cur_freq").write_text("1800000\n")
+        (cpus / f"cpu{cpu}/cpufreq/scaling_governor").write_text("schedutil\n")
+    for zone, celsius in enumerate(("41250", "-4000", "63500")):
+        (tmp_path / f"sys/class/thermal/thermal_zone{zone}").mkdir(parents=True)
+        (tmp_path / f"sys/class/thermal/thermal_zone{zone}/temp").write_text(celsius)
+    board = Board(tmp_path)
+    assert board.ask("hello")["governor"] == "schedutil"
+    answer = board.ask("page out 4096 1 sequential")
+    assert (answer["cpu_khz"], answer["temperature_mc"]) == ("1800000", "63500")
+    board.agent.__exit__(None, None, None)
