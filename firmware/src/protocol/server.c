@@ -13,6 +13,8 @@ void poet_server_init(poet_server *server, const poet_built *built)
     if (built->model != NULL) {
         server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
                                                  server->ram, server->ram_bytes);
+    }
+    if (server->runner_status == POET_OK) { /* a damaged table is not followed */
         poet_record_init(&server->record, built->model, server->ram, built->tables.checks, built->tables.homes);
     }
 }
