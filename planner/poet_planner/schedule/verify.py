@@ -111,7 +111,7 @@ class _Replay:
         if value is None:
             self.faults.append(f"{where}: the graph has no such value")
             return
-        if step.do is not Action.FREE and self._changed:
+        if step.do is not Action.FREE and self._changed and not self._graph.allocates:
             self.faults.append(f"{where}: {min(self._changed)} has changed before; a card that fails now leaves it so")
         if step.do is Action.PAGE_IN:
             self._page_in(value, step, where)

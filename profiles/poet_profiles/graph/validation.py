@@ -210,13 +210,18 @@ def _check_place_taken(node: Node) -> None:
 def _check_changes(graph: Graph) -> None:
     """What changes a resident parameter or state stands behind all else but the commit, with all in RAM that it reads.
 
-    Otherwise a plan might recompute from what has changed, or page behind it.
+    Otherwise a plan might recompute from what has changed, or page behind it. Where values are allocated one by one, it
+    stands behind all that may read what it changes.
     """
     lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
     if not changing:
         return
     before = _ancestors(graph)
+    if graph.allocates:
+        for node in changing:
+            _check_change_behind_readers(graph, node, before[node.id])
+        return
     common = set.intersection(*(before[node.id] for node in changing))
     bare = [node for node in graph.nodes if node.id in common and _is_bare(node)]
     if not bare:
@@ -236,11 +241,32 @@ def _check_changes(graph: Graph) -> None:
         _check_change(node, ordering, {value for value in node.inputs if sizes[value]})
 
 
-def _check_change(node: Node, ordering: Node, needed: set[str]) -> None:
-    """``needed`` are its inputs that have bytes."""
+def _check_change_behind_readers(graph: Graph, node: Node, before: set[str]) -> None:
+    """``before`` are ids of the nodes that come before the one that changes something."""
+    _check_once_and_without_values(node)
+    reading: set[str] = set()
+    changed = set(node.operation.results if node.operation else ())
+    for reader in graph.nodes:
+        operands = reader.operation.operands if reader.operation else ()
+        if reader.id == node.id or (changed.isdisjoint(operands) and reading.isdisjoint(reader.inputs)):
+            continue
+        if reader.id not in before:
+            raise FaultError(f"node {reader.id} must stand before {node.id}, which changes {min(changed)}; add an edge")
+        if reader.recomputable:
+            reading.update(value.id for value in reader.values if value.bytes)
+
+
+def _check_once_and_without_values(node: Node) -> None:
     if node.recomputable:
         raise FaultError(f'node {node.id} changes a parameter or a state; say "recomputable": false')
-    if node.workspace_bytes or any(value.bytes for value in node.values):
+    if any(value.bytes for value in node.values):
+        raise FaultError(f"node {node.id} changes a parameter or a state; such a node makes no value")
+
+
+def _check_change(node: Node, ordering: Node, needed: set[str]) -> None:
+    """``needed`` are its inputs that have bytes."""
+    _check_once_and_without_values(node)
+    if node.workspace_bytes:
         raise FaultError(f"node {node.id} changes a parameter or a state; such a node takes no RAM of its own")
     for value in sorted(needed.difference(ordering.inputs)):
         raise FaultError(f"node {node.id} reads {value} behind {ordering.id}; add an edge {value} -> {ordering.id}")
