@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes as c
 import struct
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -399,3 +400,43 @@ def test_rows_that_an_operator_does_not_expect_are_refused(
 
     assert status(training_net()) == OK
     assert status(training_net(kept=kept, nodes=nodes)) == E_CORRUPT
+
+
+def test_a_benchmark_updates_rows_in_the_page_area(core: c.CDLL) -> None:
+    card = BlockCard(BLOCKS + 3 * ROW_BLOCKS * WORDS)
+    card.content[: BLOCKS * BLOCK] = image()
+    before = bytes(card.content)
+    device = start(core, card)
+    answer = device.ok(f"bench {STREAMED_EMBEDDING_UPDATE} 3 {TOKENS} {WORDS} {WIDTH}")
+    assert (answer["repeats"], answer["bytes"]) == ("3", str(W_BYTES))
+
+    drawn = pseudo_random(0x2545F491)
+    gy = floats(drawn, TOKENS * WIDTH).reshape(TOKENS, WIDTH)
+    at = [next(drawn) % WORDS for _ in range(TOKENS)]
+    drawn = pseudo_random(0x9E3779B9)
+    w = {token: floats(drawn, ROW_BLOCKS * BLOCK // 4)[:WIDTH] for token in at}
+    pages = PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks
+    checksum = 0
+    for token in dict.fromkeys(at):
+        gradient = np.zeros(WIDTH, np.float32)
+        for place in range(TOKENS):
+            gradient = gradient + gy[place] if at[place] == token else gradient
+        row = (w[token] - np.float32(2**-10) * gradient).tobytes()
+        checksum = zlib.crc32(row, checksum)
+        place = (pages + ROW_BLOCKS * (WORDS + token)) * BLOCK
+        assert card.content[place : place + ROW_BYTES] == row
+    assert answer["checksum"] == f"{checksum:08x}"
+    assert card.content[: pages * BLOCK] == before[: pages * BLOCK]
+
+
+def pseudo_random(state: int) -> Iterator[int]:
+    """What the firmware fills operands with: xorshift."""
+    while True:
+        state ^= state << 13 & 0xFFFFFFFF
+        state ^= state >> 17
+        state ^= state << 5 & 0xFFFFFFFF
+        yield state
+
+
+def floats(drawn: Iterator[int], count: int) -> Floats:
+    return np.array([(next(drawn) >> 8) * 2**-23 - 1 for _ in range(count)], np.float32)

@@ -157,20 +157,35 @@ static int wait_for_card(void *context)
     return status;
 }
 
-/* Pseudo-random weights for the kept input, a block at a time. */
-static int fill_card(poet_pager *pager, uint32_t blocks)
+/* Pseudo-random weights in some blocks of the page area, one at a time. */
+static int fill_blocks(poet_pager *pager, uint32_t first, uint32_t blocks, uint32_t *random)
 {
     float block[POET_BLOCK_BYTES / sizeof(float)];
-    uint32_t random = 0x9e3779b9u;
     uint32_t crc;
-    for (uint32_t i = 0; i < blocks; i++) {
-        fill_floats(block, POET_BLOCK_BYTES / sizeof(float), &random);
+    for (uint32_t i = first; i < first + blocks; i++) {
+        fill_floats(block, POET_BLOCK_BYTES / sizeof(float), random);
         const int status = poet_pager_out(pager, pager->page_area + i, block, sizeof block, &crc);
         if (status != POET_OK) {
             return status;
         }
     }
     return POET_OK;
+}
+
+/* The kept input: all of it, or the rows that an operator reads by their indices. */
+static int fill_card(poet_pager *pager, const poet_sizes *sizes, void *const *inputs, const card_operands *card)
+{
+    uint32_t random = 0x9e3779b9u;
+    if (sizes->kept_rows == 0) {
+        return fill_blocks(pager, 0, card->first_output, &random);
+    }
+    const uint32_t *rows = inputs[sizes->index_input];
+    int status = POET_OK;
+    for (uint32_t i = 0; status == POET_OK && i < sizes->input_bytes[sizes->index_input] / sizes->index_bytes; i++) {
+        const uint32_t blocks = blocks_of(card->row_bytes);
+        status = fill_blocks(pager, rows[i] * blocks, blocks, &random);
+    }
+    return status;
 }
 
 int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
@@ -205,7 +220,7 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
         const uint32_t rows = sizes.kept_rows > 0 ? sizes.kept_rows : 1u;
         card.row_bytes = sizes.input_bytes[sizes.kept_input] / rows;
         card.first_output = rows * blocks_of(card.row_bytes);
-        status = fill_card(pager, card.first_output);
+        status = fill_card(pager, &sizes, inputs, &card);
     }
     const poet_sink sink = {&card, write_to_card, write_row_to_card};
     const poet_source source = {.context = &card,
