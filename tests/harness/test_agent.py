@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler
 from poet_harness.benchmark.measure import Effort
 from poet_harness.benchmark.network import from_plan
-from poet_harness.cli import app
+from poet_harness.cli import app, main
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
@@ -116,12 +117,12 @@ def test_the_closing_error_is_what_a_plan_would_add_up(plan: Path, whole: pd.Dat
 def test_resets_and_a_line_that_loses_bytes_leave_the_same_rows(
     plan: Path, whole: pd.DataFrame, tmp_path: Path
 ) -> None:
-    agent = ServedAgent(tmp_path, resets_before=(5, 30, 41))
-    noise = Noise(0.001, seed=3), Noise(0.001, seed=4)
+    agent = ServedAgent(tmp_path, resets_before=(5, 41))
+    noise = Noise(0.0006, seed=3), Noise(0.0006, seed=4)
     printed = served(agent, plan, tmp_path / "p.csv", lines=noise)
     assert keys(tmp_path / "p.csv") == [*whole[["op", "params"]].itertuples(index=False, name=None)]
-    assert "the board was reset 3 times" in printed
-    assert agent.verbs.count("hello") == 4
+    assert "the board was reset 2 times" in printed
+    assert agent.verbs.count("hello") == 3
     assert noise[0].damaged and noise[1].damaged
 
 
@@ -144,6 +145,31 @@ def test_an_ssh_connection_that_is_cut_ends_in_one_line_and_resume_goes_on(
             assert 1 < len(keys(out)) < len(whole), "it was cut in the middle of the rows"
     assert done.exit_code == 0, done.output
     assert sorted(keys(out)) == sorted(whole[["op", "params"]].itertuples(index=False, name=None))
+
+
+def test_a_run_that_is_ended_goes_on_with_the_rows_that_are_there(
+    plan: Path, whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    out, codes = tmp_path / "p.csv", []
+    given = ["profile", "--board", "host", "--meter", "nominal", "--plan", str(plan), "--out", str(out), "--quick"]
+    agent = ServedAgent(tmp_path)
+    served(agent, plan, tmp_path / "all.csv")
+    for ends_at, resumed in ((len(agent.verbs) - 9, []), (None, ["--resume"])):
+        with serve(ServedAgent(tmp_path, terminates_at=ends_at)) as url:
+            monkeypatch.setattr(sys, "argv", ["poet-harness", *given, "--no-pages", "--port", url, *resumed])
+            try:
+                main()
+                codes.append(0)
+            except SystemExit as end:
+                codes.append(int(end.code or 0))
+        if ends_at:
+            first = read_profile(out)
+            assert 1 < len(first) < len(whole), "it ended in the middle of the rows"
+    signal.signal(signal.SIGTERM, before)
+    assert codes == [128 + signal.SIGTERM, 0]
+    assert keys(out) == [*whole[["op", "params"]].itertuples(index=False, name=None)]
+    pd.testing.assert_frame_equal(read_profile(out).iloc[: len(first)], first)
 
 
 class SteadyMeter(Meter):

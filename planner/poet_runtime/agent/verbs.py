@@ -25,6 +25,7 @@ from poet_runtime.agent.calls import call_from_text
 from poet_runtime.agent.loaded import NO_HASH, Loaded, Upload
 from poet_runtime.agent.pages import PageBenchmark
 from poet_runtime.agent.server import RefusedError, Verb
+from poet_runtime.agent.vocabulary import vocabulary_call
 from poet_runtime.agent.window import WindowLine
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class Agent:
         self.verbs: dict[str, Verb] = {
             "hello": self._hello,
             "idle": self._idle,
+            "bench": self._bench,
             "page": self._page,
             "load": self._load,
             "call": self._call,
@@ -114,6 +116,12 @@ class Agent:
         with self._window.open():
             time.sleep(ticks / TICKS_HZ)
         return f"ticks={self._window.last_ns}"
+
+    def _bench(self, arguments: Sequence[str]) -> str:
+        code, repeats, *values = _numbers(arguments, max(2, len(arguments)))
+        if not 0 < repeats <= MOST_REPEATS:
+            raise RefusedError(Status.E_ARGUMENT, f"{repeats} times")
+        return self._repeated(vocabulary_call(code, values), repeats)
 
     def _page(self, arguments: Sequence[str]) -> str:
         if len(arguments) != 4 or arguments[0] not in ("in", "out") or arguments[3] not in ("sequential", "scattered"):

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 import torch
+from poet_harness.benchmark.grid import grid
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_profiles.graph import Graph
+from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.frame import decode, encode
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
@@ -271,3 +273,21 @@ def test_clock_temperature_and_governor_are_the_kernels(tmp_path: Path) -> None:
     answer = board.ask("page out 4096 1 sequential")
     assert (answer["cpu_khz"], answer["temperature_mc"]) == ("1800000", "63500")
     board.agent.__exit__(None, None, None)
+
+
+def test_the_grids_operators_are_pytorchs_or_refused(board: Board) -> None:
+    """The first result has the bytes that the vocabulary says."""
+    measured = set()
+    for item in grid():
+        if item.is_page or item.op in measured:
+            continue
+        operator, params = OPERATORS[item.op], parse_params(item.params)
+        answer = board.ask(f"bench {operator.code} 1 {' '.join(str(params[name]) for name in operator.params)}")
+        if "err" in answer:
+            assert "is no single operator of PyTorch" in answer["err"] or "expected" in answer["err"], item
+            continue
+        measured.add(item.op)
+        assert int(answer["bytes"]) >= operator.sizes(params).outputs[0]
+    assert {"conv2d", "conv2d_backward_input", "conv2d_backward_weight", "linear", "matmul", "relu"} <= measured
+    assert board.ask("bench 9999 1")["err"] == "-8 operator 9999 is no single operator of PyTorch"
+    assert board.ask("bench 7 1")["err"] == "-1 relu takes size"

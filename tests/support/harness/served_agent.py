@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +15,14 @@ from poet_runtime.agent.window import WindowLine
 
 
 class ServedAgent:
-    """A board that runs the agent. Before the requests of given numbers it is started anew, in the middle of them."""
+    """A board that runs the agent.
 
-    def __init__(self, folder: Path, resets_before: tuple[int, ...] = ()) -> None:
+    Before the requests of given numbers it is started anew, in the middle of them. When it has answered a request of
+    another number, it sends this process SIGTERM.
+    """
+
+    def __init__(self, folder: Path, resets_before: tuple[int, ...] = (), terminates_at: int | None = None) -> None:
+        self._terminates_at = terminates_at
         self.verbs: list[str] = []
         self.received_bytes = 0
         self._folder = folder
@@ -42,4 +49,7 @@ class ServedAgent:
                 yield replies[0]
                 return
         self._server.feed(line + b"\n", replies.append)
+        if len(self.verbs) == self._terminates_at:
+            self._terminates_at = None
+            os.kill(os.getpid(), signal.SIGTERM)
         yield from replies

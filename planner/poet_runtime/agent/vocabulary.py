@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The vocabulary's operators (docs/SPEC.md, section 1) as calls of ATen, so that all boards can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from poet_profiles.operators import OPERATORS
+from poet_profiles.protocol.status import Status
+from torch import Tensor
+
+from poet_runtime.agent.calls import Call
+from poet_runtime.agent.operands import AROUND_ZERO, SEED, random_tensor
+from poet_runtime.agent.server import RefusedError
+
+aten = torch.ops.aten
+Params = Mapping[str, int]
+# Of gradient descent, whose rate changes no cost.
+RATE = 0.01
+
+
+def vocabulary_call(code: int, values: Sequence[int]) -> Call:
+    """An operator of the vocabulary on random data.
+
+    Raises
+    ------
+    RefusedError
+        If there is none, its parameters make no sense, or PyTorch has no single operator for it.
+    """
+    found = next((operator for operator in OPERATORS.values() if operator.code == code), None)
+    if found is None or found.name not in _CALLS:
+        name = found.name if found else f"operator {code}"
+        raise RefusedError(Status.E_UNSUPPORTED, f"{name} is no single operator of PyTorch")
+    if len(values) != len(found.params) or not all(value > 0 for value in values[:1]):
+        raise RefusedError(Status.E_ARGUMENT, f"{found.name} takes {' '.join(found.params)}")
+    try:
+        return _CALLS[found.name](dict(zip(found.params, values, strict=True)))
+    except (RuntimeError, ZeroDivisionError) as error:
+        raise RefusedError(Status.E_ARGUMENT, str(error).partition("\n")[0]) from None
+
+
+def _random(*shape: int) -> Tensor:
+    return random_tensor(shape, None, torch.float32, AROUND_ZERO, torch.Generator().manual_seed(SEED))
+
+
+def _of_size(operands: int, target: Callable[..., object], *more: object) -> Callable[[Params], Call]:
+    return lambda p: Call(target, [*(_random(p["size"]) for _ in range(operands)), *more], {})
+
+
+def _convolved(p: Params) -> tuple[Tensor, Tensor, Tensor | None, list[object]]:
+    x = _random(p["n"], p["c"], p["h"], p["w"])
+    w = _random(p["k"], p["c"] // p["g"], p["r"], p["s"])
+    window: list[object] = [[p["sh"], p["sw"]], [p["ph"], p["pw"]], [1, 1], False, [0, 0], p["g"]]
+    return x, w, _random(p["k"]) if p["bias"] else None, window
+
+
+def _conv2d(p: Params) -> Call:
+    x, w, bias, window = _convolved(p)
+    return Call(aten.convolution.default, [x, w, bias, *window], {})
+
+
+def _conv2d_backward(*mask: bool) -> Callable[[Params], Call]:
+    def build(p: Params) -> Call:
+        x, w, bias, window = _convolved(p)
+        gradient = _random(*aten.convolution.default(x, w, bias, *window).shape)
+        wanted = [*mask[:2], mask[2] and bool(p["bias"])]
+        sizes = [p["k"]] if wanted[2] else None
+        return Call(aten.convolution_backward.default, [gradient, x, w, sizes, *window, wanted], {})
+
+    return build
+
+
+def _linear(p: Params) -> Call:
+    x, w = _random(p["m"], p["k"]), _random(p["n"], p["k"]).t()
+    return Call(aten.addmm.default, [_random(p["n"]), x, w], {}) if p["bias"] else Call(aten.mm.default, [x, w], {})
+
+
+def _matmul(p: Params) -> Call:
+    a = _random(p["b"], p["k"], p["m"]).mT if p["ta"] else _random(p["b"], p["m"], p["k"])
+    b = _random(p["b"], p["n"], p["k"]).mT if p["tb"] else _random(p["b"], p["k"], p["n"])
+    return Call(aten.bmm.default, [a, b], {})
+
+
+def _pooled(p: Params) -> tuple[Tensor, list[object]]:
+    return _random(p["n"], p["c"], p["h"], p["w"]), [[p["r"], p["s"]], [p["sh"], p["sw"]], [p["ph"], p["pw"]]]
+
+
+def _max_pool2d_backward(p: Params) -> Call:
+    x, window = _pooled(p)
+    result, indices = aten.max_pool2d_with_indices.default(x, *window)
+    gradient = torch.ones_like(result)
+    args = [gradient, x, *window, [1, 1], False, indices]
+    return Call(aten.max_pool2d_with_indices_backward.default, args, {})
+
+
+def _avg_pool2d_backward(p: Params) -> Call:
+    x, window = _pooled(p)
+    gradient = torch.ones_like(aten.avg_pool2d.default(x, *window))
+    return Call(aten.avg_pool2d_backward.default, [gradient, x, *window, False, True, None], {})
+
+
+def _layer_norm_backward(*mask: bool) -> Callable[[Params], Call]:
+    def build(p: Params) -> Call:
+        x, w = _random(p["m"], p["n"]), _random(p["n"])
+        _, mean, rstd = aten.native_layer_norm.default(x, [p["n"]], w, w, 1e-5)
+        args = [_random(p["m"], p["n"]), x, [p["n"]], mean, rstd, w, w, list(mask)]
+        return Call(aten.native_layer_norm_backward.default, args, {})
+
+    return build
+
+
+_CALLS: dict[str, Callable[[Params], Call]] = {
+    "conv2d": _conv2d,
+    "conv2d_backward_input": _conv2d_backward(True, False, False),
+    "conv2d_backward_weight": _conv2d_backward(False, True, True),
+    "linear": _linear,
+    "matmul": _matmul,
+    "sum_rows": lambda p: Call(aten.sum.dim_IntList, [_random(p["m"], p["n"]), [0]], {}),
+    "relu": _of_size(1, aten.relu.default),
+    "relu_backward": _of_size(2, aten.threshold_backward.default, 0),
+    "max_pool2d": lambda p: Call(aten.max_pool2d_with_indices.default, [*_flat(_pooled(p))], {}),
+    "max_pool2d_backward": _max_pool2d_backward,
+    "avg_pool2d": lambda p: Call(aten.avg_pool2d.default, [*_flat(_pooled(p))], {}),
+    "avg_pool2d_backward": _avg_pool2d_backward,
+    "add": _of_size(2, aten.add.Tensor),
+    "sub": _of_size(2, aten.sub.Tensor),
+    "mul": _of_size(2, aten.mul.Tensor),
+    "sgd": lambda p: Call(aten.add_.Tensor, [_random(p["size"]), _random(p["size"])], {"alpha": -RATE}),
+    "log_softmax": lambda p: Call(aten._log_softmax.default, [_random(p["m"], p["n"]), 1, False], {}),
+    "softmax": lambda p: Call(aten._softmax.default, [_random(p["m"], p["n"]), 1, False], {}),
+    "layer_norm": lambda p: Call(
+        aten.native_layer_norm.default, [_random(p["m"], p["n"]), [p["n"]], _random(p["n"]), _random(p["n"]), 1e-5], {}
+    ),
+    "layer_norm_backward_input": _layer_norm_backward(True, False, False),
+    "layer_norm_backward_weight": _layer_norm_backward(False, True, True),
+    "gelu": _of_size(1, aten.gelu.default),
+    "gelu_backward": _of_size(2, aten.gelu_backward.default),
+    "tanh": _of_size(1, aten.tanh.default),
+    "tanh_backward": _of_size(2, aten.tanh_backward.default),
+    "sigmoid": _of_size(1, aten.sigmoid.default),
+    "sigmoid_backward": _of_size(2, aten.sigmoid_backward.default),
+    "silu": _of_size(1, aten.silu.default),
+    "silu_backward": _of_size(2, aten.silu_backward.default),
+    "hardswish": _of_size(1, aten.hardswish.default),
+    "hardswish_backward": _of_size(2, aten.hardswish_backward.default),
+    "hardsigmoid": _of_size(1, aten.hardsigmoid.default),
+    "hardsigmoid_backward": _of_size(2, aten.hardsigmoid_backward.default),
+    "add_rows": lambda p: Call(aten.add.Tensor, [_random(p["m"], p["n"]), _random(p["n"])], {}),
+}
+
+
+def _flat(pooled: tuple[Tensor, list[object]]) -> list[object]:
+    return [pooled[0], *pooled[1]]
