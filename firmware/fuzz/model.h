@@ -16,8 +16,9 @@ enum {
     FUZZ_VALUES = 3,
     FUZZ_RESIDENTS = 5,
     FUZZ_CONSTANTS = 1,
-    FUZZ_KEPT = 2,
+    FUZZ_KEPT = 3,
     FUZZ_UNITS = 2,
+    FUZZ_CHECKS = 3,
     FUZZ_PARAMS = 8,
     FUZZ_OPERANDS = 18,
     FUZZ_STEPS = 17,
@@ -51,7 +52,7 @@ static const fuzz_tables fuzz_whole = {
     .schedule_arena_bytes = 1024,
     .resident_bytes = 288,
     .home_blocks = 2,
-    .batch_block = 4,
+    .batch_block = 6,
     .batch_blocks = 1,
     .nodes =
         {
@@ -74,7 +75,12 @@ static const fuzz_tables fuzz_whole = {
             {208, 4, POET_RESIDENT_LOSS},
         },
     .constants = {{0, 64}},
-    .kept = {{64, 0, 1, 0, 0, POET_RESIDENT_PARAMETER}, {64, 4, 1, 0, POET_NO_CHECK, POET_RESIDENT_INPUT}},
+    .kept =
+        {
+            {64, 0, 1, 0, 0, POET_RESIDENT_PARAMETER},
+            {64, 6, 1, 0, POET_NO_CHECK, POET_RESIDENT_INPUT},
+            {64, 4, 2, 0, 2, POET_RESIDENT_CONSTANT}, /* by rows, and nothing but the host reads it */
+        },
     .params = {16, 4, 4, 16, 16, 1},
     .operands = {3, 0, 0, 8, 1, 1, 6, 7, 4, 5, 5, 10, 2, 1, 2, 9, 9, 2},
     .steps =
@@ -115,7 +121,7 @@ static poet_step fuzz_steps[FUZZ_STEPS];
 static uint32_t fuzz_offsets[FUZZ_OFFSETS];
 static poet_block fuzz_blocks[FUZZ_LIVE];
 static poet_page fuzz_pages[FUZZ_PAGES];
-static poet_check fuzz_checks[FUZZ_UNITS];
+static poet_check fuzz_checks[FUZZ_CHECKS];
 static uint32_t fuzz_homes[2 * POET_BIT_WORDS(FUZZ_UNITS)];
 static poet_trace_part fuzz_trace;
 static poet_model fuzz_model;
@@ -154,7 +160,7 @@ static inline void fuzz_build(void)
         .constant_words = fuzz_constant_words,
         .kept_count = FUZZ_KEPT,
         .unit_count = FUZZ_UNITS,
-        .check_count = FUZZ_UNITS,
+        .check_count = FUZZ_CHECKS,
         .bit_count = FUZZ_UNITS,
         .home_blocks = fuzz_now.home_blocks,
         .batch_block = fuzz_now.batch_block,
