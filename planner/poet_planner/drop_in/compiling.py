@@ -31,10 +31,11 @@ from poet_planner.drop_in.profile_here import costed_here
 from poet_planner.drop_in.report import Report
 from poet_planner.drop_in.step import Planned, Step
 from poet_planner.lowering import lower_for_linux
+from poet_planner.lowering.linux import STEP_NODE
 from poet_planner.planning.task import profile_path, without_paging
-from poet_planner.report.quantities import deadline_s, ram_bytes
+from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.tracing import in_eagers_words, trace
 
 TIME_LIMIT_S = 10.0
@@ -168,7 +169,12 @@ class _Planner:
         if fits and (limit_s is None or store_all.time_s <= limit_s):
             return store_all
         ram = store_all.peak_bytes if budget is None else graph.resident_bytes + budget
-        schedule = optimise(graph, ram, limit_s, self.options)
+        try:
+            schedule = optimise(graph, ram, limit_s, self.options)
+        except NoScheduleError as lack:
+            if budget is None:
+                raise
+            raise _too_little(graph, budget, lack) from None
         faults = verify(graph, schedule).faults
         if faults:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
@@ -179,6 +185,30 @@ class _Planner:
         pager = Pager(self.folder) if pages and self.folder is not None else None
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
         return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget)
+
+
+def _too_little(graph: Graph, budget: int, lack: NoScheduleError) -> NoScheduleError:
+    """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it."""
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
+    needs = {
+        node.id: sum(sizes[id] for id in node.inputs) + sum(value.bytes for value in node.values) + node.workspace_bytes
+        for node in graph.nodes
+        if node.id != STEP_NODE
+    }
+    largest = max(needs, key=lambda id: needs[id])
+    message = f"{graph.name}: no plan was found that allocates {bytes_text(budget)} a step"
+    least = lack.smallest_ram_bytes
+    if math.isfinite(least):
+        least = int(least) - graph.resident_bytes
+        message += f"; {bytes_text(least)} does"
+    if math.isfinite(lack.shortest_time_s):
+        message += f", or a deadline of {time_text(lack.shortest_time_s)}"
+    message += (
+        f"; the gradients alone take {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
+        f"{bytes_text(needs[largest])} while it runs"
+    )
+    return NoScheduleError(message, least, lack.shortest_time_s)
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ class Planned:
         constants = [*self.traced.constants]
         given |= {id: len(given) + index for index, id in enumerate(constants)}
         self._constants = [self.traced.constants[id] for id in constants]
-        self._places = [given[id] for id in self.compiled.residents]
+        self._places = [(given[id], residents[id].kind is Kind.PARAMETER) for id in self.compiled.residents]
         self._trained = [given[id] for id in self.compiled.gradients]
         self._updated = [given[id] for id in self.compiled.updates]
 
@@ -69,12 +69,13 @@ class Planned:
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
             peak = within.enter_context(allocations()) if observing else None
             started = time.perf_counter()
-            loss, gradients, contents = self.compiled.run([tensors[place].detach() for place in self._places])
+            given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
+            loss, gradients, contents = self.compiled.run(given)
             with torch.no_grad():
                 for place, gradient in zip(self._trained, gradients, strict=True):
                     accumulate(tensors[place], gradient)
-                for place, content in zip(self._updated, contents, strict=True):
-                    tensors[place].copy_(content)
+                if contents:
+                    torch._foreach_copy_([tensors[place] for place in self._updated], list(contents))
             elapsed_s = time.perf_counter() - started
         report.steps += 1
         if peak is not None:

@@ -20,7 +20,8 @@ from poet_planner.drop_in.step import Step
 from poet_planner.graph import PageCost
 from poet_planner.models.mobilenet import mobilenet_v2
 from poet_planner.models.transformer import Bert, Size
-from poet_profiles.errors import UserError
+from poet_planner.report.quantities import bytes_text
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -342,11 +343,20 @@ def test_wrapped_modules_and_wrong_examples_are_refused() -> None:
         compiled(module, batch[0])
 
 
-def test_too_little_memory_names_what_would_do() -> None:
+def test_too_little_memory_names_what_would_do_and_what_takes_it() -> None:
     module, batch = tiny()
-    with pytest.raises(poet.NoScheduleError) as caught:
+    gradients = sum(parameter.nbytes for parameter in module.parameters()) + 4
+    said = r"Tiny: no plan was found that allocates \S+ KB a step; .* and conv\S+ takes \S+ KB while it runs"
+    with pytest.raises(poet.NoScheduleError, match=said) as caught:
         compiled(module, batch, ram="1%")
-    assert caught.value.smallest_ram_bytes > 0
+    assert f"the gradients alone take {bytes_text(gradients)}" in str(caught.value)
+    assert caught.value.exit_code == NO_SCHEDULE
+    enough = caught.value.smallest_ram_bytes
+    assert f"; {bytes_text(enough)} does" in str(caught.value)
+    with compiled(module, batch, ram=enough) as step:
+        for _ in range(2):
+            step(*batch)
+        assert step.report.peak_bytes <= 1.02 * enough
 
 
 def test_a_loss_with_parameters_and_models_with_several_inputs(tmp_path: Path) -> None:
