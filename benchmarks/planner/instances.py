@@ -39,6 +39,12 @@ TRACED = {
     "tx2": ("resnet18", "vgg16", "mobilenet_v2", "unet", "gpt_small", "bert_base", "resnet50"),
 }
 
+# A model, its batch and a profile, and the RAM: where starts that only recompute found nothing, and an order fits.
+STEPS = (
+    *(("resnet18_cifar-32.a72", "98873832B"), ("resnet18_cifar-32.a72", "97384180B")),
+    *(("resnet18_cifar-64.a72", "101418208B"), ("resnet18_cifar-64.a72", "95831592B")),
+)
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -103,6 +109,9 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
     if suite_name == "layered":
         nodes, shape = graph.split("-")
         return layered_graph(int(nodes), LAYERED_WIDTHS[shape], seed=0), 0
+    if suite_name == "steps":
+        model, batch, profile = graph.replace("-", ".").split(".")
+        return _step(model, int(batch), profile), 0
     if suite_name == "traced":
         model, profile = graph.split(".")
         return _traced(model, profile)
@@ -118,6 +127,13 @@ def _traced(model: str, profile: str) -> tuple[Graph, int]:
         residency = prepare(model, profile=profile, parameters="excluded").residency
     assert residency.task.board is not None
     return residency.task.graph, residency.task.board.usable_ram_bytes
+
+
+def _step(model: str, batch: int, profile: str) -> Graph:
+    """A PyTorch step on a Linux board, whose gradients live until it ends."""
+    from poet_planner.planning.pipeline import prepare
+
+    return prepare(model, profile=profile, batch=batch).graph
 
 
 def _paper() -> Iterator[Instance]:
@@ -143,4 +159,12 @@ def _traced_models() -> Iterator[Instance]:
             yield Instance("traced", f"{model}.{profile}", "board", "none", paging)
 
 
-SUITES = {"paper": _paper, "prototypes": _prototypes, "layered": _layered, "traced": _traced_models}
+def _steps() -> Iterator[Instance]:
+    for graph, ram in STEPS:
+        yield Instance("steps", graph, ram, "none", False)
+
+
+SUITES = {
+    **{"paper": _paper, "prototypes": _prototypes, "layered": _layered},
+    **{"traced": _traced_models, "steps": _steps},
+}

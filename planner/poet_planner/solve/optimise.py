@@ -80,7 +80,7 @@ def optimise(
 
 def _optimised(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
     """The schedule of least energy; none of the starts is cheaper."""
-    start = cheapest_start(graph, ram_bytes, deadline_s, options.starts)
+    start = cheapest_start(graph, ram_bytes, deadline_s, options.starts, options.paging)
     try:
         found = _Run(graph, ram_bytes, deadline_s, options, start).schedule()
     except NoScheduleError:

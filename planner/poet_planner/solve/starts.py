@@ -16,15 +16,21 @@ from poet_planner.solve.instance import Ints
 
 
 def cheapest_start(
-    graph: Graph, ram_bytes: int, deadline_s: float | None, starts: Iterable[Schedule]
+    graph: Graph, ram_bytes: int, deadline_s: float | None, starts: Iterable[Schedule], paging: bool = True
 ) -> Schedule | None:
     """Of the schedules that keep the limits, by the verifier, the cheapest on ``graph``; None if there is none.
+
+    Without ``paging`` those that page do not count.
 
     They may have been made for other limits. What they prove is not taken over: the bound is that of computing each
     node once.
     """
     return min(
-        (one for start in starts if (one := _for(graph, ram_bytes, deadline_s, start)) is not None),
+        (
+            one
+            for start in starts
+            if (paging or not _pages(start)) and (one := _for(graph, ram_bytes, deadline_s, start)) is not None
+        ),
         key=lambda one: one.energy_j,
         default=None,
     )
@@ -47,6 +53,10 @@ def events_of(graph: Graph, schedule: Schedule) -> Ints:
         if step.do in (Action.COMPUTE, Action.PAGE_IN)
     ]
     return np.array(numbers, dtype=np.int64)
+
+
+def _pages(start: Schedule) -> bool:
+    return any(step.do in (Action.PAGE_IN, Action.PAGE_OUT) for step in start.steps)
 
 
 def _for(graph: Graph, ram_bytes: int, deadline_s: float | None, start: Schedule) -> Schedule | None:

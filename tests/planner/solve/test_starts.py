@@ -7,6 +7,7 @@ import importlib
 from dataclasses import replace
 
 import pytest
+from poet_planner.baselines.page_all import page_all_schedule
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.methods import method_named
 from poet_planner.schedule.verify import verify
@@ -47,6 +48,15 @@ def test_another_graphs_schedule_is_no_start(given: tuple[Graph, int, list[Sched
     _, ram, starts = given
     other, _ = paper_graph("linear.m4")
     assert cheapest_start(other, ram, None, starts) is None
+
+
+def test_without_storage_a_start_that_pages_does_not_count() -> None:
+    graph, store_all = paper_graph("linear.m4")
+    paging = page_all_schedule(graph)
+    ram = max(paging.ram_budget_bytes, store_all.peak_bytes)
+    assert cheapest_start(graph, ram, None, [paging]) is not None
+    assert cheapest_start(graph, ram, None, [paging], paging=False) is None
+    assert cheapest_start(graph, ram, None, [store_all], paging=False) is not None
 
 
 def test_figures_that_a_start_claims_do_not_count(given: tuple[Graph, int, list[Schedule]]) -> None:
