@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SOURCES = ("measured", "emulated", "published")
+# A row's meter begins with it where the time was measured, and the energy is that times a power of the board file.
+NO_SENSOR = "no sensor"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poet_profiles.boards import Board
+from poet_profiles.profile import NO_SENSOR
 
 from .meter import Activity, Mark, Meter, Window
 
@@ -47,7 +48,7 @@ class PowerStates(NominalMeter):
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
-        self.identity = f"no sensor: energy by the power states of {board.name}.toml"
+        self.identity = f"{NO_SENSOR}: energy by the power states of {board.name}.toml"
 
 
 def find() -> list[str]:

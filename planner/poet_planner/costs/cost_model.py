@@ -27,6 +27,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
 from poet_profiles.operators import ACCUMULATE
+from poet_profiles.profile import NO_SENSOR
 
 from poet_planner.costs.card import CardWork, card_work
 from poet_planner.costs.features import features, has_features
@@ -81,13 +82,15 @@ class Fit:
 class CostedGraph:
     """A graph with its costs, what each node's rests on, and the fitted models that were used, by name.
 
-    ``firmware`` are the builds that the profile's rows were taken with, none for published rows.
+    ``firmware`` are the builds that the profile's rows were taken with, none for published rows. ``senses`` is False
+    where rows have energies that nobody measured: their times, multiplied by the powers of the board file.
     """
 
     graph: Graph
     basis: dict[str, Basis]
     fits: dict[str, Fit]
     firmware: tuple[str, ...]
+    senses: bool = True
 
 
 class CostModel:
@@ -126,6 +129,7 @@ class CostModel:
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._fits: dict[str, Fit] = {}
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
+        self._senses = not any(str(meter).startswith(NO_SENSOR) for meter in profile["meter"])
 
     def apply(self, graph: Graph) -> CostedGraph:
         """Give every node its time and energy, and every value its page costs where the board has storage.
@@ -145,7 +149,8 @@ class CostModel:
             fetched = node.operation is not None and node.operation.op == FETCH
             values = tuple(replace(value, page=None if fetched else self._page(value)) for value in node.values)
             nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
-        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, dict(sorted(self._fits.items())), self._firmware)
+        fits = dict(sorted(self._fits.items()))
+        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, fits, self._firmware, self._senses)
 
     def _compute(self, graph: Graph, node: Node) -> _Cost:
         if node.operation is None:

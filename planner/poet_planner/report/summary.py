@@ -48,7 +48,8 @@ class Summary:
     store-all schedule's. ``constant_bytes`` lie in flash, ``kept_bytes`` on the card, the batch not counted.
     ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it. ``busy_s`` are the seconds of all computes
     and transfers, and ``bound_s`` is their lower bound where time is the objective. ``firmware`` are the builds with
-    which the costs were profiled. ``optimiser`` is None if the plan comes from another method; where time is the
+    which the costs were profiled. ``energy_sensed`` is False where no sensor was: energies then are times, multiplied
+    by the powers of the board file. ``optimiser`` is None if the plan comes from another method; where time is the
     objective, its joules are seconds.
     """
 
@@ -89,6 +90,7 @@ class Summary:
     plain_busy_s: float
     bound_s: float | None
     energy_share: dict[str, float]
+    energy_sensed: bool
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
     optimiser: OptimiserReport | None
@@ -171,6 +173,7 @@ def summarise(
         plain_busy_s=plain_busy_s,
         bound_s=schedule.bound_s,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
+        energy_sensed=costed is None or costed.senses,
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
@@ -295,7 +298,9 @@ def _residents_remark(s: Summary) -> str:
 def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
     rows = [(f"  {basis}", share_text(share), "") for basis, share in s.energy_share.items() if share]
     if rows:
-        rows.insert(0, ("energy rests on", "", ""))
+        rows.insert(
+            0, ("energy rests on", "", "" if s.energy_sensed else "times, and powers of the board file: no sensor")
+        )
     if verbose:
         return rows + [(f"  fit {fit.operator}", f"{fit.rows} rows", _fit_remark(fit)) for fit in s.fits]
     if s.fits:

@@ -285,3 +285,10 @@ def test_values_too_small_to_follow_the_line_of_pages_are_not_paged(tmp_path: Pa
         else:
             assert small.page is None
             assert large.page.in_time_s == pytest.approx(LATENCY + PER_BLOCK * 2**21 / 512)
+
+
+def test_a_plan_knows_whether_anybody_has_measured_its_energies(tmp_path: Path) -> None:
+    metered = relu_row(10, "measured")
+    assert model(tmp_path, [metered]).apply(graph("relu", "size=10")).senses
+    guessed = replace(relu_row(20, "measured"), meter="no sensor: energy by the power states of host.toml")
+    assert not model(tmp_path, [metered, guessed]).apply(graph("relu", "size=10")).senses
