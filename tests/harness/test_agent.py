@@ -26,7 +26,7 @@ from typer.testing import CliRunner, Result
 
 from tests.support.harness.served_agent import ServedAgent
 from tests.support.harness.simulated_device import Line, Noise, clean, serve
-from tests.support.networks.small_program import write_small_program
+from tests.support.networks.small_program import MODEL, write_small_program
 
 HOST = load_board("host")
 
@@ -112,6 +112,30 @@ def test_the_closing_error_is_what_a_plan_would_add_up(plan: Path, whole: pd.Dat
     assert last["closing_time"] == pytest.approx(total_s / last["time_s"], rel=1e-5)
     assert whole["closing_time"].iloc[:-1].isna().all()
     assert whole["closing_energy"].isna().all(), "nobody has measured any energy"
+
+
+def test_this_computer_is_profiled_by_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is traced by poet-plan, and the agent is started here; pages are those of the current folder's disk."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("poet_harness.benchmark.agent_profiler.PAGE_SIZES", (4096, 65536, 2**20, 2**21))
+    arguments = ["profile", "--board", "host", "--meter", "nominal", "--model", MODEL, "--quick", "--threads", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = read_profile(tmp_path / "host.csv")
+    assert [*rows["op"]].count("page_in") == [*rows["op"]].count("page_out") == 4
+    assert set(rows["source"]) == {"measured"}
+    assert all(", threads 1, " in firmware for firmware in rows["firmware"])
+    printed = json.loads(done.stdout)
+    assert printed["closings"][0]["network"] == MODEL
+    assert printed["written"] == len(rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["host.csv"]
+    for options, words in (
+        (["--port", "socket://x:1", "--threads", "2"], "--threads: is for the agent on this computer"),
+        (["--data", "data.npz"], "--data: host is profiled on random data"),
+        (["--emulate"], "only microcontrollers are emulated"),
+    ):
+        refused = CliRunner().invoke(app, ["profile", "--board", "host", "--out", "other.csv", *options])
+        assert words in str(refused.exception)
 
 
 def test_resets_and_a_line_that_loses_bytes_leave_the_same_rows(

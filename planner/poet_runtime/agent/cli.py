@@ -11,6 +11,8 @@ from pathlib import Path
 
 from poet_profiles.errors import BAD_INPUT, UserError
 
+from poet_runtime.allocator import release_freed
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
@@ -33,6 +35,12 @@ def _parser() -> argparse.ArgumentParser:
     line.add_argument("--listen", metavar="HOST:PORT", help="serve at a TCP port (socket://HOST:PORT)")
     line.add_argument("--serial", metavar="DEVICE", help="serve at a serial line, 1,000,000 baud; needs pyserial")
     parser.add_argument("--threads", type=int, help="threads, and processors, for PyTorch; its own choice if not given")
+    parser.add_argument(
+        "--release-freed",
+        metavar="BYTES",
+        type=int,
+        help="give blocks of so many bytes back to the system when they are freed, as a board short of RAM wants it",
+    )
     parser.add_argument("--pages", type=Path, default=Path(), help="folder, on the disk that pages are to go to")
     parser.add_argument("--window", type=Path, help="file that takes 1 and 0: a GPIO at a meter's window input")
     parser.add_argument("--sysfs", type=Path, default=Path("/sys"), help=argparse.SUPPRESS)
@@ -42,12 +50,15 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(options: argparse.Namespace) -> None:
     if options.threads is not None:
         _take_processors(options.threads)
+    if options.release_freed is not None:
+        release_freed(options.release_freed)
     from poet_runtime.agent.server import Server
     from poet_runtime.agent.streams import serve_serial, serve_standard_streams, serve_tcp
     from poet_runtime.agent.verbs import Agent
     from poet_runtime.agent.window import WindowLine
 
-    with Agent(options.pages, WindowLine(options.window), options.sysfs, options.threads) as agent:
+    allocator = "glibc" if options.release_freed is None else f"glibc-release-{options.release_freed}"
+    with Agent(options.pages, WindowLine(options.window), options.sysfs, options.threads, allocator) as agent:
         server = Server(agent.verbs)
         if options.listen:
             serve_tcp(server, options.listen)

@@ -15,6 +15,7 @@ from poet_profiles.protocol.status import Status
 from poet_profiles.schedule.file import schedule_from_document, schedule_hash
 from torch import Tensor
 
+from poet_runtime.agent import system
 from poet_runtime.agent.calls import Call, call_in_step, text_of
 from poet_runtime.agent.operands import random_residents
 from poet_runtime.agent.placement import PlainStep
@@ -71,6 +72,7 @@ class Loaded:
             self.program = program_from_document(document)
         except FaultError as fault:
             raise RefusedError(Status.E_UNSUPPORTED, str(fault)) from None
+        _check_room(sum(resident.bytes for resident in self.program.graph.residents), "its tensors need")
         self.residents: dict[str, Tensor] = random_residents(self.program.graph)
         self.scheduled: ScheduledStep | None = None
         self.schedule_hash = NO_HASH
@@ -78,8 +80,16 @@ class Loaded:
 
     @cached_property
     def plain_step(self) -> PlainStep:
-        """The program's step, everything kept."""
-        return PlainStep(self.program.graph, self.residents)
+        """The program's step, everything kept.
+
+        Raises
+        ------
+        RefusedError
+            If the board has not the RAM for it: the system would end the agent.
+        """
+        step = PlainStep(self.program.graph, self.residents)
+        _check_room(step.peak_bytes, "the step needs")
+        return step
 
     def call(self, index: int) -> Call:
         """An operator's call as the step makes it."""
@@ -138,3 +148,9 @@ class Loaded:
     def text(self, index: int) -> str:
         """The same as JSON."""
         return text_of(self.program.graph.operators[index], self.call(index))
+
+
+def _check_room(needed_bytes: int, what: str) -> None:
+    there_bytes = system.available_bytes()
+    if needed_bytes > there_bytes:
+        raise RefusedError(Status.E_MEMORY, f"{what} {needed_bytes} B, of which {there_bytes} are free on the board")

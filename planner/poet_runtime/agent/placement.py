@@ -29,6 +29,8 @@ class PlainStep:
         Of each operator, in the program's order, in the last timed step.
     between_ns : int
         What the step took beside its operators.
+    peak_bytes : int
+        The most that values and workspaces take at once.
     """
 
     def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor]) -> None:
@@ -38,6 +40,7 @@ class PlainStep:
         self._plain = compile_steps(graph, steps, limit_bytes=math.inf)
         self._timed = compile_steps(graph, steps, timed=True, limit_bytes=math.inf)
         self._split = compile_steps(graph, steps, timed=True, limit_bytes=-math.inf)
+        self.peak_bytes = self._plain.peak_bytes
         self._shares: dict[str, float] = {}
         self.times_ns: list[int] = []
         self.between_ns = 0

@@ -53,11 +53,21 @@ class Agent:
         Where the kernel shows clock, governor and temperature.
     threads : int, optional
         For PyTorch's operators; its own choice if not given.
+    allocator : str
+        What ``hello`` says of the C library's allocator.
     """
 
-    def __init__(self, pages: Path, window: WindowLine, sysfs: Path = system.SYSFS, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        pages: Path,
+        window: WindowLine,
+        sysfs: Path = system.SYSFS,
+        threads: int | None = None,
+        allocator: str = "glibc",
+    ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
+        self._allocator = allocator
         self._boot = secrets.token_hex(4)
         self._pages = PageBenchmark(pages)
         self._window = window
@@ -106,7 +116,7 @@ class Agent:
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "device": "cpu",
-            "allocator": "glibc",
+            "allocator": self._allocator,
             "governor": system.governor(self._sysfs),
         }
         return " ".join(f"{name}={value}" for name, value in pairs.items() if value != "")

@@ -22,6 +22,7 @@ from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.frame import decode, encode
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
+from poet_runtime.agent import system
 from poet_runtime.agent.server import Server
 from poet_runtime.agent.verbs import Agent
 from poet_runtime.agent.window import WindowLine
@@ -233,6 +234,18 @@ def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Pro
 def test_what_makes_no_sense_is_refused(board: Board, text: str, words: str) -> None:
     assert board.ask(text)["err"].startswith(words)
     assert board.ask("hello")["protocol"] == "1", "the agent goes on"
+
+
+def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_ends_the_agent(
+    board: Board, small: tuple[Graph, Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = document_of_program(small[1])
+    residents_bytes = sum(resident["bytes"] for resident in document["residents"])
+    monkeypatch.setattr(system, "available_bytes", lambda: residents_bytes - 1)
+    assert board.load(document)["err"].startswith(f"-2 its tensors need {residents_bytes} B")
+    monkeypatch.setattr(system, "available_bytes", lambda: residents_bytes)
+    board.load(document)
+    assert board.ask("place 1 0")["err"].startswith("-2 the step needs ")
 
 
 def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
