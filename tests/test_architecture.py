@@ -117,6 +117,21 @@ def test_parts_of_the_optimiser_import_only_what_lies_below() -> None:
     assert not upwards
 
 
+def test_what_runs_on_a_board_needs_torch_and_numpy_alone() -> None:
+    """And a serial line's package, where one is served; what it takes of poet_profiles is the standard library's."""
+    ours = {*PACKAGES, "torch", "numpy"}
+    needed = {
+        (source.name, name.split(".")[0])
+        for source in PACKAGES["poet_runtime"].rglob("*.py")
+        for name in imported(source)
+        if name.split(".")[0] not in {*ours, *sys.stdlib_module_names}
+    }
+    assert needed == {("streams.py", "serial")}
+    code = "import sys, poet_runtime.agent.verbs; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pydantic", "pandas", "serial", "typer", "rich", "platformdirs"} & set(loaded)
+
+
 def test_verifier_and_optimiser_share_no_code() -> None:
     verifier = PACKAGES["poet_planner"] / "schedule" / "verify.py"
     assert "solve" not in {part for name in imported(verifier) for part in name.split(".")}
