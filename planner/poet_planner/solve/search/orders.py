@@ -25,13 +25,14 @@ def frugal_order(
 ) -> Ints:
     """The order of least overflow that is found; the graph's own if none has less. (n,)
 
-    The overflow are the bytes above the RAM, summed over the nodes: what recomputing or paging has to make up for.
+    The overflow are the bytes above the RAM, summed over the nodes: what recomputing or paging has to make up for. If
+    the random passes find nothing better than the graph's own order, as on chains, no others follow.
     """
     n = len(problem.node_time)
     random = np.random.default_rng(seed)
     work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=n)
     best: Ints = np.arange(n, dtype=np.int64)
-    least = evaluate(problem, best, n, work).overflow
+    own = least = evaluate(problem, best, n, work).overflow
     climbed, keys, transient = np.inf, np.ones(n), 0.0
     for number in range(min(params.passes, max(1, params.nodes // n))):
         if least == 0 or (number >= params.least_passes and budget.expired):
@@ -39,6 +40,8 @@ def frugal_order(
         if number < params.random_passes:
             tried = np.exp(random.uniform(*params.noise) * random.standard_normal(n))
             weight = random.uniform(*params.transient)
+        elif least == own:
+            break
         else:
             changed = random.random(n) < random.uniform(*params.changed)
             tried, weight = keys * np.exp(changed * random.standard_normal(n)), transient

@@ -99,7 +99,7 @@ def test_more_ram_never_costs_more() -> None:
     plans: list[Schedule] = []
     for share in (0.45, 0.5, 0.6, 0.7, 0.75, 1.0):
         options = OptimiseOptions(
-            time_limit_s=2.0, paging=False, objective=Objective.TIME, starts=tuple(plans[-1:]), clock=process_time
+            time_limit_s=0.7, paging=False, objective=Objective.TIME, starts=tuple(plans[-1:]), clock=process_time
         )
         plans.append(optimise(graph, budget_of(share), None, options))
         assert verify(graph, plans[-1]).faults == ()
