@@ -14,7 +14,7 @@ from poet_profiles.errors import UserError
 
 from benchmarks.executor.measuring import Row, compared, without_page_faults
 from benchmarks.executor.networks import NETWORKS, network
-from benchmarks.executor.variants import Variant, checkpointed, eager, offloaded, planned
+from benchmarks.executor.variants import Variant, checkpointed, eager, greedy, offloaded, planned
 
 MIB = 1 << 20
 
@@ -74,6 +74,11 @@ def _variants(name: str, asked: argparse.Namespace) -> list[Variant]:
             except UserError as error:
                 print(f"{name}, {share} %: {error}", flush=True)
     if not asked.only_plans:
+        for share in asked.shares:
+            try:
+                variants.append(greedy(module, x, y, share))
+            except UserError as error:
+                print(f"{name}, greedy {share} %: {error}", flush=True)
         variants.append(checkpointed(module, x, y))
         if asked.pages is not None:
             variants.append(offloaded(module, x, y, asked.pages))

@@ -67,9 +67,9 @@ def compared(variants: Sequence[Variant], rounds: int) -> list[Row]:
 
 
 def _row(variant: Variant, cpu_s: float, wall_s: float, peak_bytes: int, different: str) -> Row:
-    if variant.compiled is None:
+    report = variant.report
+    if report is None:
         return Row(variant.name, cpu_s, wall_s, peak_bytes, different)
-    report = variant.compiled.report
     return Row(
         *(variant.name, cpu_s, wall_s, peak_bytes, different, report.planned_peak_bytes, report.planned_time_s),
         recomputations=report.recomputations,

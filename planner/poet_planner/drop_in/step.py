@@ -104,6 +104,8 @@ class Step:
         Its steps.
     source : str
         Text of the function that takes it.
+    planned : Planned
+        All that was made for the batches of the example: traced step, costed graph, schedule, compiled function.
     """
 
     def __init__(self, example: Sequence[Any], planned_for: Callable[[Sequence[Any]], Planned]) -> None:
@@ -111,7 +113,7 @@ class Step:
         self._fixed = fixed_in(example)
         self._plans: dict[tuple[torch.Size, ...], Planned] = {}
         self._closed = False
-        self._example = self._plan(example, tensors_in(example))
+        self.planned = self._plan(example, tensors_in(example))
 
     def __call__(self, *batch: Any) -> Tensor:
         """Take one step with a batch in the example's form, and return the loss, detached.
@@ -139,15 +141,15 @@ class Step:
 
     @property
     def report(self) -> Report:
-        return self._example.report
+        return self.planned.report
 
     @property
     def plan(self) -> Schedule:
-        return self._example.schedule
+        return self.planned.schedule
 
     @property
     def source(self) -> str:
-        return self._example.compiled.source
+        return self.planned.compiled.source
 
     def close(self) -> None:
         """End threads and page files; the step cannot be called any more."""

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of planned steps with eager PyTorch says what it measures, and the greedy choice keeps its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import poet_planner as poet
+import pytest
+import torch
+from poet_planner import models
+from poet_planner.drop_in import profile_here
+from poet_planner.schedule.verify import verify
+from torch.nn.functional import cross_entropy
+
+from benchmarks.executor.__main__ import table
+from benchmarks.executor.greedy import greedy_steps
+from benchmarks.executor.measuring import compared
+from benchmarks.executor.networks import NETWORKS, checkpoint_every_block, network
+from benchmarks.executor.variants import checkpointed, eager, greedy, offloaded, planned
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(profile_here, "cache_folder", lambda name: tmp_path / name)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_bits_and_bytes_of_every_way_are_seen(tmp_path: Path) -> None:
+    model = models.load("mlperf_ds_cnn", 8)
+    module, x, y = model.module, model.inputs[0], model.targets[0]
+    ways = [
+        eager(module, x, y),
+        planned(module, x, y, None, None, 1.0),
+        greedy(module, x, y, 75),
+        offloaded(module, x, y, tmp_path),
+    ]
+    rows = compared(ways, rounds=1)
+    assert [row.different for row in rows] == ["", "", "", ""]
+    assert rows[2].peak_bytes <= 0.76 * rows[1].peak_bytes
+    assert rows[2].recomputations > 0
+    assert all(abs(row.peak_bytes - (row.planned_bytes or 0)) <= 0.02 * row.peak_bytes for row in rows[1:3])
+    assert rows[3].peak_bytes < rows[0].peak_bytes
+    lines = table(rows).splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert len({line.count("|") for line in lines}) == 1
+
+
+def test_the_greedy_choice_is_a_schedule_of_the_contract() -> None:
+    model = models.load("mlperf_ds_cnn", 8)
+    kept = poet.compile(model.module, cross_entropy, example=(model.inputs[0], model.targets[0]), quiet=True).planned
+    graph, store_all = kept.graph, kept.schedule
+    whole = kept.report.plain_peak_bytes
+    assert greedy_steps(graph, 0) is None
+    for share in (1.0, 0.8, 0.7):
+        steps = greedy_steps(graph, int(share * whole))
+        assert steps is not None
+        report = verify(graph, replace(store_all, steps=tuple(steps)))
+        assert report.peak_bytes - graph.resident_bytes <= share * whole
+        # The totals are those of the store-all schedule; the steps keep the contract.
+        assert all(" is stated as " in fault for fault in report.faults)
+
+
+def test_checkpointing_updates_running_statistics_twice() -> None:
+    """Why its buffers are not eager's."""
+    module, x, y = network("mobilenet_v2", 1)
+    one, other = compared([eager(module, x, y), checkpointed(module, x, y)], rounds=1)
+    assert (one.different, other.different) == ("", "buffers")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_has_blocks_to_recompute(name: str) -> None:
+    with torch.device("meta"):
+        module = NETWORKS[name]()
+    assert checkpoint_every_block(module) == {"resnet18": 8, "vgg16": 5, "mobilenet_v2": 17, "bert4": 4}[name]
+    assert network("bert4", 2)[1].shape == (2, 128)
