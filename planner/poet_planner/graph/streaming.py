@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TILE_BYTES = 8192  # of weights, or of their gradient, at a time
+MOST_SLICES = 16  # a layer between two sliced values is as many operators as the product of both numbers
 
 
 @dataclass(frozen=True)

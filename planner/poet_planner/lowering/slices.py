@@ -21,6 +21,7 @@ from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key, parse_params
 
+from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
 
 Key = TypeVar("Key", bound=Hashable)
@@ -32,7 +33,6 @@ _ELEMENTWISE = {
     *("add", "sub", "mul", "scale", "scale_by", *_DESCENTS),
     *(op for name in _ACTIVATIONS for op in (name, f"{name}_backward")),
 }
-MOST_SLICES = 16  # a layer between two sliced values is as many operators as the product of both numbers
 _DENSE = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 
 

@@ -21,7 +21,7 @@ from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from poet_planner.lowering.slices import MOST_SLICES
+from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
 from poet_planner.models.users_code import users_code
