@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from poet_profiles.card.layout import card_layout
+from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import COMMIT, FETCH, STORE
@@ -27,7 +27,7 @@ class CardWork(NamedTuple):
     beside: tuple[tuple[str, str], ...] = ()
 
 
-def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
+def card_work(graph: Graph, op: str, params: str, overlaps: bool = False) -> CardWork | None:
     """What one call does in ``graph``; None of an operator that does not touch the card."""
     if op == COMMIT:
         return _commit(graph)
@@ -36,7 +36,7 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
         return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
     configuration = parse_params(params) if op in OPERATORS else {}
     if op.startswith(STREAMED):
-        return _streamed(op.removeprefix(STREAMED), configuration)
+        return _streamed(op.removeprefix(STREAMED), configuration, overlaps)
     if op not in UPDATES:
         return None
     outputs = OPERATORS[op].sizes(configuration).outputs
@@ -45,8 +45,10 @@ def card_work(graph: Graph, op: str, params: str) -> CardWork | None:
     return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
 
 
-def _streamed(whole: str, p: Params) -> CardWork:
+def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
     """A read a tile, or a row a token, beside the same work on weights in RAM.
+
+    Where that overlaps, a tile that can be read in halves is, but not by an update.
 
     An update by rows reads a row, writes its next version and reads that again, for each token: no more, where none
     occurs twice.
@@ -59,9 +61,12 @@ def _streamed(whole: str, p: Params) -> CardWork:
         count = min(p["m"], p["v"])
         descents = (("sgd", params_key("sgd", {"size": p["d"]})),) * count
         return CardWork(descents, (4 * p["d"],) * 2 * count, (4 * p["d"],) * count)
-    reads = _tiles(sizes.inputs[sizes.kept_input], p)
+    size = sizes.inputs[sizes.kept_input]
+    reads = _tiles(size, p)
     if not whole.endswith("_update"):
-        return CardWork(read_bytes=reads, beside=(_forward_or_input_gradient(whole, p),))
+        in_halves = overlaps and len(reads) > 1 and p["tile"] % 2 == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
+        read = _tiles(size, {**p, "tile": p["tile"] // 2}) if in_halves else reads
+        return CardWork(read_bytes=read, beside=(_forward_or_input_gradient(whole, p),))
     descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
     return CardWork(descents, reads, (*reads, *sizes.outputs[1:]), tuple(_gradients(whole, p)))
 

@@ -247,9 +247,17 @@ def test_where_transfers_overlap_the_longer_of_the_two_counts(tmp_path: Path, co
         model(tmp_path, rows, overlaps).apply(graph("streamed_linear", STREAMED)).graph.nodes[0]
         for overlaps in (False, True)
     )
-    read = serial.time_s - compute_s
-    assert overlapped.time_s == pytest.approx(read / 4 + max(0.75 * read, compute_s))
-    assert overlapped.energy_j == pytest.approx(serial.energy_j)
+    assert serial.time_s == pytest.approx(4 * (LATENCY + 16 * PER_BLOCK) + compute_s)
+    half = LATENCY + 8 * PER_BLOCK  # of a tile: the other half is computed
+    assert overlapped.time_s == pytest.approx(half + max(7 * half, compute_s))
+    assert overlapped.energy_j - serial.energy_j == pytest.approx(0.01 * 4 * LATENCY)
+
+
+def test_a_tile_whose_half_is_no_whole_block_is_read_at_once() -> None:
+    for params, reads in (("m=4 k=128 n=64 bias=0 tile=1", 64), ("m=4 k=64 n=64 bias=0 tile=2", 32)):
+        work = card_work(kept_step(), "streamed_linear", params, overlaps=True)
+        assert work is not None
+        assert len(work.read_bytes) == reads
 
 
 def test_the_time_between_operators_is_added_to_every_node_and_no_model_is_fitted_on_it(tmp_path: Path) -> None:
