@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fine-tuning on both emulated boards: frozen weights in flash, a trained head or last block.
 
-    .venv/bin/python -m benchmarks.firmware.finetuning [--seconds 7] [--out DIR]
+    .venv/bin/python -m benchmarks.firmware.finetuning [--seconds 7] [--out DIR] [MODEL ...]
 
 Each network is planned from the shipped profile and trained in place for a profile of its own. Planned again with that,
 it trains some steps on the emulated board. What the board did is compared:
@@ -70,7 +70,7 @@ def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> Non
     call(folder, "poet-plan", *planning, "--profile", board, "--out", "first")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "first")
     call(folder, "poet-harness", "profile", *emulated, "--plan", "first", "--out", "own.csv")
-    call(folder, "poet-plan", *planning, "--profile", "own.csv", "--out", "plan")
+    call(folder, "poet-plan", *planning, "--profile", "own.csv", "--profile", board, "--out", "plan")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "plan")
     results = ["--save", "board.npz", "--weights", "board.safetensors", "--out", "board.csv"]
     call(folder, "poet-harness", "run", *emulated, "--plan", "plan", *results)
@@ -132,6 +132,7 @@ def flash_bytes(image: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(model for _, model, _ in CASES))
     parser.add_argument("--seconds", type=int, default=7, help="to plan for, each")
     parser.add_argument("--out", type=Path, help="where to keep plans, profiles and results")
     options = parser.parse_args()
@@ -142,7 +143,7 @@ def main() -> int:
     )
     good = True
     with tempfile.TemporaryDirectory() as scratch:
-        for name, model, steps in CASES:
+        for name, model, steps in (case for case in CASES if not options.models or case[1] in options.models):
             board, folder = load_board(name), (options.out or Path(scratch)) / f"{name}-{model}"
             folder.mkdir(parents=True)
             train(folder, name, model, steps, options.seconds)

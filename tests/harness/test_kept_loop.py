@@ -91,3 +91,17 @@ def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert found[name].tobytes() == array.tobytes(), name
+
+
+def test_a_plan_is_profiled_in_place_twice_on_the_same_card(folder: Path) -> None:
+    given = ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), "--steps", "2", "--lr", RATE]
+    for name in ("place1", "place2"):
+        place = ["--card", str(folder / "place.img"), "--out", str(folder / f"{name}.csv")]
+        call(harness, "profile", *BOARD, *given, *place, "--quick", "--no-pages")
+    first, second = (pd.read_csv(folder / f"{name}.csv").set_index(["op", "params"]) for name in ("place1", "place2"))
+    assert "conv2d_update" in first.index.get_level_values("op")
+    assert first["meter"].drop("idle").str.endswith(", in place").all()
+    np.testing.assert_allclose(second["time_s"], first["time_s"].loc[second.index], rtol=0.02)
+    assert "4 steps" in CliRunner().invoke(
+        harness, ["run", *BOARD, *given, "--card", str(folder / "place.img"), "--out", str(folder / "r.csv")]
+    ).exception.args[0]  # fmt: skip

@@ -26,10 +26,13 @@ from poet_harness.verbs.console import wide_console
 from poet_harness.verbs.profile import _report
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.graph import Kept
+from poet_profiles.graph.file import write_graph
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
 from typer.testing import CliRunner
 
+from tests.support.graphs.kept_graphs import kept_step
 from tests.support.harness.simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
 
 BOARD = load_board("nrf52840")
@@ -422,7 +425,11 @@ def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
     graph = {"format": "poet-graph/1", "nodes": [_node(item, bytes=308) for item in (model, shared)], "edges": []}
     (tmp_path / "graph.json").write_text(json.dumps(graph))
     program = tmp_path / "poet-plan"
-    program.write_text(f'#!/bin/sh\necho "$@" > {asked}\ncp {tmp_path}/graph.json "$5/some_model.json"\n')
+    huge = kept_step()
+    huge = replace(huge, kept=(*huge.kept, Kept("table", "constant", 17 << 20, (17 << 18,))))
+    write_graph(huge, tmp_path / "huge.json")
+    copies = f'cp {tmp_path}/graph.json "$5/some_model.json"\ncp {tmp_path}/huge.json "$5"\n'
+    program.write_text(f'#!/bin/sh\necho "$@" > {asked}\n{copies}')
     program.chmod(0o755)
     done, rows = _standard_profile(tmp_path, monkeypatch)
     assert done.exit_code == 0
@@ -431,6 +438,7 @@ def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
     assert measured[1:3] == [(model.op, model.params), (shared.op, shared.params)]
     assert {(item.op, item.params) for item in grid()} < set(measured)
     assert len(set(measured)) == len(measured)
+    assert ("mul", "size=2") not in measured
 
 
 def test_without_the_planner_the_standard_profile_is_the_grid_and_says_so(

@@ -22,6 +22,7 @@ LARGE_PAGE = 16_384
 # What the schedule runner does itself: a transfer costs what a page does, and a commit what it writes.
 TRANSFERS = ("fetch", "store", "commit")
 PLANNER = "poet-plan"
+MOST_KEPT_BYTES = 16 << 20  # a step of a network with more on the card takes minutes: it is profiled in place
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def from_model(name: str, board: str) -> list[Configuration]:
 def from_fitting_models(board: str) -> list[Configuration]:
     """What the built-in models of ``poet-plan`` need whose training fits the RAM of a microcontroller.
 
+    Those with more than 16 MiB on the card are left out.
+
     Raises
     ------
     UserError
@@ -97,7 +100,12 @@ def from_fitting_models(board: str) -> list[Configuration]:
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         run_planner("models", "--board", board, "--graphs", folder)
-        return _unique(*(from_graph(path) for path in sorted(Path(folder).glob("*.json"))))
+        paths = sorted(Path(folder).glob("*.json"))
+        return _unique(*(from_graph(path) for path in paths if _kept_bytes(path) <= MOST_KEPT_BYTES))
+
+
+def _kept_bytes(path: Path) -> int:
+    return sum(tensor.bytes for tensor in read_graph(path).kept)
 
 
 def run_planner(*arguments: str) -> None:

@@ -34,7 +34,8 @@ def profile_in_place(
 ) -> int:
     """Train with every step traced, and append what the operators cost; the number of rows.
 
-    However the training ends, the steps that were whole become rows. Nothing is trained if the profile holds all of
+    A card that holds trained weights of the plan is gone on with: their values matter little. However the training
+    ends, the steps that were whole become rows. Nothing is trained if the profile holds all of
     the plan's operators already.
 
     Raises
@@ -46,7 +47,8 @@ def profile_in_place(
         return 0
     rows = 0
     try:
-        trainer.train(data, learning_rate, done=done, trace_all=True)
+        begun = trainer.steps_on_card()
+        trainer.train(data, learning_rate, resume=begun > 0, done=done, trace_all=True, steps=begun + len(data.batches))
     finally:
         if trainer.observed:
             with undisturbed():

@@ -162,6 +162,15 @@ class Trainer:
         last = self._device.hello.start.words
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; the last time: {last}", NO_DEVICE)
 
+    def steps_on_card(self) -> int:
+        """The number of steps behind the weights that the card holds of a plan that keeps them there; else 0."""
+        if self._card is None:
+            return 0
+        try:
+            return self._card.restore().step
+        except DeviceError:
+            return 0
+
     def _steps(
         self,
         data: TrainingData,
