@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler
 from poet_harness.benchmark.measure import Effort
 from poet_harness.benchmark.network import from_plan
 from poet_harness.cli import app, main
+from poet_harness.connection.target import connect
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
@@ -225,6 +227,12 @@ def test_with_a_sensor_energy_is_power_in_the_window_times_time_in_place(plan: P
     assert closing.energy == pytest.approx(closing.time, rel=1e-5)
     assert agent.verbs.count("call") == 2 * len(network.places)
     assert (OVERHEAD.op, "") in keys(tmp_path / "p.csv")
+
+
+@pytest.mark.skipif(platform.machine().startswith(("aarch64", "arm")), reason="this computer could be one")
+def test_another_computer_at_the_port_is_not_taken_for_the_board(plan: Path, tmp_path: Path) -> None:
+    with serve(ServedAgent(tmp_path)) as url, pytest.raises(UserError, match=r"is no rpi5 \(cortex-a76\)"):
+        connect(load_board("rpi5"), url, meter="nominal")
 
 
 def test_a_plan_that_is_none_of_an_agents_is_refused(plan: Path, tmp_path: Path) -> None:

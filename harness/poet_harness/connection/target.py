@@ -173,10 +173,15 @@ def _agent_here(board: Board, meter: str | None, card: Path | None, threads: int
     return Target(device, _aligned(power, device, opening), False, opening)
 
 
+def _may_be(board: Board, machine: str) -> bool:
+    """Whether a computer with such a processor can be the board."""
+    return not board.core.startswith("cortex-") or machine.startswith(("aarch64", "arm"))
+
+
 def _check_processor(board: Board) -> None:
     """A row must not carry the name of a board that this computer cannot be."""
     here = platform.machine()
-    if board.core.startswith("cortex-") and not here.startswith(("aarch64", "arm")):
+    if not _may_be(board, here):
         raise UserError(
             f"this computer ({here}) is no {board.name} ({board.core}): run poet-harness on the board, or name it with "
             "--port ssh://user@board"
@@ -191,6 +196,11 @@ def _check_board(device: Device, board: Board) -> None:
     said = device.hello.board
     if board.kind == "microcontroller" and said != board.name:
         raise UserError(f"{device.link.name}: the board there is {said}, not {board.name}; use --board {said}")
+    if device.hello.machine and not _may_be(board, device.hello.machine):
+        raise UserError(
+            f"{device.link.name}: the computer there ({device.hello.machine}) is no {board.name} ({board.core}); name "
+            "the board that it is with --board"
+        )
     if board.regulator is not None and device.hello.regulator:
         wanted = "dcdc" if board.regulator.dcdc else "ldo"
         if device.hello.regulator != wanted:

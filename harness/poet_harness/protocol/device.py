@@ -37,6 +37,7 @@ class Hello:
 
     ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice. ``framework`` is what
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
+    ``machine`` is the agent's kind of processor as Python names it.
     """
 
     board: str
@@ -48,6 +49,7 @@ class Hello:
     schedule: str
     regulator: str = ""
     framework: tuple[str, ...] = ()
+    machine: str = ""
     start: Start = field(default_factory=Start)
 
     @property
@@ -159,6 +161,7 @@ class Device:
             schedule=values["schedule"],
             regulator=values.get("regulator", ""),
             framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
+            machine=values.get("machine", ""),
             start=read_start(values),
         )
         self._tell_of_failure()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import platform
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +114,7 @@ class Agent:
             "ticks_hz": TICKS_HZ,
             "ram_bytes": system.available_bytes(),
             **self._hashes(),
+            "machine": platform.machine(),
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "device": "cpu",

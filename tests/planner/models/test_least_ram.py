@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from poet_planner.graph.streaming import Streaming
-from poet_planner.lowering.slices import MOST_SLICES
+from poet_planner.graph.streaming import MOST_SLICES, Streaming
 from poet_planner.models import least_ram_bytes
 from poet_planner.planning.training_graph import training_step
 from poet_profiles.boards import load_board
