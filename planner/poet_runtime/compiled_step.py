@@ -107,6 +107,7 @@ def compile_steps(
     pager: Pager | None = None,
     timed: bool = False,
     limit_bytes: float | None = None,
+    clock: Callable[[], int] = time.perf_counter_ns,
 ) -> CompiledStep:
     """Compile a schedule's steps over the graph's operators and values.
 
@@ -121,6 +122,8 @@ def compile_steps(
         Where paged values go.
     timed : bool
         Whether the function reads the clock around each operator.
+    clock : callable
+        The clock, in nanoseconds.
 
     Raises
     ------
@@ -130,7 +133,7 @@ def compile_steps(
     instructions = [*_checked(graph, steps, pager is not None)]
     limit = _peak_bytes(graph, instructions) if limit_bytes is None else limit_bytes
     joined = [*_joined(graph, instructions, limit)]
-    return _Writer(graph, joined, pager, timed).compiled()
+    return _Writer(graph, joined, pager, clock if timed else None).compiled()
 
 
 @dataclass(frozen=True)
@@ -331,11 +334,13 @@ _MASKS = {
 class _Writer:
     """Writes the function. Its names: r residents, v values, u new contents of residents, g generator states."""
 
-    def __init__(self, graph: TracedGraph, instructions: list[_Instruction], pager: Pager | None, timed: bool) -> None:
+    def __init__(
+        self, graph: TracedGraph, instructions: list[_Instruction], pager: Pager | None, clock: Callable[[], int] | None
+    ) -> None:
         self._graph = graph
         self._instructions = instructions
         self._pager = pager
-        self._timed = timed
+        self._timed = clock is not None
         taken = [resident.id for resident in graph.residents if resident.kind not in MADE]
         self._residents = {id: f"r{number}" for number, id in enumerate(taken)}
         self._values = {id: f"v{number}" for number, id in enumerate(graph.values)}
@@ -348,7 +353,7 @@ class _Writer:
             "own": _own,
             "get_state": torch.get_rng_state,
             "set_state": torch.set_rng_state,
-            "now": time.perf_counter_ns,
+            "now": clock,
             "mark": self._times.append,
         }
         if pager is not None:
