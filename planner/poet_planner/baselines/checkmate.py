@@ -19,7 +19,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.baselines import poet_ilp
 from poet_planner.baselines.instance import Events, Instance, out_of_time
 from poet_planner.baselines.method import Aware, Method
-from poet_planner.baselines.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1
+from poet_planner.baselines.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1, refuse_too_many
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Flags, Floats, Problem
 from poet_planner.solve.milp.solvers import Solver, solver_named
@@ -43,6 +43,7 @@ def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, opt
     UserError
         If none fits, or the LP is not solved in the time allowed.
     """
+    refuse_too_many(graph, "Checkmate's LP")
     instance = Instance(graph, ram_bytes, deadline_s, replace(options, paging=False))
     return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance))
 

@@ -18,6 +18,7 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
+from poet_planner.baselines.in_place import remade
 from poet_planner.baselines.limits import refuse_time
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
@@ -135,11 +136,11 @@ class Instance:
 
         A compute that nothing reads counts, unlike in the optimiser: a method is charged for all it does.
         """
-        given = np.array(events, dtype=np.int64)
+        given = np.array(remade(self.problem, events) if self.problem.taken.any() else events, dtype=np.int64)
         needed = evaluated(self.problem, given)
         if needed is None or len(needed.events) == len(given):
             return needed
-        energy_j = needed.energy + sum(self.energy_j[j] for j in events if j < self.nodes)
+        energy_j = needed.energy + sum(self.energy_j[j] for j in given.tolist() if j < self.nodes)
         energy_j -= sum(self.energy_j[j] for j in needed.events.tolist() if j < self.nodes)
         decoded = allocated(self.graph, self.problem, replace(needed, events=given)).decoded
         return Incumbent(given, energy_j, decoded.time_s, decoded.peak)

@@ -15,6 +15,7 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
+from poet_planner.baselines.in_place import remade
 from poet_planner.baselines.method import Aware, Method
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import (
@@ -24,7 +25,7 @@ from poet_planner.solve.feasibility.minimum_ram import (
     passes_necessary_conditions,
     with_possible_deadline,
 )
-from poet_planner.solve.instance import WORD, Ints, Problem, build_problem, inputs_of
+from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.allocated import allocated
@@ -42,6 +43,8 @@ RELATIVE_GAP = 1e-6
 # For offsets: of the time limit, and no more seconds than these.
 PLACING_SHARE = 0.25
 MOST_PLACING_S = 8.0
+# Stages by nodes are the model's variables, several times over; beyond, stating it takes minutes and gigabytes.
+MOST_NODES = 400
 
 
 def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
@@ -119,6 +122,22 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
     return model
 
 
+def refuse_too_many(graph: Graph, name: str) -> None:
+    """Refuse a graph of more nodes than the model can be stated for.
+
+    Raises
+    ------
+    UserError
+        If it has.
+    """
+    if len(graph.nodes) > MOST_NODES:
+        raise UserError(
+            f"{name} has a variable for each of {len(graph.nodes)} nodes in as many stages, too many to state: "
+            f"it plans up to {MOST_NODES} nodes; use another method",
+            NO_SCHEDULE,
+        )
+
+
 def schedule(
     graph: Graph,
     ram_bytes: int,
@@ -154,6 +173,7 @@ def schedule(
     """
     if options.objective is not Objective.ENERGY:
         raise UserError("--objective time: Algorithm 1 plans for energy alone; leave one of the two out")
+    refuse_too_many(graph, name)
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
     stated = problem._replace(node_energy=problem.node_time) if by_time else problem
     store_all_j = float(problem.node_energy.sum())
@@ -232,33 +252,7 @@ def events_of_paper(problem: Problem, solution: dict[str, float]) -> Ints:
             for v in range(problem.output_start[i], problem.output_start[i + 1])
             if problem.pageable[v]
         ]
-    return np.array(_remade(problem, events), dtype=np.int64)
-
-
-def _remade(problem: Problem, events: list[int]) -> list[int]:
-    """``events`` with all that a node takes over made again before the node is computed again, if it was not.
-
-    The paper knows no operators in place.
-    """
-    n = len(problem.node_time)
-    gone: set[int] = set()
-    made: list[int] = []
-
-    def compute(j: int) -> None:
-        taken = {int(v) for v in inputs_of(problem, j) if problem.taken[v]}
-        for v in sorted(taken & gone):
-            compute(int(problem.producer[v]))
-        made.append(j)
-        gone.difference_update(range(problem.output_start[j], problem.output_start[j + 1]))
-        gone.update(taken)
-
-    for event in events:
-        if event < n:
-            compute(event)
-        else:
-            made.append(event)
-            gone.discard(event - n)
-    return made
+    return np.array(remade(problem, events), dtype=np.int64)
 
 
 def _node_sizes(problem: Problem) -> Ints:

@@ -111,7 +111,9 @@ def compare(
             schedule = method.schedule(graph, ram_bytes, deadline_s, given)
         except UserError as lack:
             seconds = time.perf_counter() - started_s
-            yield Compared(method.name, "none", seconds=seconds, note=" ".join(str(lack).split()))
+            # Its cure is for a plan by this method alone.
+            why = " ".join(str(lack).split(";")[0].split())
+            yield Compared(method.name, "none", seconds=seconds, note=why)
             continue
         made.append(schedule)
         yield _row(graph, method, schedule, store_all, time.perf_counter() - started_s)
@@ -138,7 +140,7 @@ def write_rows(rows: Iterable[Compared], path: Path) -> None:
 def write_picture(graph: Graph, ram_bytes: int, deadline_s: float | None, rows: list[Compared], path: Path) -> None:
     """Bars of what each method adds to the store-all schedule's energy: SVG or PNG, by the path's ending."""
     from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure
-    from poet_planner.report.quantities import bytes_text, more_text, time_text
+    from poet_planner.report.quantities import bytes_text, share_text, time_text
     from poet_planner.schedule.timeline import Kind
 
     store_all_j = sum(node.energy_j for node in graph.nodes)
@@ -159,7 +161,7 @@ def write_picture(graph: Graph, ram_bytes: int, deadline_s: float | None, rows: 
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     most = max(*ends, 1e-9)
     for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
-        text = "no schedule" if row.overhead is None else more_text(row.overhead)
+        text = "no schedule" if row.overhead is None else f"+{share_text(row.overhead)}"
         if row.time_of_plain is not None:
             text += f", {row.time_of_plain:.3g}x time"
         axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
@@ -171,7 +173,7 @@ def write_picture(graph: Graph, ram_bytes: int, deadline_s: float | None, rows: 
     axis.set_xlabel("energy above the store-all schedule, %", color=INK)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     limits = f"within {bytes_text(ram_bytes)}" + ("" if deadline_s is None else f" and {time_text(deadline_s)}")
-    figure.suptitle(f"{graph.name} {limits}", fontsize=10, color=INK, parse_math=False)
+    figure.suptitle(f"{graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())

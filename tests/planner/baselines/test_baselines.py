@@ -22,6 +22,7 @@ from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.kept_graphs import kept_step, random_kept_graph
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import random_graph, training_like_graph
+from tests.support.graphs.taking_over import random_in_place_graph
 
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
@@ -140,3 +141,22 @@ def test_what_plans_for_energy_alone_refuses_another_objective(method: Method) -
     graph, store_all = paper_graph("linear.m4")
     with pytest.raises(UserError, match="--objective time"):
         method.schedule(graph, store_all.peak_bytes, None, OptimiseOptions(objective=Objective.TIME))
+
+
+def test_operators_in_place_are_planned_or_refused() -> None:
+    """What a node takes over is gone behind it; no method but the optimiser knows that."""
+    slow = ("optimal", "paging_only", "rematerialization_only", "checkmate", "checkmate_lp", "poet_ilp")
+    quick = [method for method in METHODS if method.name not in slow]
+    found: Counter[str] = Counter()
+    for seed in range(0, 40, 2):
+        graph = random_in_place_graph(seed)
+        ram = int(0.9 * store_all_schedule(graph).peak_bytes)
+        for method in quick:
+            try:
+                schedule = method.schedule(graph, ram, None, OptimiseOptions())
+            except UserError as lack:
+                assert lack.exit_code == NO_SCHEDULE, (seed, method.name)
+                continue
+            assert verify(graph, schedule).faults == (), (seed, method.name)
+            found[method.name] += 1
+    assert {"dtr", "capuchin", "chen_sqrt"} <= set(found)

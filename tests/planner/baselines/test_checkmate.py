@@ -18,6 +18,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Value
 
 from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.chains import chain
 from tests.support.graphs.paper_graphs import paper_graph
 
 
@@ -67,3 +68,9 @@ def test_rounding_gives_schedules() -> None:
     assert verify(graph, rounded).faults == ()
     exact = method_named("checkmate").schedule(graph, ram, None, options)
     assert store_all.energy_j < exact.energy_j <= rounded.energy_j * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["checkmate", "checkmate_lp", "poet_ilp"])
+def test_a_graph_whose_model_cannot_be_stated_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="of 402 nodes in as many stages, too many to state"):
+        method_named(name).schedule(chain(201), 1 << 20, None, OptimiseOptions())
