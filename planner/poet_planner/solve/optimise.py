@@ -191,7 +191,9 @@ class _Run:
         share = self._limit.share(self._effort.search_share)
         has_any = self._start is not None
         early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
-        self._search.begin_with_orders(self._limit.share(self._effort.orders_share))
+        # A frugal order fills the RAM so evenly that wide graphs then get no offsets in a short time.
+        if self._graph.allocates:
+            self._search.begin_with_orders(self._limit.share(self._effort.orders_share))
         if self._proof.complete:
             return
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)
