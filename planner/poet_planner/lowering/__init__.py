@@ -10,6 +10,15 @@ from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.firmware import lower_for_firmware
 from poet_planner.lowering.linux import lower_for_linux
 from poet_planner.lowering.slices import with_slices
+from poet_planner.lowering.taking_over import with_taking_over, without_taking_over
 from poet_planner.lowering.updates import with_updates
 
-__all__ = ["lower_for_firmware", "lower_for_linux", "with_parameters_on_the_card", "with_slices", "with_updates"]
+__all__ = [
+    "lower_for_firmware",
+    "lower_for_linux",
+    "with_parameters_on_the_card",
+    "with_slices",
+    "with_taking_over",
+    "with_updates",
+    "without_taking_over",
+]

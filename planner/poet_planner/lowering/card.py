@@ -29,6 +29,7 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.descent import ORDERING_NODE
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
 from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
+from poet_planner.lowering.taking_over import without_taking_over
 from poet_planner.lowering.turned import with_turned_gradients
 
 COMMIT_NODE = poets_own("commit")
@@ -38,6 +39,8 @@ def with_parameters_on_the_card(
     graph: Graph, above_bytes: int, flash_bytes: int | None = None, streaming: Streaming = FETCHED_WHOLE
 ) -> Graph:
     """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
+
+    Nothing is computed in place any more: `with_taking_over` comes behind.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ def with_parameters_on_the_card(
     """
     if any(node.operation and node.operation.op == "sgd_momentum" for node in graph.nodes):
         raise UserError("--momentum: the firmware has none for parameters on the card; leave it out")
-    graph = with_turned_gradients(graph)
+    graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
     step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash], streaming)
     for node in graph.nodes:

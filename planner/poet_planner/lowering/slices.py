@@ -23,6 +23,7 @@ from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_ke
 
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
+from poet_planner.lowering.taking_over import without_taking_over
 
 Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]
@@ -80,11 +81,14 @@ class _Cut:
 def with_slices(graph: Graph, above_bytes: int) -> Graph:
     """The same step with every value of more than ``above_bytes`` in slices, where its operators allow it.
 
+    Nothing is computed in place any more: `with_taking_over` comes behind.
+
     Parameters
     ----------
     graph : Graph
         As lowered for the firmware, with gradients as values.
     """
+    graph = without_taking_over(graph)
     slicing = _Slicing(graph, above_bytes)
     nodes = tuple(part for node in graph.nodes for part in slicing.parts_of(node))
     residents = behind_one_another(part for resident in graph.residents for part in slicing.parts_of_resident(resident))

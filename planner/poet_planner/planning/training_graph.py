@@ -84,6 +84,7 @@ class TrainingStep:
             lower_for_linux,
             with_parameters_on_the_card,
             with_slices,
+            with_taking_over,
         )
         from poet_planner.planning.flash import flash_for_constants
 
@@ -98,9 +99,10 @@ class TrainingStep:
             if streaming.slices_above_bytes is not None:
                 graph = with_slices(graph, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
-            graph = with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming)
+            graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         else:
             graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
+            graph = with_taking_over(graph)
         try:
             check_graph(graph)
         except FaultError as fault:

@@ -39,7 +39,11 @@ class Writer:
         return offset
 
     def compute(self, node: Node) -> None:
-        offsets = {value.id: self.place(value.id, self.sizes[value.id]) for value in node.values if value.bytes}
+        for value, taken in node.takes_over.items():
+            self.live[value] = self.live.pop(taken)
+        new = [value.id for value in node.values if value.bytes and value.id not in node.takes_over]
+        offsets = {value: self.place(value, self.sizes[value]) for value in new}
+        offsets |= {value: self.live[value][0] for value in node.takes_over}
         workspace = self.place("workspace", aligned(node.workspace_bytes)) if node.workspace_bytes else None
         self.live.pop("workspace", None)
         self.steps.append(Step(Action.COMPUTE, node.id, offsets, workspace))
