@@ -27,6 +27,7 @@ SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
+ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 SEARCH_S = 0.3  # effort in each form: of so many seconds on a usual core
 
 Made = TypeVar("Made")
@@ -108,8 +109,8 @@ def cheapest_on_card(forms: CardForms, make: Callable[[CardForm], Task], budget_
         fine = replace(forms.streamed[0], slices_above_bytes=FINE_SLICES_BYTES)
         best = _cheapest(best, [candidate(replace(best.form, streaming=fine))])
     larger = (replace(best.form.streaming, tile_bytes=size) for size in LARGER_TILES_BYTES)
-    best = _cheapest(best, [candidate(replace(best.form, streaming=streaming)) for streaming in larger])
-    return best.task
+    tiled = [candidate(replace(best.form, streaming=streaming)) for streaming in larger]
+    return _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)]).task
 
 
 @dataclass(frozen=True)
