@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,12 +23,14 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import write_graph
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import write_schedule
-from poet_runtime.executor import Execution, execute, residents_of
+from poet_runtime.compiled_step import CompiledStep
+from poet_runtime.executor import execute, residents_of
 from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in
 from poet_runtime.page_file import PageFile
 from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor
 from torch.autograd.profiler import profile
 from typer.testing import CliRunner
 
@@ -138,12 +140,17 @@ def test_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sound = CliRunner().invoke(app, arguments)
     assert (sound.exit_code, "bit for bit" in sound.output) == (0, True)
 
-    hold = Execution._hold
+    run = CompiledStep.run
 
-    def careless(self: Execution, id: str, tensor: torch.Tensor) -> None:
-        hold(self, id, tensor.nextafter(torch.tensor(1.0)) if id == "conv5.backward_weight" else tensor)
+    def careless(
+        self: CompiledStep, tensors: Sequence[Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        loss, gradients, contents = run(self, tensors)
+        wrong = self.gradients.index("conv5.weight")
+        off = gradients[wrong].nextafter(torch.tensor(1.0))
+        return loss, (*gradients[:wrong], off, *gradients[wrong + 1 :]), contents
 
-    monkeypatch.setattr(Execution, "_hold", careless)
+    monkeypatch.setattr(CompiledStep, "run", careless)
     wrong = CliRunner().invoke(app, arguments)
     assert isinstance(wrong.exception, UserError)
     assert "conv5.weight.grad differs" in str(wrong.exception)
