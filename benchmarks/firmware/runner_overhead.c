@@ -73,11 +73,10 @@ static int write_page(void *context, uint32_t block, const void *data, uint32_t 
 }
 
 static uint64_t ram[(3u << 20) / 8u];
-static poet_value_state values[sizeof poet_built_values / sizeof *poet_built_values];
-static poet_block blocks[sizeof poet_built_values / sizeof *poet_built_values + 1u];
-static uint32_t ticks[sizeof poet_built_steps / sizeof *poet_built_steps];
-static uint32_t peaks[sizeof poet_built_steps / sizeof *poet_built_steps];
-static const poet_tables tables = {values, blocks, ticks, peaks};
+static poet_block blocks[POET_BUILT_LIVE_COUNT];
+static poet_page pages[POET_BUILT_PAGE_COUNT + 1u]; /* C has no array of none */
+static poet_trace_part trace;
+static const poet_tables tables = {.blocks = blocks, .pages = pages, .trace = &trace};
 
 /* RAM begins as noise; labels must make sense. */
 void clear_ram(void)

@@ -23,19 +23,19 @@ from torch import Tensor
 
 from tests.support.networks.eager import differences, eager_step
 
-LAYOUTS = [
-    torch.randn(3, 5),
-    torch.randn(300, 1200).t(),
-    torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
-    torch.arange(7) > 3,
-    torch.randn(1000)[17:],
-    torch.randn(4, dtype=torch.bfloat16),
-    torch.empty(0, 3),
-    torch.tensor(3),
-]
+LAYOUTS = {
+    "dense": torch.randn(3, 5),
+    "transposed": torch.randn(300, 1200).t(),
+    "channels last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "booleans": torch.arange(7) > 3,
+    "within a storage": torch.randn(1000)[17:],
+    "half the bits": torch.randn(4, dtype=torch.bfloat16),
+    "empty": torch.empty(0, 3),
+    "scalar": torch.tensor(3),
+}
 
 
-@pytest.mark.parametrize("tensor", LAYOUTS, ids=str)
+@pytest.mark.parametrize("tensor", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_value_comes_back_as_it_was(tensor: Tensor, tmp_path: Path) -> None:
     with Pager(tmp_path) as pager:
         slot, other = pager.slot("value", tensor.untyped_storage().nbytes()), pager.slot("other", 1 << 21)
