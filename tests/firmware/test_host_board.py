@@ -102,7 +102,8 @@ def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_
     small |= {"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "d": 128, "size": 16, "value_nano": -500_000_000}
     stream = frame(0, "hello") + frame(1, "format")
     for number, operator in enumerate(OPERATORS.values(), 2):
-        values = " ".join(str(small.get(name, 2)) for name in operator.params)
+        chosen = small | {"bias": 0} if "conv2d_accumulate" in operator.name else small  # its sum has the bias
+        values = " ".join(str(chosen.get(name, 2)) for name in operator.params)
         stream += frame(number, f"bench {operator.code} 2 {values}")
     card = str(tmp_path / "card.img")
     answers = [line for line in talk(host_program, stream, "--card", card) if " ack" not in line][2:]

@@ -36,7 +36,7 @@ NO_CHECK = "POET_NO_CHECK"
 MOST_REFUSALS = 3
 _LARGEST_INDEX = 65_535
 # sizeof of each structure and index on a 32-bit core.
-_STRUCT_BYTES = {"model": 92, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
+_STRUCT_BYTES = {"model": 96, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
 _STRUCT_BYTES |= {"kept": 20, "schedule": 48, "step": 8, "offset": 4}
 _USES = {Uses.CPU: "POET_USES_CPU", Uses.BUS: "POET_USES_BUS", Uses.BOTH: "POET_USES_BOTH"}
 _ACTIONS = {

@@ -453,7 +453,7 @@ def test_a_signal_while_optimising_makes_the_best_so_far_the_plan(
         if state.incumbent_j is not None:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(plan, "progress", lambda: nullcontext(heard))
+    monkeypatch.setattr(plan, "progress", lambda objective: nullcontext(heard))
     out = tmp_path / "plan"
     assert run(monkeypatch, "--graph", graph, "--ram", "60%", "--time-limit", 600, "--out", out) == 0
     assert json.loads((out / "summary.json").read_text())["peak_bytes"] <= 0.6 * (64 + 4 * 400)

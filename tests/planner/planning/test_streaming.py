@@ -76,7 +76,7 @@ def test_the_size_can_be_stated() -> None:
 
 @pytest.mark.parametrize("stream_above", [None, "4KB"])
 def test_activations_are_in_slices_where_nothing_else_leaves_room(stream_above: str | None) -> None:
-    prepared = prepare("mlperf_ds_cnn", profile="nrf52840", parameters="card", ram="90KB", stream_above=stream_above)
+    prepared = prepare("mlperf_ds_cnn", profile="nrf52840", parameters="card", ram="70KB", stream_above=stream_above)
     graph, residency = prepared.graph, prepared.residency
     assert smallest_ram_bytes(graph) <= 0.9 * residency.budget_bytes
     parts = {tensor.part.of for tensor in (*graph.residents, *graph.kept) if tensor.part}
