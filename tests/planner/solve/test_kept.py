@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.feasibility.deadline import deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import store_all
 from poet_planner.solve.instance import build_problem
@@ -22,6 +21,7 @@ from poet_profiles.graph import Graph, Uses
 
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.kept_graphs import random_kept_graph
+from tests.support.graphs.least_plans import assert_planned_as_by_brute_force
 from tests.support.graphs.random_graphs import random_graph
 
 
@@ -64,15 +64,7 @@ def test_plans_are_those_of_brute_force(seed: int, dma: bool) -> None:
     ram = int(rng.choice((0.8, 0.9, 1.0)) * plain.peak_bytes)
     deadline = rng.choice((None, 0.95, 1.0, 1.2))
     deadline_s = deadline and deadline * plain.time_s
-    least = least_energy(graph, ram, deadline_s)
-    try:
-        schedule = optimise(graph, ram, deadline_s, OptimiseOptions(time_limit_s=2))
-    except NoScheduleError as lack:
-        assert math.isinf(least) or "none was found" in str(lack)
-        return
-    assert verify(graph, schedule).faults == ()
-    assert schedule.energy_j == pytest.approx(least, rel=1e-9)
-    assert schedule.bound_j <= least * (1 + 1e-9)
+    assert_planned_as_by_brute_force(graph, ram, deadline_s)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -11,14 +11,13 @@ from dataclasses import replace
 import pytest
 from poet_planner.lowering.draft import behind_one_another, region_bytes
 from poet_planner.lowering.slices import with_slices
-from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
 from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key
 
 from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.least_plans import assert_planned_as_by_brute_force
 
 WIDE, NARROW = 16, 2
 RESIDENTS = ("x", "w1", "w2")
@@ -84,12 +83,4 @@ def test_plans_of_slices_are_those_of_brute_force(seed: int, in_place: bool) -> 
     hungriest = smallest_ram_bytes(sliced)
     for ram_bytes in (hungriest, hungriest + 4 * WIDE // 2):
         assert math.isinf(least_energy(_priced(whole, seed, False), ram_bytes, None))
-        least = least_energy(sliced, ram_bytes, None)
-        try:
-            schedule = optimise(sliced, ram_bytes, None, OptimiseOptions(time_limit_s=2))
-        except NoScheduleError as lack:
-            assert math.isinf(least) or "none was found" in str(lack)
-            continue
-        assert verify(sliced, schedule).faults == ()
-        assert schedule.energy_j == pytest.approx(least, rel=1e-9)
-        assert schedule.bound_j <= least * (1 + 1e-9)
+        assert_planned_as_by_brute_force(sliced, ram_bytes, None)
