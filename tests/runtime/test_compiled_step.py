@@ -26,6 +26,7 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import nn
 
 from tests.runtime.test_executor import BUILT_IN, RandomSchedule, load
+from tests.support.graphs.breaches import BREACHES
 from tests.support.networks.eager import SEED, differences, eager_step
 from tests.support.networks.zoo import ZOO, zoo_model
 
@@ -115,19 +116,7 @@ def test_the_source_names_operators_and_residents() -> None:
     assert "page" not in source
 
 
-@pytest.mark.parametrize(
-    ("spoil", "complaint"),
-    [
-        (lambda steps: steps[1:], "not in RAM"),
-        (lambda steps: steps[:-1], "never computes"),
-        (lambda steps: [steps[0], *steps], "in RAM already"),
-        (lambda steps: [Step(Action.PAGE_IN, "conv1"), *steps], "never been paged out"),
-        (lambda steps: [Step(Action.FREE, "conv1"), *steps], "free conv1: it is not in RAM"),
-        (lambda steps: [Step(Action.PAGE_OUT, "conv1"), *steps], "page_out conv1: it is not in RAM"),
-        (lambda steps: [steps[0], Step(Action.PAGE_OUT, "conv1"), Step(Action.PAGE_IN, "conv1")], "in RAM already"),
-        (lambda steps: [Step(Action.COMPUTE, "conv9"), *steps], "no such operator"),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "complaint"), BREACHES)
 def test_a_schedule_that_breaks_the_contract_is_refused_in_the_executors_words(
     spoil: Callable[[list[Step]], list[Step]], complaint: str, tmp_path: Path
 ) -> None:
