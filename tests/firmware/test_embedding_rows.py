@@ -211,14 +211,7 @@ def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
 
 
 def train(device: Device) -> int | None:
-    """Train to the end, or until the card is dead; the last step that was answered."""
-    done = None
-    while done is None or done < STEPS:
-        answer = device.ask(STEP)
-        if not answer.startswith("ok"):
-            return done
-        done = int(answer.split("committed=")[1])
-    return done
+    return device.train(STEP, STEPS)
 
 
 @pytest.mark.parametrize("torn", TEARS)

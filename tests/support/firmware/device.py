@@ -19,6 +19,16 @@ class Device:
     keep: object
     sequence: int = 0x100
 
+    def train(self, step: str, steps: int) -> int | None:
+        """Ask for a step until so many are committed, or the card is dead; the last one that was answered."""
+        done = None
+        while done is None or done < steps:
+            answer = self.ask(step)
+            if not answer.startswith("ok"):
+                return done
+            done = int(answer.split("committed=")[1])
+        return done
+
     def raw(self, text: str) -> list[str]:
         """Send one frame, and return the bodies of the lines that came back, checked."""
         length = c.c_uint32.in_dll(self.core, "test_output_length")
