@@ -15,10 +15,9 @@ from poet_planner.cli.network import network
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
-    from poet_profiles.graph import Graph
-
     from poet_planner.baselines.method import Method
-    from poet_planner.planning.comparison import Compared
+    from poet_planner.planning.comparison import Setting
+    from poet_planner.planning.points import Point
     from poet_planner.solve import OptimiseOptions
 
 
@@ -50,8 +49,9 @@ def compare(
     """
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.planning.comparison import chosen, in_order, write_picture, write_rows
+    from poet_planner.planning.comparison import Setting, by_energy, chosen, subject_of, write_picture
     from poet_planner.planning.pipeline import prepare
+    from poet_planner.planning.points import write_points
     from poet_planner.solve import OptimiseOptions
 
     wanted = chosen(methods)
@@ -65,31 +65,31 @@ def compare(
         deadline=deadline,
         parameters=parameters,
     )
-    budget = prepared.residency.budget_bytes
+    setting = Setting(
+        subject_of(prepared.residency.task, model, batch), prepared.residency.budget_bytes, prepared.deadline_s
+    )
     options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
-    rows = in_order(_compared(prepared.graph, budget, prepared.deadline_s, wanted, options))
-    write_rows(rows, out / "compare.csv")
+    points = by_energy(_compared(setting, wanted, options))
+    write_points(points, out / "compare.csv")
     for ending in ("png", "svg"):
-        write_picture(prepared.graph, budget, prepared.deadline_s, rows, out / f"compare.{ending}")
-    _print(rows, out, json)
+        write_picture(setting, points, out / f"compare.{ending}")
+    _print(points, out, json)
 
 
-def _compared(
-    graph: Graph, ram_bytes: int, deadline_s: float | None, methods: list[Method], options: OptimiseOptions
-) -> list[Compared]:
+def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions) -> list[Point]:
     from rich.console import Console
     from rich.progress import track
 
-    from poet_planner.planning.comparison import compare as rows_of
+    from poet_planner.planning.comparison import compare as points_of
 
-    rows = rows_of(graph, ram_bytes, deadline_s, methods, options)
+    points = points_of(setting, methods, options)
     try:
-        return list(track(rows, "planning", len(methods), console=Console(stderr=True)))
+        return list(track(points, "planning", len(methods), console=Console(stderr=True)))
     except Stopped as stopped:
         raise UserError(f"{stopped}; nothing was written", stopped.exit_code) from None
 
 
-def _print(rows: list[Compared], out: Path, as_json: bool) -> None:
+def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
     from json import dumps
 
@@ -99,29 +99,29 @@ def _print(rows: list[Compared], out: Path, as_json: bool) -> None:
     from poet_planner.report.quantities import energy_text, share_text
 
     if as_json:
-        print(dumps([asdict(row) for row in rows], indent=1))
+        print(dumps([asdict(point) for point in points], indent=1))
         return
     table = Table(
         *("method", "energy", "above store-all", "gap", "time", "peak, B", "again", "in", "out", "took, s"),
         box=None,
     )
-    for row in rows:
-        if row.energy_j is None or row.overhead is None:
-            table.add_row(row.method, "none", *[""] * 7, f"{row.seconds:.1f}")
+    for point in points:
+        if point.energy_j is None or point.overhead is None:
+            table.add_row(point.method, point.status, *[""] * 7, f"{point.seconds:.1f}")
             continue
         table.add_row(
-            row.method,
-            energy_text(row.energy_j),
-            share_text(row.overhead),
-            "" if row.gap is None else share_text(row.gap),
-            "" if row.time_of_plain is None else f"{row.time_of_plain:.4g}x",
-            *(str(count) for count in (row.peak_bytes, row.recomputes, row.page_ins, row.page_outs)),
-            f"{row.seconds:.1f}",
+            point.method,
+            energy_text(point.energy_j),
+            share_text(point.overhead),
+            "" if point.gap is None else share_text(point.gap),
+            "" if point.time_of_plain is None else f"{point.time_of_plain:.4g}x",
+            *(str(count) for count in (point.peak_bytes, point.recomputes, point.page_ins, point.page_outs)),
+            f"{point.seconds:.1f}",
         )
     # A file takes lines of any length, and a narrow terminal wraps cells.
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    for row in rows:
-        if row.note:
-            console.print(f"{row.method}: {row.note}")
+    for point in points:
+        if point.note:
+            console.print(f"{point.method}: {point.note}")
     console.print(f"verified; wrote {out}/: compare.csv, compare.png, compare.svg")

@@ -3,70 +3,92 @@
 
 from __future__ import annotations
 
-import csv
+import hashlib
+import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from io import BytesIO, StringIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
-from poet_profiles.schedule import Schedule
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Action, Schedule, Status
 from poet_profiles.whole_file import write_whole
 
+from poet_planner.baselines.ablations import PAGING, REMATERIALIZATION
 from poet_planner.baselines.method import Method
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.code_version import code_version
 from poet_planner.planning.methods import METHODS, OPTIMAL, method_named
+from poet_planner.planning.points import COLUMNS, Point
+from poet_planner.planning.task import Task
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
+from poet_planner.solve.optimise import PROVEN_GAP
+from poet_planner.solve.starts import with_bound
+
+NONE = "none"  # a method's status where it has no schedule within the limits
+FAILED = "failed"  # and where it broke
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What one method made: a row of the table.
+class Subject:
+    """What is planned, and what the table calls it; see `Point`."""
 
-    Attributes
-    ----------
-    method : str
-    status : str
-        ``"none"`` where it has no schedule within the limits; ``note`` says why.
-    energy_j, overhead : float or None
-        Overhead is energy above the store-all schedule's, relative.
-    recompute_j, page_in_j, page_out_j : float or None
-        What the overhead consists of; fetching a tensor again counts as recomputing.
-    bound_j, gap : float or None
-        The lower bound, which only the optimiser proves, and what is open.
-    time_s, time_of_plain : float or None
-        Time, and that relative to the store-all schedule's.
-    peak_bytes, arena_bytes : int or None
-        The most RAM at once, resident tensors included; what the offsets take, without them.
-    recomputes, page_ins, page_outs : int or None
-    seconds : float
-        What the method took.
-    note : str
-    """
+    graph: Graph
+    model: str
+    board: str = ""
+    profile_source: str = ""
+    batch: int | None = None
 
-    method: str
+    @cached_property
+    def store_all(self) -> Schedule:
+        return store_all_schedule(self.graph)
+
+    @cached_property
+    def costs_hash(self) -> str:
+        """Of all that a graph's hash leaves out and a plan depends on."""
+        nodes = [
+            [node.time_s, node.energy_j, node.recomputable, [value.page and vars(value.page) for value in node.values]]
+            for node in self.graph.nodes
+        ]
+        return hashlib.sha256(json.dumps([self.graph.dma, nodes]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem: a subject, all of its RAM in bytes, and a deadline in seconds; None: no deadline."""
+
+    subject: Subject
+    ram_bytes: int
+    deadline_s: float | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method made of a problem: a verified schedule, or None; ``status`` and ``note`` then say why."""
+
+    method: Method
+    schedule: Schedule | None
     status: str
-    energy_j: float | None = None
-    overhead: float | None = None
-    recompute_j: float | None = None
-    page_in_j: float | None = None
-    page_out_j: float | None = None
-    bound_j: float | None = None
-    gap: float | None = None
-    time_s: float | None = None
-    time_of_plain: float | None = None
-    peak_bytes: int | None = None
-    arena_bytes: int | None = None
-    recomputes: int | None = None
-    page_ins: int | None = None
-    page_outs: int | None = None
     seconds: float = 0.0
     note: str = ""
+
+
+def subject_of(task: Task, model: str | None, batch: int | None) -> Subject:
+    """A task as the table calls it; ``model`` is the name that it was given by, if it was."""
+    sources: set[str] = set()
+    if task.costed is not None:
+        fits = {source for fit in task.costed.fits.values() for source in fit.sources}
+        sources = fits | {basis.value for basis in task.costed.basis.values()} - {"fitted"}
+    board = task.board.name if task.board else ""
+    return Subject(task.graph, model or task.graph.name, board, "+".join(sorted(sources)), batch)
 
 
 def chosen(names: str) -> list[Method]:
@@ -83,124 +105,200 @@ def chosen(names: str) -> list[Method]:
     return [method for method in METHODS if method is OPTIMAL or method.name in wanted]
 
 
-def compare(
-    graph: Graph, ram_bytes: int, deadline_s: float | None, methods: Sequence[Method], options: OptimiseOptions
-) -> Iterator[Compared]:
+def compare(setting: Setting, methods: Sequence[Method], options: OptimiseOptions) -> Iterator[Point]:
+    """What each method makes, as it comes, the optimiser last: see `answers`."""
+    return (point_of(setting, answer, options) for answer in answers(setting, methods, options))
+
+
+def answers(
+    setting: Setting, methods: Sequence[Method], options: OptimiseOptions, known: Mapping[str, Answer] | None = None
+) -> Iterator[Answer]:
     """What each method makes, as it comes.
 
-    The optimiser comes last, and is given all the other schedules to start from: so it is never above any of them.
+    The optimiser is given the schedules of the baselines to start from, and its plans with one technique alone those
+    that do with that. Its own answer comes last, and is the cheapest of all. Where its plan pages nothing and is
+    proven, it is also the one with rematerialization alone.
 
     Parameters
     ----------
-    ram_bytes : int
-        All of the RAM, resident tensors included.
     options : OptimiseOptions
         The time limit is that of each method.
-
-    Raises
-    ------
-    RuntimeError
-        If a schedule breaks the contract: a fault of poet's.
+    known : mapping of str to Answer, optional
+        Of methods that need not be asked, by name.
     """
-    store_all = store_all_schedule(graph)
-    made: list[Schedule] = []
-    for method in sorted(methods, key=lambda method: method is OPTIMAL):
-        started_s = time.perf_counter()
-        given = replace(options, starts=tuple(made)) if method is OPTIMAL else options
-        try:
-            schedule = method.schedule(graph, ram_bytes, deadline_s, given)
-        except UserError as lack:
-            seconds = time.perf_counter() - started_s
-            # Its cure is for a plan by this method alone.
-            why = " ".join(str(lack).split(";")[0].split())
-            yield Compared(method.name, "none", seconds=seconds, note=why)
-            continue
-        made.append(schedule)
-        yield _row(graph, method, schedule, store_all, time.perf_counter() - started_s)
+    made: dict[str, Answer] = {}
+    for method in sorted(methods, key=_turn):
+        best = made.get(OPTIMAL.name)
+        if known and method.name in known:
+            made[method.name] = known[method.name]
+        elif method is REMATERIALIZATION and best and _pages_nothing_and_is_proven(best.schedule):
+            note = "the optimiser's plan: it pages nothing, and is proven"
+            made[method.name] = replace(best, method=method, seconds=0.0, note=note)
+        else:
+            starts = (*options.starts, *_schedules(made))
+            made[method.name] = _answer(setting, method, replace(options, starts=starts))
+        if method is not OPTIMAL:
+            yield made[method.name]
+    if OPTIMAL.name in made:
+        yield _cheapest(made)
 
 
-def in_order(rows: Iterable[Compared]) -> list[Compared]:
-    """The optimiser's row, then the cheapest first, then those without a schedule."""
+def point_of(setting: Setting, answer: Answer, options: OptimiseOptions) -> Point:
+    """The row of an answer."""
+    subject, store_all = setting.subject, setting.subject.store_all
+    row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    if answer.schedule is not None:
+        row |= _figures(subject, answer.schedule, answer.method is OPTIMAL)
+    row |= {
+        "model": subject.model,
+        "board": subject.board,
+        "profile_source": subject.profile_source,
+        "graph_hash": graph_hash(subject.graph),
+        "costs_hash": subject.costs_hash,
+        "batch": subject.batch,
+        "nodes": len(subject.graph.nodes),
+        "ram_budget_bytes": setting.ram_bytes,
+        "ram_of_plain": _share(setting.ram_bytes, store_all.peak_bytes),
+        "deadline_s": setting.deadline_s,
+        "deadline_of_plain": _share(setting.deadline_s, store_all.time_s),
+        "method": answer.method.name,
+        "status": answer.status,
+        "plain_energy_j": store_all.energy_j,
+        "plain_time_s": store_all.time_s,
+        "plain_peak_bytes": store_all.peak_bytes,
+        "seconds": answer.seconds,
+        "seed": options.seed,
+        "time_limit_s": options.time_limit_s,
+        "code_version": code_version(),
+        "note": answer.note,
+    }
+    return Point(**row)
 
-    def place(row: Compared) -> tuple[bool, float]:
-        return row.method != OPTIMAL.name, math.inf if row.energy_j is None else row.energy_j
 
-    return sorted(rows, key=place)
-
-
-def write_rows(rows: Iterable[Compared], path: Path) -> None:
-    """Write the rows as CSV, whole."""
-    text = StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Compared)], lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(row) for row in rows)
-    write_whole(path, text.getvalue())
+def _share(part: float | None, whole: float) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
-def write_picture(graph: Graph, ram_bytes: int, deadline_s: float | None, rows: list[Compared], path: Path) -> None:
+def by_energy(points: Iterable[Point]) -> list[Point]:
+    """The optimiser's, then the cheapest first, then those without a schedule."""
+
+    def place(point: Point) -> tuple[bool, float]:
+        return point.method != OPTIMAL.name, math.inf if point.energy_j is None else point.energy_j
+
+    return sorted(points, key=place)
+
+
+def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     """Bars of what each method adds to the store-all schedule's energy: SVG or PNG, by the path's ending."""
     from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure
     from poet_planner.report.quantities import bytes_text, share_text, time_text
     from poet_planner.schedule.timeline import Kind
 
-    store_all_j = sum(node.energy_j for node in graph.nodes)
-    figure, (axis,) = new_figure(7.5, 1.3 + 0.24 * len(rows))
+    figure, (axis,) = new_figure(7.5, 1.3 + 0.24 * len(points))
     parts = (
-        (Kind.RECOMPUTE, "", [row.recompute_j for row in rows]),
-        (Kind.PAGE_IN, "////", [row.page_in_j for row in rows]),
-        (Kind.PAGE_OUT, "....", [row.page_out_j for row in rows]),
+        (Kind.RECOMPUTE, "", [point.recompute_j for point in points]),
+        (Kind.PAGE_IN, "////", [point.page_in_j for point in points]),
+        (Kind.PAGE_OUT, "....", [point.page_out_j for point in points]),
     )
-    places = range(len(rows))
-    ends = [0.0] * len(rows)
+    places = range(len(points))
+    ends = [0.0] * len(points)
     for kind, hatch, joules in parts:
-        widths = [100 * (j or 0.0) / store_all_j if store_all_j else 0.0 for j in joules]
+        widths = [
+            100 * (j or 0.0) / point.plain_energy_j if point.plain_energy_j else 0.0
+            for j, point in zip(joules, points, strict=True)
+        ]
         axis.barh(
             places, widths, left=ends, height=0.7, color=COLOURS[kind], hatch=hatch, edgecolor="white", linewidth=0,
             label=LABELS[kind],
         )  # fmt: skip
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     most = max(*ends, 1e-9)
-    for place, (row, end) in enumerate(zip(rows, ends, strict=True)):
-        text = "no schedule" if row.overhead is None else f"+{share_text(row.overhead)}"
-        if row.time_of_plain is not None:
-            text += f", {row.time_of_plain:.3g}x time"
+    for place, (point, end) in enumerate(zip(points, ends, strict=True)):
+        text = "no schedule" if point.overhead is None else f"+{share_text(point.overhead)}"
+        if point.time_of_plain is not None:
+            text += f", {point.time_of_plain:.3g}x time"
         axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
-    axis.set_yticks(places, [row.method for row in rows], fontsize=8)
-    for label, row in zip(axis.get_yticklabels(), rows, strict=True):
-        label.set_fontweight("bold" if row.method == OPTIMAL.name else "normal")
-    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_yticks(places, [point.method for point in points], fontsize=8)
+    for label, point in zip(axis.get_yticklabels(), points, strict=True):
+        label.set_fontweight("bold" if point.method == OPTIMAL.name else "normal")
+    axis.set_ylim(len(points) - 0.4, -0.6)
     axis.set_xlim(0, 1.25 * most)
     axis.set_xlabel("energy above the store-all schedule, %", color=INK)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    limits = f"within {bytes_text(ram_bytes)}" + ("" if deadline_s is None else f" and {time_text(deadline_s)}")
-    figure.suptitle(f"{graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
+    limits = f"within {bytes_text(setting.ram_bytes)}"
+    if setting.deadline_s is not None:
+        limits += f" and {time_text(setting.deadline_s)}"
+    figure.suptitle(f"{setting.subject.graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())
 
 
-def _row(graph: Graph, method: Method, schedule: Schedule, store_all: Schedule, seconds: float) -> Compared:
+def _turn(method: Method) -> int:
+    """The baselines first, then the optimiser, then what it makes with one technique alone."""
+    return 1 if method is OPTIMAL else 2 if method in (PAGING, REMATERIALIZATION) else 0
+
+
+def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Answer:
+    graph = setting.subject.graph
+    started_s = time.perf_counter()
+    try:
+        schedule = method.schedule(graph, setting.ram_bytes, setting.deadline_s, options)
+    except UserError as lack:
+        # Its cure is for a plan by this method alone.
+        note = " ".join(str(lack).split(";")[0].split())
+        status = NONE if lack.exit_code == NO_SCHEDULE else FAILED
+        return Answer(method, None, status, time.perf_counter() - started_s, note)
+    seconds = time.perf_counter() - started_s
     report = verify(graph, schedule)
     if not report.sound:
-        raise RuntimeError(f"the schedule of {method.name} breaks the contract, a fault of poet's: {report.faults[0]}")
-    figures = summarise(graph, schedule, store_all)
-    proves = method is OPTIMAL
-    return Compared(
-        method=method.name,
-        status=figures.status,
-        energy_j=figures.energy_j,
-        overhead=figures.overhead,
-        recompute_j=figures.energy_recompute_j + figures.energy_refetch_j,
-        page_in_j=figures.energy_page_in_j,
-        page_out_j=figures.energy_page_out_j,
-        bound_j=figures.bound_j if proves else None,
-        gap=figures.gap if proves else None,
-        time_s=figures.time_s,
-        time_of_plain=figures.time_s / store_all.time_s if store_all.time_s else None,
-        peak_bytes=figures.peak_bytes,
-        arena_bytes=figures.arena_bytes,
-        recomputes=figures.recomputes + figures.refetches,
-        page_ins=figures.page_ins,
-        page_outs=figures.page_outs,
-        seconds=seconds,
-    )
+        note = f"its schedule breaks the contract, a fault of poet's: {report.faults[0]}"
+        return Answer(method, None, FAILED, seconds, note)
+    return Answer(method, schedule, schedule.status.value, seconds)
+
+
+def _schedules(made: Mapping[str, Answer]) -> Iterator[Schedule]:
+    return (answer.schedule for answer in made.values() if answer.schedule is not None)
+
+
+def _pages_nothing_and_is_proven(schedule: Schedule | None) -> bool:
+    if schedule is None or schedule.status is not Status.OPTIMAL:
+        return False
+    return all(step.do not in (Action.PAGE_IN, Action.PAGE_OUT) for step in schedule.steps)
+
+
+def _cheapest(made: Mapping[str, Answer]) -> Answer:
+    """The optimiser's answer: with a cheaper schedule that another method has found, and its own bound."""
+    own = made[OPTIMAL.name]
+    best = min(made.values(), key=_energy_j)
+    if best.schedule is None or _energy_j(own) <= _energy_j(best):
+        return own
+    bound_j = best.schedule.bound_j if own.schedule is None else own.schedule.bound_j
+    schedule = with_bound(best.schedule, bound_j, PROVEN_GAP)
+    return replace(own, schedule=schedule, status=schedule.status.value, note=f"the schedule of {best.method.name}")
+
+
+def _energy_j(answer: Answer) -> float:
+    return math.inf if answer.schedule is None else answer.schedule.energy_j
+
+
+def _figures(subject: Subject, schedule: Schedule, proves: bool) -> dict[str, Any]:
+    figures = summarise(subject.graph, schedule, subject.store_all)
+    sizes = {value.id: value.bytes for node in subject.graph.nodes for value in node.values}
+    paged = (step.target for step in schedule.steps if step.do in (Action.PAGE_IN, Action.PAGE_OUT))
+    return {
+        "energy_j": figures.energy_j,
+        "overhead": figures.overhead,
+        "recompute_j": figures.energy_recompute_j + figures.energy_refetch_j,
+        "page_in_j": figures.energy_page_in_j,
+        "page_out_j": figures.energy_page_out_j,
+        "bound_j": figures.bound_j if proves else None,
+        "gap": figures.gap if proves else None,
+        "time_s": figures.time_s,
+        "peak_bytes": figures.peak_bytes,
+        "arena_bytes": figures.arena_bytes,
+        "recomputes": figures.recomputes + figures.refetches,
+        "page_ins": figures.page_ins,
+        "page_outs": figures.page_outs,
+        "bytes_paged": sum(sizes[id] for id in paged),
+    }

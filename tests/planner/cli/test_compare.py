@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from poet_planner.cli import app
-from poet_planner.planning.comparison import compare
+from poet_planner.planning.comparison import Setting, Subject, compare
 from poet_planner.planning.methods import METHODS, method_named
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
@@ -51,8 +51,10 @@ def test_compare_writes_a_row_for_each_method_and_pictures(tmp_path: Path) -> No
     assert len(planned) == 4
     for row in planned:
         parts_j = sum(float(row[name]) for name in ("recompute_j", "page_in_j", "page_out_j"))
-        store_all_j = float(row["energy_j"]) - parts_j
+        store_all_j = float(row["plain_energy_j"])
+        assert float(row["energy_j"]) == pytest.approx(store_all_j + parts_j)
         assert float(row["overhead"]) == pytest.approx(parts_j / store_all_j)
+        assert float(row["ram_of_plain"]) == pytest.approx(0.6, rel=1e-3)
         assert float(rows["optimal"]["energy_j"]) <= float(row["energy_j"]) * (1 + 1e-9)
         assert row["method"] in text
     assert int(rows["pofo_energy"]["page_ins"]) > 0
@@ -70,10 +72,14 @@ def test_the_optimiser_is_never_above_another_method() -> None:
     """Whatever the time limit: it is given their plans."""
     for name, share in (("resnet18_cifar.m4", 0.5), ("resnet18_cifar.a72", 0.2), ("vgg16_cifar.m4", 0.6)):
         graph, store_all = paper_graph(name)
-        names = ("chen_greedy", "revolve", "dtr", "msps", "capuchin", "pofo_energy", "page_activations", "optimal")
+        names = (
+            *("optimal", "chen_greedy", "revolve", "dtr", "msps", "capuchin", "pofo_energy", "page_activations"),
+            *("paging_only", "rematerialization_only"),
+        )
         methods = [method_named(method) for method in names]
         options = OptimiseOptions(time_limit_s=0.5)
-        rows = list(compare(graph, int(share * store_all.peak_bytes), None, methods, options))
+        setting = Setting(Subject(graph, name), int(share * store_all.peak_bytes), None)
+        rows = list(compare(setting, methods, options))
         assert rows[-1].method == "optimal"
         energies = [row.energy_j for row in rows if row.energy_j is not None]
         assert len(energies) >= 2  # a slow machine ends some of them

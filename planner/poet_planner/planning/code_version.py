@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which code made a plan."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+# What a plan depends on beside graph, costs and limits.
+_FOLDERS = ("baselines", "schedule", "solve")
+
+
+@cache
+def code_version() -> str:
+    """The installed version, and a digest of the sources that plan: ``0.1.0+3fa85c2e``."""
+    package = Path(__file__).resolve().parents[1]
+    sources = [source for folder in _FOLDERS for source in sorted((package / folder).rglob("*.py"))]
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:8]
+    try:
+        return f"{version('poet-edge')}+{digest}"
+    except PackageNotFoundError:
+        return f"sources+{digest}"
