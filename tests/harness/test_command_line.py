@@ -31,7 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
-@pytest.mark.parametrize("verb", ["profile", "flash", "card", "run", "energy", "boards", "meters", "doctor"])
+@pytest.mark.parametrize("verb", ["profile", "flash", "card", "run", "compare", "energy", "boards", "meters", "doctor"])
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0
@@ -173,6 +173,11 @@ def test_output_that_nobody_reads_to_its_end_is_no_fault() -> None:
         ["profile", "--board", "nrf52840", "--plan", "folder", "--data", "missing.npz"],
         ["energy", "--trace", "folder", "--windows", "folder"],
         ["energy", "--trace", "binary", "--windows", "binary"],
+        ["compare", "folder", "folder"],
+        ["compare", "binary", "binary"],
+        ["compare", "c.csv", "c.csv"],
+        ["compare", "missing.csv", "c.csv"],
+        ["compare", "c.csv", "c.csv", "--limit", "2"],
         ["flash", "--board", "nrf52840", "--plan", "folder"],
         ["flash", "--board", "nrf52840", "--plan", "plan"],
         ["run", "--board", "nrf52840", "--plan", "folder", "--data", "binary"],

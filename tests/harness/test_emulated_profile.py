@@ -18,6 +18,7 @@ from poet_harness.firmware import build
 from poet_harness.meters.emulated import EmulatedMeter
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
+from poet_harness.regression import Verdict, compare_files
 from poet_profiles.boards import load_board
 from poet_profiles.profile import ProfileWriter, read_profile
 
@@ -110,3 +111,6 @@ def test_a_damaged_line_and_three_resets_change_no_row(image: Path, tmp_path: Pa
     # A reset moves the phase between the board's clock and the card's and meter's: equal to a part in ten thousand.
     for column in ("time_s", "energy_j", "idle_power_w"):
         assert rough[column].to_numpy() == pytest.approx(clean[column].to_numpy(), rel=1e-3), column
+    compared = compare_files(tmp_path / "clean" / "p.csv", tmp_path / "rough" / "p.csv", 0.001)
+    assert len(compared.of(Verdict.SAME)) == len(compared.changes) == 2 * len(clean) - 1
+    assert not (compared.only_first or compared.only_second or compared.left_out or compared.notes)

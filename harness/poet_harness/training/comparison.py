@@ -7,16 +7,24 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .plan import Plan
-from .trainer import ObservedStep
+from poet_profiles.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .plan import Plan
+    from .trainer import Trainer
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
     """``do`` is ``step`` for a whole training step; empty fields are what was not observed or not predicted.
 
-    Energies are those above ``idle_power_w``, predicted as well as observed.
+    Energies are those above ``idle_power_w``, predicted as well as observed. ``graph_hash`` and ``schedule_hash`` are
+    the plan's, ``firmware`` is the board's build.
     """
 
     training_step: int
@@ -33,12 +41,23 @@ class ComparisonRow:
     idle_power_w: float
     loss: float | None
     source: str
+    board: str
+    firmware: str
+    graph_hash: str
+    schedule_hash: str
 
 
-def compare(plan: Plan, steps: Sequence[ObservedStep], idle_power_w: float, source: str) -> list[ComparisonRow]:
+COLUMNS = tuple(field.name for field in fields(ComparisonRow))
+_MAY_LACK = ("index", "observed_energy_j", "predicted_time_s", "predicted_energy_j", "idle_power_w", "loss")
+_WORDS = ("do", "source", "board", "graph_hash", "schedule_hash")
+_NUMBERS = (*_MAY_LACK, "training_step", "observed_time_s", "predicted_peak_bytes", "observed_peak_bytes")
+
+
+def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:
     """Rows for every training step, and for the actions of those that were traced."""
     rows = []
-    for step in steps:
+    hello, idle_power_w = trainer.hello, trainer.idle_power_w
+    for step in trainer.observed:
         rows.append(
             ComparisonRow(
                 training_step=step.number,
@@ -55,6 +74,10 @@ def compare(plan: Plan, steps: Sequence[ObservedStep], idle_power_w: float, sour
                 idle_power_w=idle_power_w,
                 loss=step.loss,
                 source=source,
+                board=hello.board,
+                firmware=hello.firmware,
+                graph_hash=plan.graph_hash,
+                schedule_hash=plan.schedule_hash,
             )
         )
         for index, seen in enumerate(step.actions):
@@ -75,6 +98,10 @@ def compare(plan: Plan, steps: Sequence[ObservedStep], idle_power_w: float, sour
                     idle_power_w=idle_power_w,
                     loss=None,
                     source=source,
+                    board=hello.board,
+                    firmware=hello.firmware,
+                    graph_hash=plan.graph_hash,
+                    schedule_hash=plan.schedule_hash,
                 )
             )
     return rows
@@ -83,7 +110,45 @@ def compare(plan: Plan, steps: Sequence[ObservedStep], idle_power_w: float, sour
 def as_csv(rows: Sequence[ComparisonRow]) -> str:
     """CSV with a header line, for ``pandas.read_csv``."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(ComparisonRow)], lineterminator="\n")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     return text.getvalue()
+
+
+def read_run(path: Path) -> pd.DataFrame:
+    """Read what a run wrote.
+
+    Returns
+    -------
+    pandas.DataFrame
+        With the fields of :class:`ComparisonRow`; what was not observed is NaN.
+
+    Raises
+    ------
+    UserError
+        If it is no such file, or was cut.
+    """
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # of pandas's parser, too, and of what is not UTF-8
+        raise UserError(f"{path}: not a CSV in UTF-8: {' '.join(str(error).split())}") from None
+    missing = [column for column in COLUMNS if column not in table]
+    if missing:
+        raise UserError(f"{path}: {missing[0]}: column is missing; poet-harness run --out writes it")
+    for column in _WORDS:
+        if (table[column] == "").any():
+            line = int((table[column] == "").to_numpy().argmax())
+            raise UserError(f"{path}:{line + 2}: {column}: is empty")
+    for column in _NUMBERS:
+        numbers = pd.to_numeric(table[column].replace("", "nan"), errors="coerce")
+        wrong = numbers.isna() & ~table[column].isin(["", "nan"] if column in _MAY_LACK else [])
+        if wrong.any():
+            line = int(wrong.to_numpy().argmax())
+            raise UserError(f"{path}:{line + 2}: {column}: {table[column].iloc[line]!r} is not a number")
+        table[column] = numbers
+    return table

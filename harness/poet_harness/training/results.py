@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .trainer import ObservedStep, Trainer
     from .weights import StateTable
 
-ROW_BYTES = 250
+ROW_BYTES = 350
 
 
 class Results:
@@ -93,7 +93,7 @@ class Results:
         if not steps:
             return
         if self._out is not None:
-            rows = as_csv(compare(self._plan, steps, trainer.idle_power_w, source))
+            rows = as_csv(compare(self._plan, trainer, source))
             try:
                 _keep(self._out, rows)
             except OSError:

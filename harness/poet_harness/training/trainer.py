@@ -76,6 +76,8 @@ class Trainer:
 
     Attributes
     ----------
+    hello : Hello
+        What the board said of itself when it was greeted.
     unmetered : list of str
         Why the energy of a step or an action is not known, one reason each.
     idle_power_w : float
@@ -97,6 +99,7 @@ class Trainer:
         self._device = device
         self._meter = meter
         self._plan = plan
+        self.hello = device.hello
         self.unmetered: list[str] = []
         self.idle_power_w = math.nan
         self._observed: dict[int, ObservedStep] = {}

@@ -200,7 +200,7 @@ def _document(plan: plans.Plan, trainer: Trainer, source: str, stack_bytes: int)
         "idle_power_w": trainer.idle_power_w,
         "stack_bytes": stack_bytes,
         "unmetered": trainer.unmetered,
-        "rows": [asdict(row) for row in compare(plan, trainer.observed, trainer.idle_power_w, source)],
+        "rows": [asdict(row) for row in compare(plan, trainer, source)],
     }
 
 

@@ -30,6 +30,7 @@ app = typer.Typer(
     name="poet-plan",
     help=plan.HELP,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback(invoke_without_command=True)(plan.plan)

@@ -35,8 +35,7 @@ HELP = """Plan a training step of least energy within a RAM budget and a deadlin
 Without a verb: trace a model (or read a costed graph), cost it from a profile, optimise, verify, and write the
 schedule, its C headers, pictures and a summary.
 
-    poet-plan --profile profiles/m4.csv
-
+    poet-plan --profile nrf52840 --model digits_cnn --ram 216KB --out plan
     poet-plan --graph graph.json --ram 256KB --deadline 1.5x --time-limit 60 --out plan
 """
 

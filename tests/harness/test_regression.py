@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``poet-harness compare``: what is dearer, what is left out, and which files it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, replace
+from math import sqrt
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from poet_harness.cli import main
+from poet_harness.regression import Verdict, compare_files
+from poet_harness.training.comparison import ComparisonRow
+from poet_profiles.errors import UserError
+from poet_profiles.profile import ProfileRow, ProfileWriter
+
+RELU = ProfileRow(
+    **{"board": "nrf52840", "op": "relu", "params": "size=64", "dtype": "f32", "time_s": 1e-3, "time_s_std": 0.0},
+    **{"energy_j": 1e-5, "energy_j_std": 0.0, "idle_power_w": 3e-3, "bytes": 256, "workspace_bytes": 0, "repeats": 9},
+    **{"slice": 1.0, "source": "measured", "meter": "ppk2 1", "voltage_v": 3.0, "firmware": "a1", "taken_at": "now"},
+    where="loop",
+)
+IDLE = replace(RELU, op="idle", params="", time_s=0.1, energy_j=0.0)
+STEP = ComparisonRow(
+    **{"training_step": 1, "index": None, "do": "step", "name": "", "op": "", "predicted_time_s": 1.0},
+    **{"observed_time_s": 1.0, "predicted_energy_j": 1e-3, "observed_energy_j": 1e-3, "predicted_peak_bytes": 100},
+    **{"observed_peak_bytes": 100, "idle_power_w": 3e-3, "loss": 2.5, "source": "emulated", "board": "nrf52840"},
+    **{"firmware": "a1", "graph_hash": "0" * 16, "schedule_hash": "1" * 16},
+)
+TRACED = replace(STEP, training_step=0, observed_time_s=1.4)
+ACTION = replace(TRACED, index=7, do="compute", name="conv1", op="conv2d", observed_time_s=0.3, loss=None)
+
+
+def profile(path: Path, *rows: ProfileRow) -> Path:
+    with ProfileWriter(path) as writer:
+        for row in rows:
+            writer.append(row)
+    return path
+
+
+def run(path: Path, *rows: ComparisonRow) -> Path:
+    pd.DataFrame([asdict(row) for row in rows]).to_csv(path, index=False)
+    return path
+
+
+def verdicts(first: Path, second: Path, limit: float = 0.02) -> dict[tuple[str, str], str]:
+    return {
+        (change.row, change.quantity): change.verdict.value for change in compare_files(first, second, limit).changes
+    }
+
+
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["poet-harness", "compare", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, capsys.readouterr().out
+
+
+def test_a_cost_is_dearer_beyond_limit_and_spread_together(tmp_path: Path) -> None:
+    first = profile(tmp_path / "a.csv", replace(RELU, time_s=1.0, time_s_std=0.03, energy_j=1.0))
+    # Twice the deviation of the difference is 0.1, the limit 0.02: beyond 1.12 is dearer, below 0.88 cheaper.
+    for number, (time_s, expected) in enumerate(
+        [(1.119, "same"), (1.121, "dearer"), (0.881, "same"), (0.879, "cheaper")]
+    ):
+        second = profile(tmp_path / f"{number}.csv", replace(RELU, time_s=time_s, time_s_std=0.04, energy_j=1.021))
+        found = verdicts(first, second)
+        assert found == {("relu size=64", "time_s"): expected, ("relu size=64", "energy_j"): "dearer"}
+
+
+costs = st.floats(1e-6, 1.0)
+
+
+@given(st.lists(st.tuples(costs, costs, costs, costs), min_size=1, max_size=5), st.floats(0, 0.5))
+def test_the_rule_holds_for_any_rows_and_turns_round_with_the_files(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float, float, float, float]], limit: float
+) -> None:
+    folder = tmp_path_factory.mktemp("profiles")
+    sides = [
+        profile(
+            folder / f"{side}.csv",
+            *(
+                replace(RELU, params=f"size={n}", time_s=row[side], time_s_std=row[2 + side] / 9)
+                for n, row in enumerate(rows)
+            ),
+        )
+        for side in (0, 1)
+    ]
+    there, back = (verdicts(*files, limit) for files in (sides, sides[::-1]))
+    for n, (a, b, deviation_a, deviation_b) in enumerate(rows):
+        key = (f"relu size={n}", "time_s")
+        spread = 2 * sqrt((deviation_a / 9) ** 2 + (deviation_b / 9) ** 2)
+        margin = (b - a) - (limit * a + spread)
+        if abs(margin) > 1e-6 * (a + b):  # the file has seven digits
+            assert (there[key] == "dearer") == (margin > 0)
+        # What is dearer one way is not dearer the other way as well, and cheaper there if the limit is none.
+        assert not (there[key] == "dearer" and back[key] == "dearer")
+        if limit == 0:
+            assert (there[key] == "dearer") == (back[key] == "cheaper")
+
+
+def test_of_the_sleeping_board_the_power_counts_and_not_how_long_it_was_watched(tmp_path: Path) -> None:
+    first = profile(tmp_path / "a.csv", IDLE)
+    second = profile(tmp_path / "b.csv", replace(IDLE, time_s=5.0, idle_power_w=3.1e-3))
+    assert verdicts(first, second) == {("idle", "idle_power_w"): "dearer"}
+
+
+def test_rows_of_one_file_and_rows_that_are_not_alike_are_listed(tmp_path: Path) -> None:
+    rows = [replace(RELU, params=f"size={size}") for size in (1, 2, 3, 4)]
+    first = profile(tmp_path / "a.csv", *rows[:3], IDLE)
+    changed = (replace(rows[1], slice=0.5, time_s=9.0), replace(rows[2], where="place", time_s=9.0))
+    compared = compare_files(first, profile(tmp_path / "b.csv", *changed, rows[3], IDLE), 0.02)
+    assert compared.only_first == ("relu size=1",)
+    assert compared.only_second == ("relu size=4",)
+    assert compared.left_out == {
+        "relu size=2": "slice 1 against 0.5",
+        "relu size=3": "taken in the loop against in the place",
+    }
+    assert [change.row for change in compared.changes] == ["idle"]
+
+
+def test_a_run_is_judged_by_its_untraced_steps_and_by_each_action(tmp_path: Path) -> None:
+    steps = [replace(STEP, training_step=n, observed_time_s=time_s) for n, time_s in ((1, 1.0), (2, 1.01), (3, 1.02))]
+    first = run(tmp_path / "a.csv", TRACED, ACTION, *steps)
+    dearer = [replace(step, observed_time_s=step.observed_time_s + 0.06) for step in steps]
+    # The traced step takes twice as long in the second run, which says nothing of the others.
+    second = run(
+        tmp_path / "b.csv", replace(TRACED, observed_time_s=2.8), replace(ACTION, observed_energy_j=2e-3), *dearer
+    )
+    # 0.06 above 1.01, against 2 % of 1.01 and twice 0.01 * sqrt(2): 0.0202 + 0.0283.
+    assert verdicts(first, second) == {
+        ("whole step", "time_s"): "dearer",
+        ("whole step", "energy_j"): "same",
+        ("whole step, traced", "time_s"): "dearer",
+        ("whole step, traced", "energy_j"): "same",
+        ("asleep", "idle_power_w"): "same",
+        ("7 compute conv1", "time_s"): "same",
+        ("7 compute conv1", "energy_j"): "dearer",
+    }
+    [whole] = [c for c in compare_files(first, second, 0.02).changes if (c.row, c.quantity) == ("whole step", "time_s")]
+    assert whole.spread == pytest.approx(2 * 0.01 * sqrt(2))
+
+
+def test_a_traced_step_is_not_held_against_one_that_is_not(tmp_path: Path) -> None:
+    first = run(tmp_path / "a.csv", TRACED, ACTION)
+    second = run(tmp_path / "b.csv", replace(STEP, observed_time_s=9.0))
+    compared = compare_files(first, second, 0.02)
+    assert [change.row for change in compared.changes] == ["asleep"]
+    assert compared.only_first == ("whole step, traced", "7 compute conv1")
+    assert compared.only_second == ("whole step",)
+
+
+def test_an_energy_that_the_meter_missed_is_left_out(tmp_path: Path) -> None:
+    first = run(tmp_path / "a.csv", STEP)
+    second = run(tmp_path / "b.csv", replace(STEP, observed_energy_j=None))
+    compared = compare_files(first, second, 0.02)
+    assert compared.left_out == {"whole step": "its energy was not metered in both runs"}
+    assert ("whole step", "energy_j") not in verdicts(first, second)
+
+
+def test_what_else_differs_is_said(tmp_path: Path) -> None:
+    first = run(tmp_path / "a.csv", STEP)
+    second = run(tmp_path / "b.csv", replace(STEP, firmware="b2", loss=2.25))
+    assert compare_files(first, second, 0.02).notes == (
+        "firmware: a1 in the first, b2 in the second",
+        "losses differ from step 1 on: other weights, data, learning rate or kernels",
+    )
+    measured = profile(tmp_path / "c.csv", RELU)
+    other = profile(tmp_path / "d.csv", replace(RELU, voltage_v=3.3))
+    assert compare_files(measured, other, 0.02).notes == (
+        "voltage: 3.0 in the first, 3.3 in the second",
+        "1 rows have a single reading, so that their spread is not known: the limit alone decides",
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (RELU, replace(RELU, board="mkr1000"), "board nrf52840, .* mkr1000"),
+        (RELU, replace(RELU, source="emulated"), "source measured, .* emulated"),
+        (RELU, replace(RELU, op="gelu"), "no row in common"),
+        (RELU, STEP, "is a profile, .* a run"),
+        (STEP, replace(STEP, graph_hash="2" * 16), "graph hash"),
+        (STEP, replace(STEP, schedule_hash="2" * 16), "schedule hash"),
+        (STEP, replace(STEP, board="mkr1000"), "board nrf52840, .* mkr1000"),
+    ],
+)
+def test_files_that_cannot_be_compared_are_refused(
+    first: ProfileRow | ComparisonRow, second: ProfileRow | ComparisonRow, words: str, tmp_path: Path
+) -> None:
+    files = [
+        profile(tmp_path / name, row) if isinstance(row, ProfileRow) else run(tmp_path / name, row)
+        for name, row in (("a.csv", first), ("b.csv", second))
+    ]
+    with pytest.raises(UserError, match=words) as refused:
+        compare_files(files[0], files[1], 0.02)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("energy_j,energy_j_std", "energy_mj,energy_mj_std", "a.csv:1: energy_j: column is missing"),
+        ("1e-05", "much", "a.csv:2: energy_j: 'much' is not a number"),
+    ],
+)
+def test_other_units_and_damage_are_refused(old: str, new: str, words: str, tmp_path: Path) -> None:
+    path = profile(tmp_path / "a.csv", RELU)
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(UserError, match=words):
+        compare_files(path, path, 0.02)
+
+
+def test_a_damaged_run_is_refused(tmp_path: Path) -> None:
+    path = run(tmp_path / "a.csv", STEP)
+    whole = path.read_text()
+    for text, words in (
+        (whole.replace("observed_time_s", "observed_time_ms"), "observed_time_s: column is missing"),
+        (whole.replace(",1.0,1.0,", ",1.0,soon,"), "a.csv:2: observed_time_s: 'soon' is not a number"),
+        (whole[: whole.rindex(",nrf52840")], "a.csv:2: board: is empty"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=words) as refused:
+            compare_files(path, path, 0.02)
+        assert "\n" not in str(refused.value)
+
+
+def test_the_exit_code_is_one_where_the_second_is_dearer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = profile(tmp_path / "a.csv", RELU, IDLE)
+    second = profile(tmp_path / "b.csv", replace(RELU, energy_j=1.05e-5), IDLE)
+    code, told = command(capsys, monkeypatch, first, second)
+    assert code == 1
+    assert "1 dearer (energy 1), 0 cheaper, 2 the same" in told
+    assert "+5.00%" in told
+    assert "time, ms" not in told
+    assert "time, ms" in command(capsys, monkeypatch, first, second, "--all")[1]
+    assert command(capsys, monkeypatch, second, first)[0] == 0
+    assert command(capsys, monkeypatch, first, second, "--limit", "6%")[0] == 0
+    code, told = command(capsys, monkeypatch, first, second, "--json")
+    document = json.loads(told)
+    assert code == 1
+    assert document["dearer"] == 1
+    [dearer] = [change for change in document["changes"] if change["verdict"] == Verdict.DEARER]
+    assert dearer["quantity"] == "energy_j"
+    assert dearer["relative"] == pytest.approx(0.05)
