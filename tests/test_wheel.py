@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.boards import board_names
+from poet_profiles.cells import cell_names
 from poet_profiles.profile import read_profile
 
 from tests.support import ROOT
@@ -58,6 +59,7 @@ def test_its_packages_are_inside_and_nothing_else(site: Path) -> None:
 def test_boards_and_profiles_are_inside(site: Path, tmp_path: Path) -> None:
     code = "from poet_profiles.boards import *; print(len(board_names()), load_board('mkr1000').clock_hz)"
     assert call(site, tmp_path, code).split() == [str(len(board_names())), "48000000"]
+    assert call(site, tmp_path, "from poet_profiles.cells import *; print(*cell_names())").split() == cell_names()
 
 
 def test_type_checkers_find_the_types(site: Path) -> None:

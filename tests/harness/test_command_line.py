@@ -31,7 +31,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
-@pytest.mark.parametrize("verb", ["profile", "flash", "card", "run", "compare", "energy", "boards", "meters", "doctor"])
+@pytest.mark.parametrize(
+    "verb", ["profile", "flash", "card", "run", "compare", "battery", "energy", "boards", "meters", "doctor"]
+)
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run(verb, "--help")
     assert done.returncode == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.boards import board_names, load_board
+from poet_profiles.cells import cell_names, load_cell
 from poet_profiles.errors import UserError
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import SHIPPED, profile_names, shipped_profile
@@ -24,6 +25,27 @@ def test_every_shipped_board_is_whole(name: str) -> None:
 def test_every_shipped_profile_is_whole(name: str) -> None:
     profile = read_profile(shipped_profile(name))
     assert set(profile["board"]) <= set(board_names())
+
+
+@pytest.mark.parametrize("name", cell_names())
+def test_every_shipped_cell_is_whole_and_names_its_data_sheet(name: str) -> None:
+    cell = load_cell(name)
+    assert cell.name == name
+    assert len(cell.source) > 10
+    # Between a coin cell at a tenth of an hour's rate and a power cell: what is not, has a wrong unit.
+    assert 0.05 < cell.capacity_ah < 20
+    assert cell.rated_current_a is not None and cell.rated_current_a < cell.capacity_ah
+
+
+def test_an_own_cell_is_read_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ntitle = "Mine"\ncapacity_ah = 2\nvoltage_v = 1.2\nsource = "its label"\n')
+    assert load_cell(str(path)).capacity_ah == 2
+    path.write_text(path.read_text().replace("= 2", "= -2"))
+    with pytest.raises(UserError, match=r"mine.toml: capacity_ah: .*greater than 0"):
+        load_cell(str(path))
+    with pytest.raises(UserError, match=r"no cell named 'aa'; known are .*cr123a"):
+        load_cell("aa")
 
 
 def test_a_board_without_its_converter_draws_more() -> None:

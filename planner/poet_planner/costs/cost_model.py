@@ -84,6 +84,8 @@ class CostedGraph:
 
     ``firmware`` are the builds that the profile's rows were taken with, none for published rows. ``senses`` is False
     where rows have energies that nobody measured: their times, multiplied by the powers of the board file.
+    ``idle_power_w`` is what the sleeping board drew, which the energies do not contain: 0 for published rows, where
+    nothing was subtracted, and None where the profile does not say.
     """
 
     graph: Graph
@@ -91,6 +93,7 @@ class CostedGraph:
     fits: dict[str, Fit]
     firmware: tuple[str, ...]
     senses: bool = True
+    idle_power_w: float | None = None
 
 
 class CostModel:
@@ -129,6 +132,7 @@ class CostModel:
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._fits: dict[str, Fit] = {}
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
+        self._idle_power_w = _idle_power_w(profile)
         self._senses = not any(str(meter).startswith(NO_SENSOR) for meter in profile["meter"])
 
     def apply(self, graph: Graph) -> CostedGraph:
@@ -150,7 +154,8 @@ class CostModel:
             values = tuple(replace(value, page=None if fetched else self._page(value)) for value in node.values)
             nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
         fits = dict(sorted(self._fits.items()))
-        return CostedGraph(replace(graph, nodes=tuple(nodes)), basis, fits, self._firmware, self._senses)
+        costed = replace(graph, nodes=tuple(nodes))
+        return CostedGraph(costed, basis, fits, self._firmware, self._senses, self._idle_power_w)
 
     def _compute(self, graph: Graph, node: Node) -> _Cost:
         if node.operation is None:
@@ -222,6 +227,15 @@ class CostModel:
 
     def _blocks(self, size: int) -> int:
         return -(-size // self._block_bytes)
+
+
+def _idle_power_w(profile: pd.DataFrame) -> float | None:
+    """The power that was subtracted from the energies: that of the sleeping board, by the best source."""
+    if set(profile["source"]) <= {Basis.PUBLISHED.value}:
+        return 0.0
+    asleep = profile[profile["op"] == IDLE]
+    powers = (row for basis in _BEST_FIRST for row in asleep["idle_power_w"][asleep["source"] == basis.value])
+    return next((float(power) for power in powers), None)
 
 
 class _Row(NamedTuple):

@@ -49,8 +49,9 @@ class Summary:
     ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it. ``busy_s`` are the seconds of all computes
     and transfers, and ``bound_s`` is their lower bound where time is the objective. ``firmware`` are the builds with
     which the costs were profiled. ``energy_sensed`` is False where no sensor was: energies then are times, multiplied
-    by the powers of the board file. ``optimiser`` is None if the plan comes from another method; where time is the
-    objective, its joules are seconds.
+    by the powers of the board file. ``idle_power_w`` is what the sleeping board draws besides: 0 where the energies are
+    all that is drawn, as published ones are, and None where it is not known. ``optimiser`` is None if the plan comes
+    from another method; where time is the objective, its joules are seconds.
     """
 
     graph: str
@@ -93,6 +94,7 @@ class Summary:
     energy_sensed: bool
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
+    idle_power_w: float | None
     optimiser: OptimiserReport | None
 
     def document(self) -> dict[str, Any]:
@@ -176,6 +178,7 @@ def summarise(
         energy_sensed=costed is None or costed.senses,
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
+        idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
     )
 

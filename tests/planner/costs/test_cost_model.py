@@ -54,6 +54,29 @@ def graph(op: str, params: str, size: int = 4) -> Graph:
     return Graph("g", (Node("n", 0, 0, (Value("n", size),), operation=Operation(op, params, (), ("n",))),))
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([relu_row(1), replace(row("idle", "", 0.1), idle_power_w=3e-3)], 3e-3),
+        (
+            [
+                replace(row("idle", "", 0.1), idle_power_w=3e-3),
+                replace(row("idle", "", 0.1, "measured"), idle_power_w=4e-3),
+            ],
+            4e-3,
+        ),
+        ([relu_row(1)], None),
+        ([relu_row(1, "published")], 0.0),
+    ],
+)
+def test_the_power_that_the_energies_do_not_contain(
+    rows: list[ProfileRow], expected: float | None, tmp_path: Path
+) -> None:
+    assert (
+        model(tmp_path, [*rows, relu_row(10, rows[0].source)]).apply(graph("relu", "size=10")).idle_power_w == expected
+    )
+
+
 def test_measured_row_is_taken_as_it_stands_and_before_an_emulated_one(tmp_path: Path) -> None:
     rows = [relu_row(10), relu_row(10, "measured", factor=2), relu_row(10, "published", factor=3)]
     costed = model(tmp_path, rows).apply(graph("relu", "size=10"))

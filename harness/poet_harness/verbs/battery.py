@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``poet-harness battery``: steps, epochs and hours from a cell."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from .options import Json, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from poet_profiles.cells import Cell
+
+    from ..battery import Battery, Life, Step
+
+NAME = "battery"
+GIVEN = "given"
+# Less than all: a cell is cold or old, or the board stops before it is empty.
+USABLE = "85%"
+# Of a small buck-boost converter at a few milliampere.
+EFFICIENCY = "90%"
+DUTY = "100%"
+# Of a lithium-ion cell.
+VOLTAGE_V = 3.7
+CHARGES_AH = {"mAh": 1e-3, "Ah": 1.0}
+POWERS_W = {"uW": 1e-6, "µW": 1e-6, "mW": 1e-3, "W": 1.0}
+PERCENT = {"%": 0.01}
+
+
+class Assumption(NamedTuple):
+    """A number that the answer rests on, and where it is from."""
+
+    name: str
+    value: float
+    words: str
+    source: str
+
+
+def command(
+    plan: Plan,
+    cell: Annotated[str, typer.Option(help="cr123a, lipo500 or another cell, a .toml file, or a capacity: 500mAh.")],
+    count: Annotated[int, typer.Option(min=1, help="How many such cells.")] = 1,
+    voltage: Annotated[
+        float | None, typer.Option(help="Mean voltage of a cell in use, in volt. [the published one]")
+    ] = None,
+    usable: Annotated[
+        str | None, typer.Option(help=f"Share of the capacity that can be used. [assumed: {USABLE}]")
+    ] = None,
+    efficiency: Annotated[
+        str | None,
+        typer.Option(help=f"Of the converter between cell and board, 100% without one. [assumed: {EFFICIENCY}]"),
+    ] = None,
+    duty: Annotated[
+        str | None,
+        typer.Option(help=f"Share of the time in which the board trains; it sleeps otherwise. [assumed: {DUTY}]"),
+    ] = None,
+    idle_power: Annotated[
+        str | None, typer.Option(help="What the sleeping board draws between two steps, such as 50uW. [the profile's]")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples of the training set, to count epochs.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Or the training set itself, .npz (poet-plan data).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell for how many training steps, epochs and hours a battery lasts.
+
+    A step draws the energy of the plan, and the idle power for as long as it takes. Between two steps the board sleeps
+    and draws the idle power. The command prints every number that the answer rests on, and where it is from: published,
+    assumed, or given with an option.
+    """
+    from poet_profiles.errors import UserError
+
+    from ..battery import Battery, life, planned_step
+    from ..training.plan import read_plan
+    from .console import print_json, wide_console
+
+    if samples is not None and data is not None:
+        raise UserError("--samples and --data both say how large the training set is; give one of them")
+    schedule = read_plan(plan)
+    step = planned_step(plan, schedule.energy_j, schedule.time_s)
+    chosen = _cell(cell)
+    shares = (
+        _share("usable capacity", "--usable", usable, USABLE),
+        _share("converter's efficiency", "--efficiency", efficiency, EFFICIENCY),
+        _share("duty cycle", "--duty", duty, DUTY),
+    )
+    sleep_power_w = None if idle_power is None else _quantity("--idle-power", idle_power, POWERS_W, "50uW or 3mW")
+    volt = _voltage(chosen, voltage)
+    battery = Battery(chosen.capacity_ah, volt.value, count, shares[0].value, shares[1].value)
+    lasts = life(step, battery, shares[2].value, sleep_power_w)
+    batch = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
+    if data is not None:
+        from ..training.batches import read_training_data
+
+        samples = batch * len(read_training_data(data, schedule, None).batches)
+    steps_an_epoch = None if samples is None else math.ceil(samples / batch)
+    assumptions = (_capacity(chosen), volt, *shares, _idle(step, sleep_power_w))
+    warnings = _warnings(chosen, step, lasts)
+    if as_json:
+        print_json(
+            {
+                "steps": lasts.steps,
+                "epochs": None if steps_an_epoch is None else lasts.steps / steps_an_epoch,
+                "hours": lasts.hours,
+                "battery_j": battery.energy_j,
+                "step_j": lasts.step_j,
+                "between_j": lasts.between_j,
+                "cell_current_a": lasts.cell_current_a,
+                "cells": count,
+                "batch": batch,
+                "samples": samples,
+                "assumptions": [each._asdict() for each in assumptions],
+                "warnings": warnings,
+            }
+        )
+        return
+    epochs = (
+        "" if steps_an_epoch is None else f", {_rounded(lasts.steps / steps_an_epoch)} epochs of {samples:,} samples"
+    )
+    console = wide_console()
+    for line in (
+        f"{_rounded(lasts.steps)} steps of batch {batch}{epochs}, in {_rounded(lasts.hours)} hours",
+        *_account(step, battery, lasts),
+        "",
+        *_listed(assumptions),
+        "  not counted: self-discharge, the converter's own current, and data that come to the board",
+        *warnings,
+    ):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _cell(words: str) -> Cell:
+    from poet_profiles.cells import Cell, load_cell
+    from poet_profiles.errors import UserError
+
+    if not re.fullmatch(_pattern(CHARGES_AH), words):
+        return load_cell(words)
+    capacity_ah = _quantity("--cell", words, CHARGES_AH, "500mAh")
+    if not capacity_ah:
+        raise UserError(f"--cell {words}: must be above 0")
+    return Cell(name="given", title=words, capacity_ah=capacity_ah, voltage_v=VOLTAGE_V, source=GIVEN)
+
+
+def _capacity(cell: Cell) -> Assumption:
+    source = GIVEN if cell.source == GIVEN else f"published: {cell.source}"
+    return Assumption("capacity", cell.capacity_ah, f"{cell.capacity_ah * 1e3:,.4g} mAh", source)
+
+
+def _voltage(cell: Cell, given: float | None) -> Assumption:
+    from poet_profiles.errors import UserError
+
+    if given is None:
+        source = "assumed: lithium ion (--voltage)" if cell.source == GIVEN else "published: nominal (--voltage)"
+        return Assumption("voltage", cell.voltage_v, f"{cell.voltage_v:.4g} V", source)
+    if not 0 < given < math.inf:
+        raise UserError(f"--voltage {given}: must be above 0")
+    return Assumption("voltage", given, f"{given:.4g} V", GIVEN)
+
+
+def _share(name: str, option: str, given: str | None, default: str) -> Assumption:
+    from poet_profiles.errors import UserError
+
+    words = default if given is None else given
+    share = _quantity(option, words, PERCENT, default)
+    if not 0 < share <= 1:
+        raise UserError(f"{option} {words}: must be above 0% and at most 100%")
+    return Assumption(name, share, words, f"assumed ({option})" if given is None else GIVEN)
+
+
+def _idle(step: Step, given_w: float | None) -> Assumption:
+    power_w = given_w if given_w is not None else step.idle_power_w or 0.0
+    source = GIVEN if given_w is not None else "the plan's profile (--idle-power)"
+    return Assumption("idle power", power_w, f"{power_w * 1e3:.4g} mW", source)
+
+
+def _quantity(option: str, words: str, units: Mapping[str, float], such_as: str) -> float:
+    from poet_profiles.errors import UserError
+
+    found = re.fullmatch(_pattern(units), words)
+    if found is None:
+        raise UserError(f"{option} {words}: must be such as {such_as}")
+    return float(found[1]) * units[found[2]]
+
+
+def _pattern(units: Mapping[str, float]) -> str:
+    return rf"(\d+\.?\d*|\.\d+) ?({'|'.join(units)})"
+
+
+def _account(step: Step, battery: Battery, lasts: Life) -> list[str]:
+    cells = f"{battery.count} cells, each giving" if battery.count > 1 else "the cell, which gives"
+    basis = f" ({step.basis})" if step.basis else ""
+    plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
+    lines = [
+        f"  {battery.energy_j:,.4g} J arrive at the board from {cells} {lasts.cell_current_a * 1e3:.3g} mA in training",
+        f"  a step takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of the plan{basis}, {idle} of the "
+        "idle power",
+    ]
+    if lasts.between_s:
+        lines.append(f"  between two steps the board takes {lasts.between_j * 1e3:.4g} mJ in {lasts.between_s:.4g} s")
+    return lines
+
+
+def _listed(assumptions: Sequence[Assumption]) -> list[str]:
+    names, words = (max(map(len, column)) for column in zip(*((a.name, a.words) for a in assumptions), strict=True))
+    return [f"  {each.name:<{names}}  {each.words:>{words}}  {each.source}" for each in assumptions]
+
+
+def _warnings(cell: Cell, step: Step, lasts: Life) -> list[str]:
+    told = []
+    if cell.rated_current_a is not None and lasts.cell_current_a > cell.rated_current_a:
+        told.append(
+            f"expect less: {cell.title} has its capacity at {cell.rated_current_a * 1e3:.3g} mA, and gives "
+            f"{lasts.cell_current_a * 1e3:.3g} mA here"
+        )
+    if step.life_steps is not None and step.life_steps < lasts.steps:
+        told.append(f"the card is worn out before, after {_rounded(step.life_steps)} steps")
+    return told
+
+
+def _rounded(number: float) -> str:
+    """Three digits: the assumptions are not known any better."""
+    return f"{float(f'{number:.3g}'):,.10g}"

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``poet-harness battery``: steps, epochs and hours, against numbers computed by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from poet_harness.battery import Battery, Step, life
+from poet_harness.cli import main
+from poet_profiles.errors import UserError
+
+from tests.support.harness.tiny_plan import write_plan
+
+# The tiny plan's step: 80 uJ above idle in 4 ms, by which a board that sleeps at 5 mW draws 20 uJ more: 100 uJ.
+IDLE_W = 5e-3
+# 100 mAh at 4 V are 1,440 J, of which 720 J arrive.
+CELL = ["--cell", "100mAh", "--voltage", "4", "--usable", "80%", "--efficiency", "62.5%"]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    return summarised(tmp_path, idle_power_w=IDLE_W, energy_share={"measured": 0.0, "emulated": 1.0})
+
+
+def summarised(tmp_path: Path, **summary: object) -> Path:
+    plan = write_plan(tmp_path / "plan")
+    (plan / "summary.json").write_text(json.dumps(summary))
+    return plan
+
+
+def battery(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["poet-harness", "battery", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    told = capsys.readouterr()
+    return int(ended.value.code or 0), told.out, told.err
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code, out, err = battery(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_all_the_time(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "--plan", plan, *CELL)
+    assert found["battery_j"] == pytest.approx(720)
+    assert found["step_j"] == pytest.approx(100e-6)
+    assert found["steps"] == pytest.approx(7.2e6)
+    assert found["hours"] == pytest.approx(7.2e6 * 4e-3 / 3600)
+    # 100 uJ in 4 ms are 25 mW at the board, 40 mW at the cell, 10 mA.
+    assert found["cell_current_a"] == pytest.approx(10e-3)
+    assert found["epochs"] is None
+
+
+def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "--plan", plan, *CELL, "--count", 2, "--duty", "20%", "--idle-power", "1.25mW")
+    # 16 ms of sleep at 1.25 mW are 20 uJ; the step itself draws what it drew.
+    assert found["between_j"] == pytest.approx(20e-6)
+    assert found["steps"] == pytest.approx(1440 / 120e-6)
+    assert found["hours"] == pytest.approx(1440 / 120e-6 * 20e-3 / 3600)
+    assert figures(capsys, "--plan", plan, *CELL, "--duty", "20%")["between_j"] == pytest.approx(80e-6)
+
+
+def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # The tiny plan's batch is 2; five samples are three batches, the data set has five.
+    assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(2.4e6)
+    found = figures(capsys, "--plan", plan, *CELL, "--data", plan / "data.npz")
+    assert (found["samples"], found["epochs"]) == (10, pytest.approx(7.2e6 / 5))
+
+
+@given(
+    st.floats(1e-6, 1),
+    st.floats(1e-3, 10),
+    st.floats(0, 0.1),
+    st.floats(0.01, 1),
+    st.floats(0.1, 1),
+    st.floats(1e-6, 0.1),
+)
+def test_what_the_battery_gives_is_what_the_board_draws(
+    energy_j: float, time_s: float, idle_w: float, duty: float, efficiency: float, sleep_w: float
+) -> None:
+    spent = life(Step(energy_j, time_s, idle_w), Battery(0.5, 3.7, 3, 0.9, efficiency), duty, sleep_w)
+    seconds = 3600 * spent.hours
+    training_s = spent.steps * time_s
+    assert training_s == pytest.approx(duty * seconds)
+    drawn_j = spent.steps * energy_j + training_s * idle_w + (seconds - training_s) * sleep_w
+    assert drawn_j == pytest.approx(3 * 0.5 * 3600 * 3.7 * 0.9 * efficiency)
+
+
+def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
+    for words in (
+        "published: Panasonic CR123A",
+        "1,550 mAh",
+        "85%  assumed (--usable)",
+        "90%  assumed (--efficiency)",
+        "100%  assumed (--duty)",
+        "5 mW  the plan's profile (--idle-power)",
+        "0.08 of the plan (emulated)",
+        "not counted: self-discharge",
+    ):
+        assert words in out
+    _, out, _ = battery(capsys, "--plan", plan, *CELL, "--duty", "50%", "--idle-power", "20uW")
+    assert "assumed" not in out
+    assert out.count("given") == 6
+
+
+def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = summarised(tmp_path, idle_power_w=IDLE_W, wear={"life_steps": 1000.0})
+    warnings = figures(capsys, "--plan", plan, "--cell", "cr2032")["warnings"]
+    assert len(warnings) == 2
+    assert "0.2 mA" in warnings[0]
+    assert "after 1,000 steps" in warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--cell", "d-cell"], "no cell named 'd-cell'; known are 18650, cr123a"),
+        (["--cell", "500 mV"], "no cell named"),
+        (["--cell", "500mAh", "--usable", "0%"], "--usable 0%: must be above 0%"),
+        (["--cell", "500mAh", "--efficiency", "1.1"], "--efficiency 1.1: must be such as 90%"),
+        (["--cell", "500mAh", "--duty", "101%"], "--duty 101%"),
+        (["--cell", "500mAh", "--voltage", "0"], "--voltage 0.0"),
+        (["--cell", "0mAh"], "0mAh: must be above 0"),
+        (["--cell", "500mAh", "--idle-power", "3"], "--idle-power 3: must be such as 50uW"),
+        (["--cell", "500mAh", "--samples", "3", "--data", "x"], "--samples and --data"),
+    ],
+)
+def test_a_users_mistake_is_one_line(
+    options: list[str], words: str, plan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = battery(capsys, "--plan", plan, *options)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("summary", "words"),
+    [
+        ({}, "idle_power_w: is missing; plan again"),
+        ({"idle_power_w": -1}, "idle_power_w: -1 is not a number"),
+        ({"idle_power_w": None}, "does not say what the sleeping board draws; give --idle-power"),
+    ],
+)
+def test_a_plan_that_does_not_say_what_the_board_draws_asleep_is_refused(
+    summary: dict[str, object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = battery(capsys, "--plan", summarised(tmp_path, **summary), *CELL)
+    assert code == 2
+    assert words in err
+
+
+def test_published_costs_are_all_that_a_step_draws_and_say_nothing_of_sleep(tmp_path: Path) -> None:
+    step, cells = Step(1e-4, 4e-3, 0.0), Battery(0.1, 4, 1, 1, 1)
+    assert life(step, cells, 1, None).steps == pytest.approx(1.44e7)
+    with pytest.raises(UserError, match="published"):
+        life(step, cells, 0.5, None)
+    assert life(step, cells, 0.5, 25e-3).steps == pytest.approx(0.72e7)
