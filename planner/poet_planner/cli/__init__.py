@@ -20,6 +20,7 @@ from poet_planner.cli import (
     methods,
     models,
     plan,
+    plot,
     reference,
     solvers,
     sweep,
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.callback(invoke_without_command=True)(plan.plan)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
+app.command("plot")(plot.plot)
 app.command("methods")(methods.methods)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)

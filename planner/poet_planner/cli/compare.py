@@ -17,7 +17,7 @@ from poet_planner.planning.memory_policy import Parameters
 if TYPE_CHECKING:
     from poet_planner.baselines.method import Method
     from poet_planner.planning.comparison import Setting
-    from poet_planner.planning.points import Point
+    from poet_planner.report.points import Point
     from poet_planner.solve import OptimiseOptions
 
 
@@ -51,7 +51,7 @@ def compare(
 
     from poet_planner.planning.comparison import Setting, by_energy, chosen, subject_of, write_picture
     from poet_planner.planning.pipeline import prepare
-    from poet_planner.planning.points import write_points
+    from poet_planner.report.points import write_points
     from poet_planner.solve import OptimiseOptions
 
     wanted = chosen(methods)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,14 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule, Status
-from poet_profiles.whole_file import write_whole
 
 from poet_planner.baselines.ablations import PAGING, REMATERIALIZATION
 from poet_planner.baselines.method import Method
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.code_version import code_version
 from poet_planner.planning.methods import METHODS, OPTIMAL, method_named
-from poet_planner.planning.points import COLUMNS, Point
 from poet_planner.planning.task import Task
+from poet_planner.report.points import COLUMNS, Point
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
@@ -190,7 +188,8 @@ def by_energy(points: Iterable[Point]) -> list[Point]:
 
 def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     """Bars of what each method adds to the store-all schedule's energy: SVG or PNG, by the path's ending."""
-    from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure
+    from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure, save
+    from poet_planner.report.method_styles import style_of
     from poet_planner.report.quantities import bytes_text, share_text, time_text
     from poet_planner.schedule.timeline import Kind
 
@@ -218,6 +217,9 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
         if point.time_of_plain is not None:
             text += f", {point.time_of_plain:.3g}x time"
         axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
+    for place, style in enumerate(style_of(point.method) for point in points):
+        axis.plot([-0.015], [place], transform=axis.get_yaxis_transform(), clip_on=False, **style.mark(4.5))
+    axis.tick_params(axis="y", length=0, pad=12)
     axis.set_yticks(places, [point.method for point in points], fontsize=8)
     for label, point in zip(axis.get_yticklabels(), points, strict=True):
         label.set_fontweight("bold" if point.method == OPTIMAL.name else "normal")
@@ -229,9 +231,7 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     if setting.deadline_s is not None:
         limits += f" and {time_text(setting.deadline_s)}"
     figure.suptitle(f"{setting.subject.graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
-    buffer = BytesIO()
-    figure.savefig(buffer, format=path.suffix.removeprefix("."))
-    write_whole(path, buffer.getvalue())
+    save(figure, path)
 
 
 def _turn(method: Method) -> int:

@@ -17,7 +17,7 @@ from poet_profiles.schedule import Status
 
 from poet_planner.baselines.ablations import PAGING, REMATERIALIZATION
 from poet_planner.planning.methods import OPTIMAL
-from poet_planner.planning.points import Point
+from poet_planner.report.points import Point
 from poet_planner.solve.optimise import PROVEN_GAP
 
 # Energies that differ by less are the same, added up in another order: relative.

@@ -49,13 +49,13 @@ MOST_CELLS = 150
 def write_pictures(graph: Graph, schedule: Schedule, store_all: Schedule, folder: Path) -> None:
     """Write `schedule.png`, `ram.png` and `energy.png`; ``store_all`` is the graph's store-all schedule."""
     moments = timeline(graph, schedule)
-    _save(_schedule_figure(graph, schedule, moments), folder / "schedule.png")
-    _save(_ram_figure(graph, schedule, moments, timeline(graph, store_all)), folder / "ram.png")
-    _save(_energy_figure(graph, schedule, moments), folder / "energy.png")
+    save(_schedule_figure(graph, schedule, moments), folder / "schedule.png")
+    save(_ram_figure(graph, schedule, moments, timeline(graph, store_all)), folder / "ram.png")
+    save(_energy_figure(graph, schedule, moments), folder / "energy.png")
 
 
-def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure that needs no display and no global state."""
+def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure that needs no display and no global state, and its panels row by row."""
     usual = platformdirs.user_config_path("matplotlib"), platformdirs.user_cache_path("matplotlib")
     if not all(is_writable(folder) for folder in usual):
         os.environ.setdefault("MPLCONFIGDIR", str(cache_folder("matplotlib")))
@@ -64,16 +64,21 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Figure, li
 
     figure = Figure(figsize=(width, height), dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = list(np.atleast_1d(figure.subplots(1, panels)))
+    axes = list(np.ravel(figure.subplots(rows, columns)))
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(colors=INK, labelsize=8)
     return figure, axes
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure, whole, as PNG or SVG by the path's ending; equal figures give equal files."""
+    import matplotlib
+
     buffer = BytesIO()
-    figure.savefig(buffer, format="png")
+    kind = path.suffix.removeprefix(".")
+    with matplotlib.rc_context({"svg.hashsalt": "poet"}):
+        figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
     write_whole(path, buffer.getvalue())
 
 
@@ -218,7 +223,7 @@ def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float
 
 def _energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
     """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, split."""
-    figure, (total, added) = new_figure(8.5, 3.6, panels=2)
+    figure, (total, added) = new_figure(8.5, 3.6, columns=2)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in _kinds(moments)}
     unit, scale = _energy_unit(sum(energy.values()))
     store_all = sum(node.energy_j for node in graph.nodes)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from poet_planner.planning.comparison import Setting, Subject, chosen, compare
-from poet_planner.planning.points import COLUMNS, Point, append_points, in_order, read_points, write_points
 from poet_planner.planning.sharing import settled
+from poet_planner.report.points import COLUMNS, Point, append_points, in_order, read_points, write_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 

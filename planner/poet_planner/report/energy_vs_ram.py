@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy against RAM, a curve a method: the POET paper's Figure 3, and with a logarithmic overhead its Figure 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from poet_planner.report.byte_axis import byte_axis
+from poet_planner.report.curves import Curve, curves_of, draw_curves
+from poet_planner.report.panels import Panel, deadline_text, draw_panels, panels_of
+from poet_planner.report.points import Point
+from poet_planner.report.ratio_axis import percent_axis, ratio_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Overheads below it are drawn at it, in %: a logarithmic axis has no zero.
+FLOOR = 0.01
+
+
+def energy_vs_ram(points: Iterable[Point]) -> Figure:
+    """A panel a model, board and deadline: energy over the store-all schedule's, on a logarithmic axis."""
+
+    def draw(axis: Axes, panel: Panel) -> list[Curve]:
+        curves = curves_of(panel.points, _ram, relative_to_plain=True)
+        draw_curves(axis, curves)
+        _scale_ram(axis, panel)
+        ratio_axis(axis)
+        return curves
+
+    labels = "RAM", "energy, × store-all"
+    return draw_panels(panels_of(points, deadline_text), draw, labels)
+
+
+def overhead_log(points: Iterable[Point]) -> Figure:
+    """The same with the energy above the store-all schedule's, in % of it, so that small overheads are told apart."""
+
+    def draw(axis: Axes, panel: Panel) -> list[Curve]:
+        curves = curves_of(panel.points, _ram, relative_to_plain=False)
+        draw_curves(axis, curves, FLOOR)
+        _scale_ram(axis, panel)
+        percent_axis(axis, FLOOR)
+        return curves
+
+    labels = "RAM", "above store-all, %"
+    return draw_panels(panels_of(points, deadline_text), draw, labels, FLOOR)
+
+
+def _ram(point: Point) -> float:
+    return float(point.ram_budget_bytes)
+
+
+def _scale_ram(axis: Axes, panel: Panel) -> None:
+    """From the least to the most RAM in which any method has a schedule."""
+    rams = [point.ram_budget_bytes for point in panel.points if point.energy_j is not None]
+    if not rams:
+        return
+    byte_axis(axis, min(rams), max(rams), ticks=3)
+    axis.set_xlim(min(rams) / 1.12, max(rams) * 1.12)

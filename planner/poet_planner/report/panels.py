@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small multiples of a sweep: a row of panels a model, a column a board (and a limit, where there are several)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poet_planner.report.curves import Curve, label_curves, legend
+from poet_planner.report.figures import INK, new_figure
+from poet_planner.report.points import Point
+from poet_planner.report.quantities import bytes_text, share_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Of a page's column, and of both columns of a page together.
+COLUMN_INCHES = 3.3
+PAGE_INCHES = 7.0
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The points of one panel, its place, and what stands above it."""
+
+    row: int
+    column: int
+    title: str
+    points: tuple[Point, ...]
+
+
+def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Panel]:
+    """Group points by model, board and ``limit``, in the order of the file."""
+    listed = list(points)
+    models = list(dict.fromkeys(point.model for point in listed))
+    columns = list(dict.fromkeys((point.board, limit(point)) for point in listed))
+    several_models, several_boards = len(models) > 1, len({board for board, _ in columns}) > 1
+    several_limits = len({text for _, text in columns}) > 1
+    panels = []
+    for row, model in enumerate(models):
+        for column, (board, text) in enumerate(columns):
+            chosen = tuple(p for p in listed if (p.model, p.board, limit(p)) == (model, board, text))
+            names = (model if several_models or not several_boards else "", board, text if several_limits else "")
+            if chosen:
+                panels.append(Panel(row, column, ", ".join(name for name in names if name), chosen))
+    return panels
+
+
+def deadline_text(point: Point) -> str:
+    """A deadline as a panel's title or a line's name says it."""
+    return "no deadline" if point.deadline_of_plain is None else f"within {point.deadline_of_plain:.4g}\u00d7 the time"
+
+
+def ram_text(point: Point) -> str:
+    """A budget as a panel's title says it."""
+    share = "" if point.ram_of_plain is None else f" ({share_text(point.ram_of_plain)})"
+    return f"{bytes_text(point.ram_budget_bytes)}{share}"
+
+
+def draw_panels(
+    panels: Sequence[Panel],
+    draw: Callable[[Axes, Panel], list[Curve]],
+    labels: tuple[str, str],
+    floor: float | None = None,
+) -> Figure:
+    """A figure of all panels with one legend, for one column of a page or for both.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws a panel and returns its curves.
+    labels : tuple of str
+        Of the horizontal and of the vertical axis.
+    floor : float, optional
+        See `curves.draw_curves`.
+    """
+    rows, columns = max(panel.row for panel in panels) + 1, max(panel.column for panel in panels) + 1
+    width = COLUMN_INCHES if columns == 1 else PAGE_INCHES
+    height = 1.0 + rows * (2.2 if columns < 3 else 1.5)
+    figure, axes = new_figure(width, height, columns, rows)
+    drawn: list[Curve] = []
+    of_panel = []
+    for axis in axes:
+        axis.set_visible(False)
+    for panel in panels:
+        axis = axes[panel.row * columns + panel.column]
+        axis.set_visible(True)
+        axis.tick_params(labelsize=6 if columns > 2 else 7)
+        axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False)
+        of_panel.append((axis, draw(axis, panel)))
+        drawn += of_panel[-1][1]
+        if panel.row == rows - 1:
+            axis.set_xlabel(labels[0], fontsize=7, color=INK)
+        if panel.column == 0:
+            axis.set_ylabel(labels[1], fontsize=7, color=INK)
+    legend(figure, drawn, columns=2 if columns == 1 else 4)
+    if columns < 3:
+        for axis, curves in of_panel:
+            label_curves(figure, axis, curves, floor)
+    return figure

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logarithmic axes of energy with ticks in plain numbers: 1, 1.2, 2; 0.1 %, 1 %, 10 %."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# A curve above it leaves the picture at the top: it would flatten all others.
+MOST = 3.0
+RATIOS = (
+    (1.0, 1.001, 1.002, 1.003, 1.004, 1.005),
+    (1.0, 1.01, 1.02, 1.03, 1.04, 1.05),
+    (1.0, 1.05, 1.1, 1.15, 1.2, 1.25),
+    (1.0, 1.1, 1.2, 1.3, 1.4, 1.5),
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0),
+)
+
+
+def ratio_axis(axis: Axes) -> None:
+    """Scale the vertical axis for energies of at least once the store-all schedule's."""
+    axis.set_yscale("log")
+    most = min(MOST, axis.get_ylim()[1])
+    axis.set_ylim(most**-0.04, most)
+    ticks = next(ticks for ticks in RATIOS if ticks[-1] >= most)
+    axis.set_yticks([tick for tick in ticks if tick <= most], [f"{tick:g}" for tick in ticks if tick <= most])
+    axis.set_yticks([], minor=True)
+
+
+def percent_axis(axis: Axes, floor: float) -> None:
+    """Scale the vertical axis for overheads in %, by powers of ten from ``floor`` on, which stands for all below it."""
+    axis.set_yscale("log")
+    axis.set_ylim(bottom=floor / 1.4)
+    most = axis.get_ylim()[1]
+    ticks = [10.0**power for power in range(round(math.log10(floor)), math.floor(math.log10(most)) + 1)]
+    axis.set_yticks(ticks, [f"\u2264 {ticks[0]:g}", *(f"{tick:g}" for tick in ticks[1:])])
+    axis.set_yticks([], minor=True)
