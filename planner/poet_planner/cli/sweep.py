@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan sweep`: what less RAM, or less time, costs."""
+"""`poet-plan sweep`: what less RAM, or less time, costs; by every method, on every board."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,30 +11,43 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
-from poet_planner.cli.network import network
+from poet_planner.cli.network import DEFAULT_MODEL
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
-    from poet_profiles.graph import Graph
+    from collections.abc import Iterator, Sequence
 
-    from poet_planner.planning.sweep import Point
+    from poet_planner.baselines.method import Method
+    from poet_planner.planning.comparison import Setting, Subject
+    from poet_planner.planning.memory_policy import Forms
     from poet_planner.planning.task import Task
+    from poet_planner.report.points import Point
     from poet_planner.solve import OptimiseOptions
 
 RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
-FORMS = (".6g", ".3%", ".3%", ".6g", "d")
 
 
 def sweep(
-    profile: Annotated[str | None, typer.Option(help="Profile of the board: a CSV file, or a shipped one.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Built-in model, or module:callable.")] = None,
-    graph: Annotated[Path | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
-    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
-    ram: Annotated[
-        list[str] | None, typer.Option(help=f"A RAM budget; again for more. Default {' '.join(RAMS)}.")
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Profile of a board: a CSV file, or a shipped one; again for more.")
     ] = None,
-    deadline: Annotated[list[str] | None, typer.Option(help="A deadline; again for more. Default none.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="Built-in model, or module:callable; again for more.")
+    ] = None,
+    graph: Annotated[
+        list[Path] | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model; again for more.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    board: Annotated[
+        list[str] | None, typer.Option("--board", "-b", help="Board; again for more. Default is the profile's.")
+    ] = None,
+    ram: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A RAM budget, or smallest; again for more. Default {' '.join(RAMS)}."),
+    ] = None,
+    deadline: Annotated[
+        list[str] | None, typer.Option(help="A deadline, or none; again for more. Default none.")
+    ] = None,
     parameters: Annotated[
         Parameters,
         typer.Option(
@@ -41,52 +55,139 @@ def sweep(
             "(excluded)."
         ),
     ] = Parameters.AUTO,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to optimise a point for, at most.")] = 8.0,
+    methods: Annotated[
+        str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
+    ] = "optimal",
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method at a point, at most.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
+    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for sweep.csv and sweep.png.")] = Path("sweep"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out, of the same graph.")] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Plan on the workers of this Dask scheduler: tcp://host:8786.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for points.csv and the picture.")] = Path("sweep"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
 ) -> None:
-    """Plan every pair of RAM budget and deadline, and draw energy against RAM.
+    """Plan every pair of RAM budget and deadline, of every model on every board, by every method.
 
-    Points are written to sweep.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
+    Points are written to points.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
+    """
+    from poet_profiles.whole_file import check_writable
+
+    from poet_planner.planning.comparison import chosen
+    from poet_planner.planning.sweep import settings_of
+    from poet_planner.report.energy_vs_ram import energy_vs_ram
+    from poet_planner.report.figures import save
+    from poet_planner.solve import OptimiseOptions
+
+    wanted = chosen(methods)
+    if jobs == 0:
+        raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
+    path = out / "points.csv"
+    check_writable(path)
+    if path.exists() and not resume:
+        raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
+    subjects = _subjects(graph, model, profile, board, batch, parameters)
+    settings = [setting for one in subjects for setting in settings_of(one, ram or RAMS, deadline or ("none",))]
+    options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
+    points = plan_missing(settings, wanted, options, path, jobs, scheduler)
+    figure = energy_vs_ram(points)
+    for ending in ("png", "svg"):
+        save(figure, out / f"energy-vs-ram.{ending}")
+    _print(points, out, json)
+
+
+def plan_missing(
+    settings: Sequence[Setting],
+    methods: Sequence[Method],
+    options: OptimiseOptions,
+    path: Path,
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> list[Point]:
+    """Make the points that the table at ``path`` lacks, with a bar, and settle what its points tell of one another.
+
+    Returns
+    -------
+    list of Point
+        All that the table holds, in order.
+
+    Raises
+    ------
+    UserError
+        If a signal comes. What was planned until then is in the table.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from poet_planner.planning.cluster import workers
+    from poet_planner.planning.sharing import settled
+    from poet_planner.planning.sweep import missing, sweep, tasks_of
+    from poet_planner.report.points import append_points, in_order, read_points, write_points
+
+    known: list[Point] = []
+    if path.exists():
+        known = read_points(path)
+        # Without a torn last line, behind which nothing could be added.
+        write_points(known, path)
+    tasks = tasks_of(missing(settings, methods, options, known))
+    try:
+        with workers(scheduler):
+            made = sweep(tasks, methods, options, jobs)
+            for points in track(made, "planning", len(tasks), console=Console(stderr=True)):
+                with undisturbed():
+                    append_points(points, path)
+    except Stopped as stopped:
+        kept = len(read_points(path))
+        raise UserError(f"{stopped}; {path} holds {kept} points; --resume goes on", stopped.exit_code) from None
+    with undisturbed():
+        write_points(in_order(settled(read_points(path))), path)
+    return read_points(path)
+
+
+def _subjects(
+    graphs: list[Path] | None,
+    models: list[str] | None,
+    profiles: list[str] | None,
+    boards: list[str] | None,
+    batch: int | None,
+    parameters: Parameters,
+) -> Iterator[Subject]:
+    """Each graph, or each model on each board of each profile.
+
+    Raises
+    ------
+    UserError
+        If one is not to be had, or has no energies.
     """
     from itertools import product
 
-    from poet_profiles.whole_file import check_writable
-
-    from poet_planner.baselines.store_all import store_all_schedule
-    from poet_planner.planning.memory_policy import Gradients, choose_residents, usual_form
+    from poet_planner.planning.comparison import subject_of
     from poet_planner.planning.pipeline import forms_of
-    from poet_planner.planning.sweep import in_order, read_points, write_picture
-    from poet_planner.report.quantities import deadline_s, ram_bytes
-    from poet_planner.solve import OptimiseOptions
+    from poet_planner.planning.task import refuse_beside_a_graph
 
-    if jobs == 0:
-        raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
-    table_path = out / "sweep.csv"
-    check_writable(table_path)
-    if table_path.exists() and not resume:
-        raise UserError(f"{table_path}: exists already; --resume goes on with it, or name another --out")
-    forms = forms_of(network(graph, model, {"--board": board}), profile, board, batch)
+    if graphs:
+        refuse_beside_a_graph({"--model": models, "--profile": profiles, "--board": boards, "--batch": batch})
+    named: list[Path | str] = [*graphs] if graphs else [*(models or [DEFAULT_MODEL])]
+    of_profile: Sequence[str | None] = profiles or [None]
+    on_board: Sequence[str | None] = boards or [None]
+    for network, profile, board in product(named, of_profile, on_board):
+        task = _task(forms_of(network, profile, board, batch), parameters)
+        if not any(node.energy_j for node in task.graph.nodes):
+            raise UserError(
+                f"{task.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
+            )
+        yield subject_of(task, network if isinstance(network, str) else None, batch)
+
+
+def _task(forms: Forms, parameters: Parameters) -> Task:
+    """In one form for all budgets."""
+    from poet_planner.planning.memory_policy import Gradients, choose_residents, usual_form
+
     if parameters in (Parameters.CARD, Parameters.EXCLUDED):
-        planned = choose_residents(forms, parameters, Gradients.AUTO, _board_bytes).task.graph
-    else:
-        planned = usual_form(forms).graph
-    store_all = store_all_schedule(planned)
-    if store_all.energy_j == 0:
-        raise UserError(f"{planned.name}: has no energies to sweep over; cost it from a profile first (--profile)")
-    rams = [ram_bytes(text, store_all.peak_bytes) for text in ram or RAMS]
-    deadlines: list[float | None] = [deadline_s(text, store_all.time_s) for text in deadline or ()]
-    done = read_points(table_path, planned) if table_path.exists() else []
-    known = {(point.ram_budget_bytes, point.deadline_s) for point in done}
-    budgets = [pair for pair in product(rams, deadlines or [None]) if pair not in known]
-    options = OptimiseOptions(time_limit_s=time_limit, seed=seed)
-    _plan_all(planned, budgets, options, jobs, done, table_path)
-    done = in_order(done)
-    write_picture(planned, done, out / "sweep.png")
-    _print(done, out, json)
+        return choose_residents(forms, parameters, Gradients.AUTO, _board_bytes).task
+    return usual_form(forms)
 
 
 def _board_bytes(task: Task) -> int:
@@ -96,32 +197,6 @@ def _board_bytes(task: Task) -> int:
     return plan_ram_bytes(task.board, task.graph) if task.board else 0
 
 
-def _plan_all(
-    graph: Graph,
-    budgets: list[tuple[int, float | None]],
-    options: OptimiseOptions,
-    jobs: int,
-    done: list[Point],
-    path: Path,
-) -> None:
-    """Add a point for each budget to ``done``, and to the file as they come."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from poet_planner.planning.sweep import sweep as points_of
-    from poet_planner.planning.sweep import write_points
-
-    points = points_of(graph, budgets, options, jobs)
-    try:
-        for point in track(points, "planning", len(budgets), console=Console(stderr=True)):
-            with undisturbed():
-                done.append(point)
-                write_points(done, path)
-    except Stopped as stopped:
-        kept = f"{path} holds {len(done)} points; --resume goes on" if done else "no point was planned"
-        raise UserError(f"{stopped}; {kept}", stopped.exit_code) from None
-
-
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
     from json import dumps
@@ -129,24 +204,35 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from poet_planner.report.quantities import energy_text, share_text
+
     if as_json:
         print(dumps([asdict(point) for point in points], indent=1))
         return
-    table = Table("RAM, B", "deadline, s", "", "energy, J", "above store-all", "gap", "time, s", "peak, B", box=None)
+    named = [name for name in ("model", "board", "deadline") if len({_name(point, name) for point in points}) > 1]
+    table = Table(*named, "RAM, B", "method", "", "energy", "above store-all", "gap", "time", "peak, B", box=None)
     for point in points:
         table.add_row(
-            str(point.ram_budget_bytes),
-            _text(point.deadline_s, ".6g"),
-            point.status,
-            *(_text(value, form) for value, form in zip(_figures(point), FORMS, strict=True)),
+            *(_name(point, name) for name in named),
+            *(str(point.ram_budget_bytes), point.method, point.status),
+            "" if point.energy_j is None else energy_text(point.energy_j),
+            "" if point.overhead is None else share_text(point.overhead),
+            "" if point.gap is None else share_text(point.gap),
+            "" if point.time_of_plain is None else f"{point.time_of_plain:.4g}x",
+            "" if point.peak_bytes is None else str(point.peak_bytes),
         )
-    Console(highlight=False, soft_wrap=True).print(table)
-    print(f"wrote {out}/: sweep.csv, sweep.png")
+    # A file takes lines of any length, and a narrow terminal wraps cells.
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    for point in points:
+        if point.status == "failed":
+            console.print(f"{point.model} {point.board} {point.ram_budget_bytes} B, {point.method}: {point.note}")
+    console.print(f"wrote {out}/: points.csv, energy-vs-ram.png, energy-vs-ram.svg")
 
 
-def _figures(point: Point) -> tuple[float | None, ...]:
-    return point.energy_j, point.overhead, point.gap, point.time_s, point.peak_bytes
+def _name(point: Point, name: str) -> str:
+    from poet_planner.report.quantities import time_text
 
-
-def _text(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    if name == "deadline":
+        return "" if point.deadline_s is None else time_text(point.deadline_s)
+    return str(getattr(point, name))

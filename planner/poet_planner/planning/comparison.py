@@ -24,7 +24,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.code_version import code_version
 from poet_planner.planning.methods import METHODS, OPTIMAL, method_named
 from poet_planner.planning.task import Task
-from poet_planner.report.points import COLUMNS, Point
+from poet_planner.report.points import COLUMNS, Place, Point, deadline_text
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
@@ -48,6 +48,10 @@ class Subject:
     @cached_property
     def store_all(self) -> Schedule:
         return store_all_schedule(self.graph)
+
+    @cached_property
+    def graph_hash(self) -> str:
+        return graph_hash(self.graph)
 
     @cached_property
     def costs_hash(self) -> str:
@@ -151,7 +155,7 @@ def point_of(setting: Setting, answer: Answer, options: OptimiseOptions) -> Poin
         "model": subject.model,
         "board": subject.board,
         "profile_source": subject.profile_source,
-        "graph_hash": graph_hash(subject.graph),
+        "graph_hash": subject.graph_hash,
         "costs_hash": subject.costs_hash,
         "batch": subject.batch,
         "nodes": len(subject.graph.nodes),
@@ -171,6 +175,15 @@ def point_of(setting: Setting, answer: Answer, options: OptimiseOptions) -> Poin
         "note": answer.note,
     }
     return Point(**row)
+
+
+def place_of(setting: Setting, method: Method, options: OptimiseOptions) -> Place:
+    """Where the point of the method stands in the table."""
+    subject = setting.subject
+    return Place(
+        *(subject.model, subject.board, subject.graph_hash, subject.costs_hash),
+        *(setting.ram_bytes, deadline_text(setting.deadline_s), method.name, options.seed),
+    )
 
 
 def _share(part: float | None, whole: float) -> float | None:

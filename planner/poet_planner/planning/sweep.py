@@ -1,135 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many budgets and deadlines of one problem: energy against RAM, as the POET paper's Figure 3 shows it."""
+"""Many problems by many methods: models, boards, RAM budgets and deadlines (docs/baselines.md).
+
+Problems whose costs are proportional differ for methods that page alone, so the others plan for one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from io import BytesIO
-from pathlib import Path
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
-from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph
-from poet_profiles.graph.file import graph_hash
-from poet_profiles.whole_file import write_whole
+import numpy as np
+from poet_profiles.graph import Graph, Uses
 
-from poet_planner.planning.pipeline import plan
-from poet_planner.solve import NoScheduleError, OptimiseOptions
+from poet_planner.baselines.method import Method
+from poet_planner.planning.code_version import code_version
+from poet_planner.planning.comparison import FAILED, Answer, Setting, Subject, answers, place_of, point_of
+from poet_planner.report.points import Point
+from poet_planner.solve import OptimiseOptions
+from poet_planner.solve.starts import cheapest_start
 
-
-@dataclass(frozen=True)
-class Point:
-    """One budget and deadline, and the plan for it; ``status`` is "none" where there is no schedule."""
-
-    graph_hash: str
-    ram_budget_bytes: int
-    deadline_s: float | None
-    status: str
-    energy_j: float | None = None
-    overhead: float | None = None
-    bound_j: float | None = None
-    gap: float | None = None
-    time_s: float | None = None
-    peak_bytes: int | None = None
-    recomputes: int | None = None
-    page_ins: int | None = None
-    page_outs: int | None = None
+# Published costs have nine digits.
+SAME_SHARE = 1e-6
 
 
-def sweep(
-    graph: Graph, budgets: Iterable[tuple[int, float | None]], options: OptimiseOptions, jobs: int
-) -> Iterator[Point]:
-    """Plan every pair of RAM budget and deadline, verified, in the order in which they finish.
+def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str]) -> list[Setting]:
+    """Every pair of a RAM budget and a deadline, each once, as the user writes them.
 
-    Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster.
-    """
-    from joblib import Parallel, delayed
-
-    quiet = replace(options, progress=None)
-    tasks = [delayed(_plan)(graph, ram_bytes, deadline_s, quiet) for ram_bytes, deadline_s in budgets]
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(tasks)
-
-
-def read_points(path: Path, graph: Graph) -> list[Point]:
-    """The points of an earlier sweep of the same graph.
+    Parameters
+    ----------
+    rams : iterable of str
+        As ``--ram``, or ``smallest``: the RAM without which there is no schedule.
+    deadlines : iterable of str
+        As ``--deadline``, or ``none``.
 
     Raises
     ------
     UserError
-        If the file is not a sweep's, or another graph's.
+        If one is no such amount.
     """
-    import csv
+    from poet_profiles.graph.sizes import smallest_ram_bytes
 
-    with path.open(newline="") as stream:
-        rows = csv.DictReader(stream)
-        if rows.fieldnames != [field.name for field in fields(Point)]:
-            raise UserError(f"{path}: is not a file of this sweep; name another --out")
-        try:
-            points = [_point(row) for row in rows]
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{path}: line {rows.line_num}: {error}; mend the line or name another --out") from None
-    if any(point.graph_hash != graph_hash(graph) for point in points):
-        raise UserError(f"{path}: holds a sweep of another graph; name another --out")
+    from poet_planner.report.quantities import deadline_s, ram_bytes
+
+    store_all = subject.store_all
+    bytes_of = {
+        smallest_ram_bytes(subject.graph) if text == "smallest" else ram_bytes(text, store_all.peak_bytes): None
+        for text in rams
+    }
+    seconds_of = {None if text == "none" else deadline_s(text, store_all.time_s): None for text in deadlines}
+    return [Setting(subject, ram, deadline) for ram, deadline in product(bytes_of, seconds_of)]
+
+
+def missing(
+    settings: Iterable[Setting], methods: Sequence[Method], options: OptimiseOptions, known: Iterable[Point]
+) -> list[Setting]:
+    """The settings for which not all methods have planned yet, in this time limit and by this code."""
+    version = code_version()
+    done = {
+        point.place
+        for point in known
+        if (point.time_limit_s, point.code_version) == (options.time_limit_s, version) and point.status != FAILED
+    }
+    return [
+        setting for setting in settings if not all(place_of(setting, method, options) in done for method in methods)
+    ]
+
+
+def tasks_of(settings: Iterable[Setting]) -> list[list[Setting]]:
+    """What is planned together: settings that are the same to a method that does not page."""
+    tasks: dict[tuple[str, int], list[list[Setting]]] = {}
+    for setting in settings:
+        alike = tasks.setdefault((setting.subject.graph_hash, setting.ram_bytes), [])
+        task = next((task for task in alike if _same_without_paging(task[0], setting)), None)
+        if task is None:
+            alike.append([setting])
+        else:
+            task.append(setting)
+    return [task for alike in tasks.values() for task in alike]
+
+
+def sweep(
+    tasks: Iterable[Sequence[Setting]], methods: Sequence[Method], options: OptimiseOptions, jobs: int
+) -> Iterator[list[Point]]:
+    """The points of each task, in the order in which tasks finish.
+
+    Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster (see `cluster.workers`).
+    """
+    from joblib import Parallel, delayed
+
+    quiet = replace(options, progress=None)
+    planned = [delayed(_planned)(task, methods, quiet) for task in tasks]
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(planned)
+
+
+def _planned(task: Sequence[Setting], methods: Sequence[Method], options: OptimiseOptions) -> list[Point]:
+    points = []
+    known: dict[str, Answer] = {}
+    for setting in task:
+        found = list(answers(setting, methods, options, _carried_over(known, task[0], setting)))
+        points += [point_of(setting, answer, options) for answer in found]
+        known = known or {answer.method.name: answer for answer in found if not answer.method.pages}
     return points
 
 
-def _point(row: dict[str, str]) -> Point:
-    """A row of the CSV; a blank cell is None."""
-    whole = {"ram_budget_bytes", "peak_bytes", "recomputes", "page_ins", "page_outs"}
-    figures: dict[str, Any] = {name: None if cell == "" else cell for name, cell in row.items()}
-    for name in figures.keys() - {"graph_hash", "status"}:
-        if figures[name] is not None:
-            figures[name] = int(figures[name]) if name in whole else float(figures[name])
-    return Point(**figures)
+def _carried_over(known: Mapping[str, Answer], source: Setting, setting: Setting) -> dict[str, Answer]:
+    """The answers for the ``source`` as answers for the ``setting``; without those that rounding breaks."""
+    note = f"as planned for {source.subject.board}: the costs of computes are proportional"
+    carried = {}
+    for name, answer in known.items():
+        if answer.schedule is None:
+            carried[name] = answer
+            continue
+        limits = setting.ram_bytes, setting.deadline_s
+        schedule = cheapest_start(setting.subject.graph, *limits, [answer.schedule], paging=False)
+        if schedule is not None:
+            carried[name] = replace(answer, schedule=schedule, note=note)
+    return carried
 
 
-def write_points(points: Iterable[Point], path: Path) -> None:
-    """Write the CSV, whole."""
-    import csv
-    from io import StringIO
-
-    text = StringIO()
-    table = csv.DictWriter(text, [field.name for field in fields(Point)], lineterminator="\n")
-    table.writeheader()
-    table.writerows(asdict(point) for point in in_order(points))
-    write_whole(path, text.getvalue())
+def _same_without_paging(one: Setting, other: Setting) -> bool:
+    """Of settings with the same structure and RAM."""
+    if not _proportional(one.subject.graph, other.subject.graph):
+        return False
+    if one.deadline_s is None or other.deadline_s is None:
+        return one.deadline_s is other.deadline_s
+    stretched_s = one.deadline_s * other.subject.store_all.time_s
+    return math.isclose(stretched_s, other.deadline_s * one.subject.store_all.time_s, rel_tol=SAME_SHARE)
 
 
-def in_order(points: Iterable[Point]) -> list[Point]:
-    """Points by deadline, the loosest first, and within one by budget."""
-    return sorted(points, key=lambda p: (-(p.deadline_s or float("inf")), p.ram_budget_bytes))
+def _proportional(one: Graph, other: Graph) -> bool:
+    """Whether times and energies of computes are those of the other graph, but for a factor each."""
+    if one.allocates != other.allocates:
+        return False
+    if [node.recomputable for node in one.nodes] != [node.recomputable for node in other.nodes]:
+        return False
+    if one.dma != other.dma and any(node.uses is not Uses.CPU for node in one.nodes):
+        return False
+    times = ([node.time_s for node in graph.nodes] for graph in (one, other))
+    energies = ([node.energy_j for node in graph.nodes] for graph in (one, other))
+    return _same_shares(*times) and _same_shares(*energies)
 
 
-def _plan(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Point:
-    try:
-        figures = plan(graph, ram=ram_bytes, deadline=deadline_s, parameters="resident", options=options).summary
-    except NoScheduleError:
-        return Point(graph_hash(graph), ram_bytes, deadline_s, "none")
-    shared = {field.name: getattr(figures, field.name) for field in fields(Point)}
-    return Point(**shared)
-
-
-def write_picture(graph: Graph, points: list[Point], path: Path) -> None:
-    """Energy above the store-all schedule against RAM, one line a deadline; the band reaches down to the bound."""
-    from poet_planner.report.figures import INK, new_figure
-
-    figure, (axis,) = new_figure(7.5, 4.4)
-    store_all_j = sum(node.energy_j for node in graph.nodes)
-    for deadline_s in dict.fromkeys(point.deadline_s for point in points):
-        line = [point for point in points if point.deadline_s == deadline_s and point.energy_j is not None]
-        rams = [point.ram_budget_bytes / 1024 for point in line]
-        above = [100 * ((point.energy_j or 0.0) / store_all_j - 1) for point in line]
-        proven = [100 * max(0.0, (point.bound_j or 0.0) / store_all_j - 1) for point in line]
-        label = "no deadline" if deadline_s is None else f"within {deadline_s:.4g} s"
-        (drawn,) = axis.plot(rams, above, marker="o", markersize=4, linewidth=1.3, label=label)
-        axis.fill_between(rams, proven, above, color=drawn.get_color(), alpha=0.2, linewidth=0)
-    axis.set_ylim(bottom=0)
-    axis.set_xlabel("RAM budget, KB", color=INK)
-    axis.set_ylabel("energy above the store-all schedule, %", color=INK)
-    axis.legend(frameon=False, fontsize=8)
-    title = f"{graph.name}: what less RAM costs (bands: not proven to be needed)"
-    figure.suptitle(title, fontsize=10, color=INK, parse_math=False)
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png")
-    write_whole(path, buffer.getvalue())
+def _same_shares(one: Sequence[float], other: Sequence[float]) -> bool:
+    if not sum(one) or not sum(other):
+        return sum(one) == sum(other)
+    return np.allclose(np.divide(one, sum(one)), np.divide(other, sum(other)), rtol=SAME_SHARE, atol=0)

@@ -103,10 +103,9 @@ class Point:
 
     @property
     def place(self) -> Place:
-        deadline = None if self.deadline_s is None else format(self.deadline_s, FLOAT_FORM)
         return Place(
             *(self.model, self.board, self.graph_hash, self.costs_hash),
-            *(self.ram_budget_bytes, deadline, self.method, self.seed),
+            *(self.ram_budget_bytes, deadline_text(self.deadline_s), self.method, self.seed),
         )
 
 
@@ -121,6 +120,11 @@ class Place(NamedTuple):
     deadline_s: str | None
     method: str
     seed: int
+
+
+def deadline_text(deadline_s: float | None) -> str | None:
+    """A deadline as the file has it, so that the one that is read is the one that was written."""
+    return None if deadline_s is None else format(deadline_s, FLOAT_FORM)
 
 
 COLUMNS = tuple(field.name for field in fields(Point))

@@ -4,18 +4,23 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from poet_planner.cli import main
-from poet_planner.planning import methods
+from poet_planner.planning import cluster as cluster_module
+from poet_planner.planning import comparison, methods
+from poet_planner.planning.methods import method_named
 from poet_planner.planning.pipeline import prepare
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
-from poet_profiles.graph.file import graph_hash, write_graph
+from poet_profiles.graph.file import graph_hash, read_graph, write_graph
 from poet_profiles.schedule import Schedule
 
 
@@ -43,14 +48,14 @@ def swept(monkeypatch: pytest.MonkeyPatch, graph: Path, out: Path, *more: object
 def test_less_ram_never_costs_less(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "sweep"
     assert swept(monkeypatch, graph, out) == 0
-    points = pd.read_csv(out / "sweep.csv").sort_values("ram_budget_bytes")
+    points = pd.read_csv(out / "points.csv").sort_values("ram_budget_bytes")
     assert list(points["status"][:1]) == ["none"]
     planned = points[points["status"] != "none"]
     assert len(planned) == 3
     assert planned["energy_j"].is_monotonic_decreasing
     assert (planned["bound_j"] <= planned["energy_j"]).all()
     assert (planned["peak_bytes"] <= planned["ram_budget_bytes"]).all()
-    assert (out / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "energy-vs-ram.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
@@ -65,33 +70,100 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
             signal.raise_signal(signal.SIGTERM)
         return optimise(graph, ram_bytes, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(methods, "METHODS", (replace(methods.OPTIMAL, schedule=terminated),))
+    optimal = replace(methods.OPTIMAL, schedule=terminated)
+    monkeypatch.setattr(comparison, "OPTIMAL", optimal)
+    monkeypatch.setattr(comparison, "METHODS", (optimal,))
     assert swept(monkeypatch, graph, out) == 128 + signal.SIGTERM
-    kept = pd.read_csv(out / "sweep.csv")
-    assert sorted(kept["ram_budget_bytes"]) == sorted(planned[:2])
+    kept = pd.read_csv(out / "points.csv", dtype=str)
+    assert sorted(kept["ram_budget_bytes"].astype(int)) == sorted(planned[:2])
     assert "holds 2 points" in capsys.readouterr().err
     assert swept(monkeypatch, graph, out) == BAD_INPUT  # not overwritten without a word
+    with (out / "points.csv").open("a") as stream:
+        stream.write("mirror,,,torn")  # as by a crash
     assert swept(monkeypatch, graph, out, "--resume", "--json") == 0
     assert len(planned) == 5
-    everything = pd.read_csv(out / "sweep.csv")
-    assert [point["ram_budget_bytes"] for point in json.loads(capsys.readouterr().out)] == list(
-        everything["ram_budget_bytes"]
-    )
+    everything = pd.read_csv(out / "points.csv", dtype=str)
+    printed = json.loads(capsys.readouterr().out)
+    assert [str(point["ram_budget_bytes"]) for point in printed] == list(everything["ram_budget_bytes"])
     assert kept.merge(everything).shape == kept.shape  # what was there is there
+    assert swept(monkeypatch, graph, out, "--resume", "--seed", 1) == 0
+    assert len(planned) == 9  # another seed is another point
+    assert len(pd.read_csv(out / "points.csv")) == 8
 
 
-def test_a_sweep_of_something_else_is_not_resumed(
+def test_graphs_by_several_methods(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two boards with proportional costs: what does not page is planned once, and none is below the optimiser."""
+    first = read_graph(graph)
+    other = tmp_path / "other.json"
+    nodes = [replace(n, time_s=3 * n.time_s, energy_j=5 * n.energy_j) for n in first.nodes]
+    write_graph(replace(first, name="dearer", nodes=tuple(nodes)), other)
+    asked, dtr = [], method_named("dtr")
+
+    def counted(*arguments: object) -> Schedule:
+        asked.append(arguments[1])
+        return dtr.schedule(*arguments)  # type: ignore[arg-type]
+
+    listed = (
+        *(methods.OPTIMAL, replace(dtr, schedule=counted)),
+        *(method_named(name) for name in ("page_all", "paging_only", "rematerialization_only")),
+    )
+    monkeypatch.setattr(comparison, "METHODS", listed)
+    out = tmp_path / "sweep"
+    words = ("--graph", other, "--methods", "all", "--deadline", "none", "--deadline", "3x")
+    assert swept(monkeypatch, graph, out, *words) == 0
+    points = pd.read_csv(out / "points.csv")
+    assert len(points) == 2 * 4 * 2 * 5
+    assert len(asked) == 4 * 2
+    assert list(dict.fromkeys(points["model"])) == ["mirror", "dearer"]
+    optimal = points[points["method"] == "optimal"].set_index(["model", "ram_budget_bytes", "deadline_of_plain"])
+    for row in points[points["energy_j"].notna()].itertuples():
+        place = (row.model, row.ram_budget_bytes, row.deadline_of_plain)
+        own = optimal.loc[[place]]["energy_j"].item()
+        assert own <= row.energy_j * (1 + 1e-8)
+    carried = points[(points["model"] == "dearer") & (points["method"] == "dtr") & points["energy_j"].notna()]
+    source = points[(points["model"] == "mirror") & (points["method"] == "dtr") & points["energy_j"].notna()]
+    assert len(carried) and list(carried["energy_j"]) == pytest.approx([5 * j for j in source["energy_j"]])
+    assert list(carried["time_s"]) == pytest.approx([3 * s for s in source["time_s"]])
+
+
+def test_a_table_that_is_none_is_not_resumed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "sweep"
-    assert swept(monkeypatch, graph, out) == 0
-    capsys.readouterr()
-    other = tmp_path / "other.json"
-    write_graph(Graph("other", (Node("a", 1, 1, (Value("a", 4),)),)), other)
-    assert "another graph" in refused(monkeypatch, capsys, "sweep", "--graph", other, "--out", out, "--resume")
-    text = (out / "sweep.csv").read_text()
-    (out / "sweep.csv").write_text(text.replace(",optimal,", ",optimal,much"))
-    assert "line 3" in refused(monkeypatch, capsys, "sweep", "--graph", graph, "--out", out, "--resume")
+    out.mkdir()
+    (out / "points.csv").write_text("graph_hash,ram_budget_bytes\n")
+    assert "no table" in refused(monkeypatch, capsys, "sweep", "--graph", graph, "--out", out, "--resume")
+
+
+def test_a_sweep_on_a_dask_cluster_plans_what_it_plans_here(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    assert swept(monkeypatch, graph, tmp_path / "here") == 0
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        words = ("--scheduler", cluster.scheduler_address)
+        assert swept(monkeypatch, graph, tmp_path / "there", *words) == 0
+        with distributed.Client(cluster) as client:
+            loaded = client.run(lambda: "poet_planner.solve.optimise" in sys.modules)
+            assert list(loaded.values()) == [True, True]
+            client.run(cluster_module.keep_own_cache, "another host")
+            folders = client.run(lambda: os.environ["NUMBA_CACHE_DIR"])
+            assert all(socket.gethostname() in folder for folder in folders.values())
+    here, there = (pd.read_csv(tmp_path / name / "points.csv").drop(columns="seconds") for name in ("here", "there"))
+    assert here.equals(there)
+
+
+def test_a_cluster_that_is_not_there_is_one_line(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster_module, "CONNECTING_S", 0.2)
+    words = ("sweep", "--graph", graph, "--out", tmp_path / "sweep", "--scheduler")
+    assert "cannot be reached" in refused(monkeypatch, capsys, *words, "tcp://127.0.0.1:9")
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+        assert "has no workers" in refused(monkeypatch, capsys, *words, cluster.scheduler_address)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "needs Dask" in refused(monkeypatch, capsys, *words, "tcp://127.0.0.1:9")
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -100,7 +172,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == BAD_INPUT
-    [line] = capsys.readouterr().err.splitlines()
+    *_, line = capsys.readouterr().err.splitlines()
     return line
 
 
@@ -126,6 +198,6 @@ def test_a_sweep_over_a_model_with_its_parameters_on_the_card(tmp_path: Path, mo
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        graphs.add(pd.read_csv(out / "sweep.csv", dtype=str)["graph_hash"][0])
+        graphs.add(pd.read_csv(out / "points.csv", dtype=str)["graph_hash"][0])
     on_card = prepare("digits_cnn_small", profile="nrf52840", parameters="card").graph
     assert len(graphs) == 2 and graph_hash(on_card) in graphs

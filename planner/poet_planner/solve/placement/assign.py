@@ -168,7 +168,7 @@ class Placer:
         while budget.left() > self._decoding_s and (some := list(islice(better, THREADS))):
             each = partial(self._decode_and_place, planned=self._problem, budget=self._share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
-            fitting = filter(self._fits, map(self._keep, Parallel(THREADS, prefer="threads")(tries)))
+            fitting = filter(self._fits, map(self._keep, Parallel(THREADS, backend="threading")(tries)))
             if (first := next(fitting, None)) is not None:
                 return first
         return None

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep on the workers of a Dask cluster.
+
+This module imports nothing that compiles: a worker imports it before it is told where to keep what is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from poet_profiles.cache import cache_folder
+from poet_profiles.errors import UserError
+
+from poet_planner.planning.code_version import code_version
+
+CONNECTING_S = 10
+
+
+@contextmanager
+def workers(scheduler: str | None) -> Iterator[None]:
+    """Plan sweeps inside this block on the cluster of that scheduler; None: on this machine.
+
+    Each worker runs one tiny plan first: so it loads the optimiser, or compiles it, outside all time limits.
+
+    Raises
+    ------
+    UserError
+        If Dask is not installed, there is no such scheduler, it has no workers, or they cannot run this version of
+        poet.
+    """
+    if scheduler is None:
+        yield
+        return
+    from joblib import parallel_config
+
+    with _connected(scheduler) as client:
+        _prepare(client, scheduler)
+        with parallel_config(backend="dask"):
+            yield
+
+
+@contextmanager
+def _connected(scheduler: str) -> Iterator[Any]:
+    try:
+        distributed = import_module("distributed")
+    except ImportError:
+        raise UserError("--scheduler needs Dask: install poet-edge[cluster], on the workers, too") from None
+    try:
+        client = distributed.Client(scheduler, timeout=CONNECTING_S)
+    except (OSError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"--scheduler {scheduler}: cannot be reached ({reason})") from None
+    with client:
+        yield client
+
+
+def _prepare(client: Any, scheduler: str) -> None:
+    """Prepare one worker of each machine first, so that it alone compiles."""
+    hosts = {address: details["host"] for address, details in client.scheduler_info(n_workers=-1)["workers"].items()}
+    if not hosts:
+        raise UserError(f"--scheduler {scheduler}: has no workers; start some with `dask worker {scheduler}`")
+    first = {host: address for address, host in hosts.items()}
+    _run(client, keep_own_cache, list(hosts), socket.gethostname())
+    for chosen in (list(first.values()), list(hosts)):
+        for address, version in _run(client, warmed_up, chosen).items():
+            if version != code_version():
+                raise UserError(
+                    f"--scheduler {scheduler}: worker {address} has poet {version}, and this is {code_version()}; "
+                    "install the same on both"
+                )
+
+
+def _run(client: Any, call: Callable[..., Any], addresses: list[str], *arguments: object) -> dict[str, Any]:
+    try:
+        results: dict[str, Any] = client.run(call, *arguments, workers=addresses)
+    except ImportError as error:
+        raise UserError(f"a worker of the cluster cannot import what poet needs ({error}); install it there") from None
+    return results
+
+
+def keep_own_cache(client_host: str) -> None:
+    """On another machine than the client's, keep what numba compiles in a folder of the machine's own.
+
+    On a file system that machines share they would remove one another's.
+    """
+    host = socket.gethostname()
+    if host != client_host:
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder(f"numba/{host}/{code_version()}")))
+
+
+def warmed_up() -> str:
+    """Plan something tiny; the version of the code that did."""
+    from poet_profiles.graph import Graph, Node, PageCost, Value
+
+    from poet_planner.solve import OptimiseOptions, optimise
+
+    page = PageCost(1.0, 1.0, 1.0, 1.0)
+    forward = [Node(f"f{k}", 1.0, 1.0, (Value(f"f{k}", 8, page),), (f"f{k - 1}",) if k else ()) for k in range(4)]
+    backward = [
+        Node(f"b{k}", 1.0, 1.0, (Value(f"b{k}", 4),), (f"f{k}", *([f"b{k + 1}"] if k < 3 else [])), backward=True)
+        for k in reversed(range(4))
+    ]
+    optimise(Graph("warm-up", (*forward, *backward)), 40, None, OptimiseOptions(time_limit_s=1.0))
+    return code_version()
