@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 
 from poet_runtime.executor import MADE, StepResult, storage_bytes
 from poet_runtime.pager import Pager
-from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, Write
+from poet_runtime.traced_graph import Blank, Kind, OptimizerUpdate, Ref, TracedGraph, TracedOperator, Write
 
 aten = torch.ops.aten
 
@@ -45,7 +45,7 @@ class CompiledStep:
         Takes the residents in the order of ``residents``, and returns the loss, the gradients in the order of
         ``gradients``, and what takes the place of ``updates``.
     residents, gradients, updates : tuples of str
-        Ids of residents; of parameters; of buffers and others that the step changes.
+        Ids of residents; of parameters whose gradients it leaves; of buffers and others that the step changes.
     peak_bytes : int
         The most that values, workspaces and the new contents of buffers hold at once, in the graph's sizes.
     operators : tuple of str
@@ -108,6 +108,7 @@ def compile_steps(
     timed: bool = False,
     limit_bytes: float | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
+    update: Callable[[str, Tensor], None] | None = None,
 ) -> CompiledStep:
     """Compile a schedule's steps over the graph's operators and values.
 
@@ -124,16 +125,20 @@ def compile_steps(
         Whether the function reads the clock around each operator.
     clock : callable
         The clock, in nanoseconds.
+    update : callable, optional
+        Takes the optimiser's update of a parameter, in place; given are its id and its gradient.
 
     Raises
     ------
     UserError
         If a step breaks the contract (docs/SPEC.md, section 4), as :func:`poet_runtime.executor.execute` says it.
     """
+    if graph.optimizer_updates and update is None:
+        raise UserError(f"{graph.name}: its schedule has the optimiser's updates within, and there is no optimiser")
     instructions = [*_checked(graph, steps, pager is not None)]
     limit = _peak_bytes(graph, instructions) if limit_bytes is None else limit_bytes
     joined = [*_joined(graph, instructions, limit)]
-    return _Writer(graph, joined, pager, clock if timed else None).compiled()
+    return _Writer(graph, joined, pager, clock if timed else None, update).compiled()
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,14 @@ class _Move:
     for_good: bool = False
 
 
-_Instruction = _Compute | _Move
+@dataclass(frozen=True)
+class _Update:
+    """The optimiser's turn with a parameter."""
+
+    update: OptimizerUpdate
+
+
+_Instruction = _Compute | _Move | _Update
 
 
 def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Iterator[_Instruction]:
@@ -165,6 +177,8 @@ def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Itera
     held: set[str] = set()
     paged: set[str] = set()
     computed: set[str] = set()
+    updates = {update.id: update for update in graph.optimizer_updates}
+    updated: set[str] = set()
 
     def need(value: str, doing: str) -> None:
         if value not in held:
@@ -172,6 +186,15 @@ def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Itera
 
     for number, step in enumerate(steps):
         target = step.target
+        if step.do is Action.COMPUTE and target in updates:
+            if target in computed:
+                raise UserError(f"compute {target}: it may be computed only once")
+            update = updates[target]
+            need(graph.gradients[update.parameter].source, f"compute {target} needs")
+            yield _Update(update)
+            computed.add(target)
+            updated.add(update.parameter)
+            continue
         if step.do is Action.COMPUTE:
             operator = operators.get(target)
             if operator is None:
@@ -186,6 +209,9 @@ def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Itera
                     raise UserError(f"compute {target}: its value {value} is in RAM already")
             for value in graph.inputs(operator):
                 need(value, f"compute {target} needs")
+            for ref in operator.refs:
+                if ref.source in updated:
+                    raise UserError(f"compute {target}: it reads {ref.source}, which has been updated")
             yield _Compute(operator, target in computed)
             computed.add(target)
             held.update(operator.values)
@@ -202,7 +228,7 @@ def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Itera
             need(target, step.do.value)
             (held.remove if step.do is Action.FREE else paged.add)(target)
         yield _Move(step.do, target, last_free.get(target) == number)
-    left = [operator.id for operator in graph.operators if operator.id not in computed]
+    left = [one.id for one in (*graph.operators, *graph.optimizer_updates) if one.id not in computed]
     if left:
         raise UserError(f"the schedule never computes {left[0]} ({len(left)} operators left out)")
 
@@ -250,6 +276,8 @@ class _Ledger:
                 self.held_bytes += self._resident_bytes[resident]
             self.peak_bytes = max(self.peak_bytes, self.needed_bytes(instruction.operator))
             self.held_bytes += sum(self._bytes[value] for value in instruction.operator.values)
+        elif isinstance(instruction, _Update):
+            self.peak_bytes = max(self.peak_bytes, self.held_bytes + instruction.update.workspace_bytes)
         elif instruction.do is Action.PAGE_IN:
             self.held_bytes += self._bytes[instruction.value]
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
@@ -335,7 +363,12 @@ class _Writer:
     """Writes the function. Its names: r residents, v values, u new contents of residents, g generator states."""
 
     def __init__(
-        self, graph: TracedGraph, instructions: list[_Instruction], pager: Pager | None, clock: Callable[[], int] | None
+        self,
+        graph: TracedGraph,
+        instructions: list[_Instruction],
+        pager: Pager | None,
+        clock: Callable[[], int] | None,
+        update: Callable[[str, Tensor], None] | None,
     ) -> None:
         self._graph = graph
         self._instructions = instructions
@@ -354,6 +387,7 @@ class _Writer:
             "get_state": torch.get_rng_state,
             "set_state": torch.set_rng_state,
             "now": clock,
+            "update": update,
             "mark": self._times.append,
         }
         if pager is not None:
@@ -375,6 +409,8 @@ class _Writer:
         for instruction in self._instructions:
             if isinstance(instruction, _Compute):
                 self._compute(instruction.operator, instruction.again)
+            elif isinstance(instruction, _Update):
+                self._update_by_optimizer(instruction.update)
             else:
                 self._move(instruction)
         self._timed = False
@@ -384,16 +420,20 @@ class _Writer:
             self._line("drain()")
             self._pager.open()
         loss = self._operand(self._graph.loss)
-        gradients = [self._operand(ref) for ref in self._graph.gradients.values()]
+        gradients = [self._operand(ref) for ref in self._graph.left_gradients.values()]
         self._line(f"return {loss}, {_tuple(gradients)}, {_tuple([*self._updates.values()])}")
         source = self._source()
         exec(compile(source, f"<training step of {self._graph.name}>", "exec"), self._globals)
-        computes = [one.operator.id for one in self._instructions if isinstance(one, _Compute)]
+        computes = [
+            one.operator.id if isinstance(one, _Compute) else one.update.id
+            for one in self._instructions
+            if not isinstance(one, _Move)
+        ]
         return CompiledStep(
             source=source,
             function=self._globals["step"],
             residents=tuple(self._residents),
-            gradients=tuple(self._graph.gradients),
+            gradients=tuple(self._graph.left_gradients),
             updates=tuple(self._updates),
             peak_bytes=_peak_bytes(self._graph, self._instructions),
             operators=tuple(computes),
@@ -475,6 +515,13 @@ class _Writer:
         self._mark()
         if state is not None and again:
             self._line("set_state(later)")
+
+    def _update_by_optimizer(self, update: OptimizerUpdate) -> None:
+        gradient = self._graph.gradients[update.parameter]
+        self._wait(gradient.source, self._coming)
+        self._mark()
+        self._line(f"update({update.parameter!r}, {self._operand(gradient)})", update.id)
+        self._mark()
 
     def _mark(self) -> None:
         if self._timed:

@@ -14,7 +14,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -23,7 +23,7 @@ from poet_profiles.errors import FaultError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.json_file import of_format, read_document
-from poet_profiles.schedule import Step
+from poet_profiles.schedule import Action, Step
 from poet_profiles.whole_file import write_whole
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
@@ -31,6 +31,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from poet_runtime.traced_graph import (
     Blank,
     Kind,
+    OptimizerUpdate,
     Ref,
     TracedGraph,
     TracedOperator,
@@ -66,7 +67,7 @@ class Program:
 
     @classmethod
     def of_plan(cls, traced: TracedGraph, planned: Graph) -> Program:
-        """The program of a graph that was lowered for PyTorch, where a node is an operator or a mere ordering."""
+        """The program of a graph that was lowered for PyTorch: a node is an operator, an update or a mere ordering."""
         operators = {operator.id for operator in traced.operators}
         nodes = {node.id for node in planned.nodes}
         values = {value.id for node in planned.nodes for value in node.values}
@@ -81,8 +82,11 @@ class Program:
         return None
 
     def steps(self, planned: Sequence[Step]) -> Iterator[Step]:
-        """A schedule's steps without those of mere orderings."""
-        return (step for step in planned if step.target not in self.orderings)
+        """A schedule's steps without those of mere orderings; the value of an update's node is one, the node is not."""
+        updates = {update.id for update in self.graph.optimizer_updates}
+        for step in planned:
+            if step.target not in self.orderings or (step.do is Action.COMPUTE and step.target in updates):
+                yield step
 
 
 def write_program(program: Program, path: Path) -> None:
@@ -110,6 +114,7 @@ def read_program(path: Path) -> Program:
 def document_of_program(program: Program) -> dict[str, Any]:
     """The JSON form of a program."""
     graph = program.graph
+    updates = [asdict(update) for update in graph.optimizer_updates]
     return {
         "format": FORMAT,
         "model": graph.name,
@@ -119,6 +124,7 @@ def document_of_program(program: Program) -> dict[str, Any]:
         "bookkeeping": [_operator_document(operator, graph) for operator in graph.bookkeeping],
         "gradients": {parameter: encoded(ref) for parameter, ref in graph.gradients.items()},
         "loss": encoded(graph.loss),
+        **({"optimizer_updates": updates} if updates else {}),
         "orderings": sorted(program.orderings),
     }
 
@@ -143,6 +149,7 @@ def program_from_document(document: Any) -> Program:
         constants=reader.constants,
         bookkeeping=tuple(bookkeeping),
         ranges=reader.ranges,
+        optimizer_updates=tuple(reader.updates(document, gradients)),
     )
     orderings = _texts(document, "orderings", "the file")
     return Program(graph, _text(document, "graph_hash", "the file"), frozenset(orderings))
@@ -408,6 +415,22 @@ class _Reader:
         if not isinstance(ref, Ref):
             raise FaultError(f'{where}: {entry!r} is no {{"ref": …}}')
         return ref
+
+    def updates(self, document: dict[str, Any], gradients: dict[str, Any]) -> Iterator[OptimizerUpdate]:
+        """The updates of parameters that have a gradient, at most one each."""
+        updated: set[str] = set()
+        for entry in _list(document, "optimizer_updates", "the file") if "optimizer_updates" in document else ():
+            if not isinstance(entry, dict):
+                raise FaultError("an update is not a JSON object")
+            id = _text(entry, "id", "an update")
+            parameter = _text(entry, "parameter", id)
+            if id in self._operators:
+                raise FaultError(f"{id}: there are two operators of this name")
+            if parameter not in gradients or parameter in updated:
+                raise FaultError(f"{id}: updates {parameter}, which has no gradient of its own")
+            self._operators.add(id)
+            updated.add(parameter)
+            yield OptimizerUpdate(id, parameter, _bytes(entry, "workspace_bytes", id))
 
     def _call(self, entry: dict[str, Any], target: OpOverload, where: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args = tuple(self._argument(argument, where) for argument in _list(entry, "args", where))

@@ -30,7 +30,7 @@ operator follows two dots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -177,6 +177,18 @@ class TracedOperator:
 
 
 @dataclass(frozen=True)
+class OptimizerUpdate:
+    """The optimiser's update of one parameter as a step of the schedule, which uses up the parameter's gradient.
+
+    ``workspace_bytes`` is what it allocates at most while it runs, the optimiser's state left out.
+    """
+
+    id: str
+    parameter: str
+    workspace_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class TracedGraph:
     """One training step: loss and gradient of every parameter that needs one.
 
@@ -208,6 +220,8 @@ class TracedGraph:
         The very parameters and buffers that an operator reads and no step changes, by resident id.
     ranges : dict
         Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
+    optimizer_updates : tuple of OptimizerUpdate
+        Updates that the step itself takes; the gradients of other parameters are left for an optimiser behind it.
     """
 
     name: str
@@ -223,12 +237,27 @@ class TracedGraph:
     layers: dict[str, str] = field(default_factory=dict)
     frozen: dict[str, torch.Tensor] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    optimizer_updates: tuple[OptimizerUpdate, ...] = ()
 
     @cached_property
     def changed(self) -> frozenset[str]:
         """Ids of the residents that a training step changes: what is trained, and what the step itself updates."""
         updated = (id for operator in (*self.operators, *self.bookkeeping) for id in operator.updates)
         return frozenset((*self.gradients, *updated))
+
+    @cached_property
+    def left_gradients(self) -> dict[str, Ref]:
+        """Those of `gradients` that are there when the step is over."""
+        used = {update.parameter for update in self.optimizer_updates}
+        return {parameter: ref for parameter, ref in self.gradients.items() if parameter not in used}
+
+    def updating(self, updates: Sequence[OptimizerUpdate]) -> TracedGraph:
+        """The step with the optimiser's updates inside: the gradients that they use up live no longer than need be."""
+        graph = replace(self, optimizer_updates=tuple(updates))
+        results = {ref.source for ref in (*graph.left_gradients.values(), graph.loss)}
+        used = {ref.source for ref in self.gradients.values()} - results
+        values = {id: replace(value, resident=None) if id in used else value for id, value in self.values.items()}
+        return replace(graph, values=values)
 
     def inputs(self, operator: TracedOperator) -> tuple[str, ...]:
         """Ids of the distinct values, residents left out, that an operator needs in RAM."""

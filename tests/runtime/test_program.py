@@ -32,7 +32,7 @@ from poet_runtime.program import (
     read_program,
     write_program,
 )
-from poet_runtime.traced_graph import Blank, TracedGraph
+from poet_runtime.traced_graph import Blank, OptimizerUpdate, TracedGraph
 from torch import nn
 
 from tests.support.networks.eager import SEED, differences, eager_step
@@ -214,3 +214,25 @@ def test_every_overload_of_a_traced_step_is_found_by_its_name(tmp_path: Path) ->
     for one, other in zip(graph.operators, read_program(tmp_path / "program.json").graph.operators, strict=True):
         assert one.target is other.target
     assert operator_named("aten::add.Tensor", "") is torch.ops.aten.add.Tensor
+
+
+def test_updates_inside_the_step_come_back_and_bad_ones_are_refused(tmp_path: Path) -> None:
+    graph = traced(models.load("digits_cnn", 1))
+    parameters = [*graph.gradients][:2]
+    graph = graph.updating([OptimizerUpdate(f"{name}..update", name, 4 * k) for k, name in enumerate(parameters)])
+    program = Program(graph, "0" * 16)
+    write_program(program, tmp_path / "program.json")
+    found = read_program(tmp_path / "program.json")
+    assert found.graph.optimizer_updates == graph.optimizer_updates
+    assert found.graph.left_gradients.keys() == graph.gradients.keys() - {*parameters}
+    document = document_of_program(program)
+    first, second = document["optimizer_updates"]
+    for damaged, words in (
+        ([first, first], "two operators of this name"),
+        ([first, {**second, "parameter": first["parameter"]}], "which has no gradient of its own"),
+        ([{**first, "parameter": "input"}], "which has no gradient of its own"),
+        ([{**first, "workspace_bytes": -1}], "whole number of bytes"),
+        (["all"], "an update is not a JSON object"),
+    ):
+        with pytest.raises(FaultError, match=words):
+            program_from_document({**document, "optimizer_updates": damaged})

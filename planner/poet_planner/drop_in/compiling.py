@@ -22,14 +22,16 @@ from poet_runtime.measured_sizes import measured
 from poet_runtime.pager import Pager
 from poet_runtime.program import Program
 from poet_runtime.traced_graph import TracedGraph
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
+from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.profile_here import costed_here
 from poet_planner.drop_in.report import Report
 from poet_planner.drop_in.step import Planned, Step
+from poet_planner.drop_in.updating import updating_inside
 from poet_planner.lowering import lower_for_linux
 from poet_planner.lowering.linux import STEP_NODE
 from poet_planner.planning.task import profile_path, without_paging
@@ -51,6 +53,7 @@ def compile(
     objective: str | None = None,
     pages: str | Path | None = None,
     profile: str | Path | None = None,
+    optimizer: optim.Optimizer | None = None,
     options: OptimiseOptions | None = None,
     quiet: bool = False,
 ) -> Step:
@@ -76,7 +79,7 @@ def compile(
         arguments.
     ram : int or str, optional
         What a step may allocate beside parameters, buffers, the batch and the optimiser's state: bytes, ``"1.2GB"``,
-        or ``"50%"`` of what the step takes that keeps everything. Default is no limit.
+        or ``"50%"`` of what the step takes that keeps everything, gradients to its end. Default is no limit.
     deadline : float or str, optional
         Seconds of a step, ``"800ms"``, or ``"1.5x"`` of the step that keeps everything.
     objective : str, optional
@@ -86,6 +89,9 @@ def compile(
     profile : str or Path, optional
         What operators cost, by `poet-harness profile`. Default is to measure them here, and to keep that in the user's
         cache.
+    optimizer : torch.optim.Optimizer, optional
+        Its updates are taken inside the step, each as soon as may be, and the gradients go at once: call neither
+        ``zero_grad()`` nor ``step()``. Parameters, state and schedulers are as with the optimiser's own ``step()``.
     options : OptimiseOptions, optional
         Time limit (10 s), seed, solver.
     quiet : bool
@@ -107,8 +113,14 @@ def compile(
     folder = None if pages is None else Path(pages)
     if folder is not None and not folder.is_dir():
         raise UserError(f"pages {folder}: is no folder; name one on the disk that values may wait on")
+    if optimizer is not None and profile is not None:
+        raise UserError("optimizer: the profile of a board has no rows for its updates; leave profile= out")
+    inner = None if optimizer is None else InnerOptimizer(optimizer)
+    if inner is not None:
+        inner.refuse_strangers([part for part in (model, loss) if isinstance(part, nn.Module)])
     planner = _Planner(
-        model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile, quiet
+        *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
+        *(inner, quiet),
     )
     return Step(example, planner.planned)
 
@@ -124,6 +136,7 @@ class _Planner:
     options: OptimiseOptions
     folder: Path | None
     profile: str | Path | None
+    optimizer: InnerOptimizer | None
     quiet: bool
 
     def planned(self, batch: Sequence[Any]) -> Planned:
@@ -137,13 +150,19 @@ class _Planner:
         # A share of the memory is of the example's, whatever the shape of later batches.
         plain_bytes = store_all.peak_bytes - graph.resident_bytes
         budget = None if self.ram is None else self._budget(plain_bytes)
+        state = ModuleState(traced, self.model, self.loss)
+        if self.optimizer is not None:
+            graph, traced = updating_inside(
+                graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
+            )
+            store_all = store_all_schedule(graph)
         limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
         schedule = self._schedule(graph, store_all, budget, limit_s)
         compiled = self._compiled(traced, graph, schedule, budget)
-        report = _report(graph, schedule, store_all, compiled, budget)
+        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
         if not self.quiet:
             print(f"poet: {name}: {report}", file=sys.stderr)
-        return Planned(traced, graph, schedule, compiled, ModuleState(traced, self.model, self.loss), report)
+        return Planned(traced, graph, schedule, compiled, state, report, self.optimizer)
 
     def _budget(self, plain_bytes: int) -> int:
         assert self.ram is not None
@@ -184,7 +203,8 @@ class _Planner:
         pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
         pager = Pager(self.folder) if pages and self.folder is not None else None
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
-        return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget)
+        update = None if self.optimizer is None else self.optimizer.update
+        return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)
 
 
 def _too_little(graph: Graph, budget: int, lack: NoScheduleError) -> NoScheduleError:
@@ -205,7 +225,7 @@ def _too_little(graph: Graph, budget: int, lack: NoScheduleError) -> NoScheduleE
     if math.isfinite(lack.shortest_time_s):
         message += f", or a deadline of {time_text(lack.shortest_time_s)}"
     message += (
-        f"; the gradients alone take {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
+        f"; what lives to the step's end takes {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
         f"{bytes_text(needs[largest])} while it runs"
     )
     return NoScheduleError(message, least, lack.shortest_time_s)
@@ -217,7 +237,12 @@ def _arguments(part: Any) -> tuple[Any, ...]:
 
 
 def _report(
-    graph: Graph, schedule: Schedule, store_all: Schedule, compiled: CompiledStep, budget: int | None
+    graph: Graph,
+    schedule: Schedule,
+    plain_time_s: float,
+    plain_bytes: int,
+    compiled: CompiledStep,
+    budget: int | None,
 ) -> Report:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     actions = Counter(step.do for step in schedule.steps)
@@ -226,8 +251,8 @@ def _report(
         for do in (Action.PAGE_OUT, Action.PAGE_IN)
     }
     return Report(
-        plain_peak_bytes=store_all.peak_bytes - graph.resident_bytes,
-        plain_time_s=store_all.time_s,
+        plain_peak_bytes=plain_bytes,
+        plain_time_s=plain_time_s,
         budget_bytes=budget,
         planned_peak_bytes=compiled.peak_bytes,
         planned_time_s=schedule.time_s,

@@ -94,8 +94,8 @@ def costed_here(graph: Graph, traced: TracedGraph, residents: Mapping[str, Tenso
 def _timed(traced: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Any]:
     """Medians over some steps; a half of a kernel's call has its share of the whole call."""
     given = {**residents, **traced.constants}
-    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=_clock())
-    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=_clock())
+    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=thread_clock())
+    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=thread_clock())
     times, gaps = _medians(whole, [given[id] for id in whole.residents])
     apart, _ = _medians(split, [given[id] for id in split.residents])
     for id in [id for id in times if id not in apart]:
@@ -123,7 +123,7 @@ def _medians(step: CompiledStep, tensors: list[Tensor]) -> tuple[dict[str, float
     return times, float(np.mean(gaps)) if len(gaps) else 0.0
 
 
-def _clock() -> Callable[[], int]:
+def thread_clock() -> Callable[[], int]:
     """Of the thread that computes, if it is one: what else runs on the computer then costs nothing."""
     return time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
 
@@ -154,7 +154,7 @@ Costs = TypeVar("Costs", StepCosts, PageCosts)
 
 def _kept(what: str, measure: Callable[[], dict[str, Any]], read: Callable[[Any], Costs]) -> Costs:
     """Costs from the user's cache; measured and put there if they are not yet, or were measured elsewhere."""
-    threads = f"{torch.get_num_threads()} threads, {_clock().__name__}"
+    threads = f"{torch.get_num_threads()} threads, {thread_clock().__name__}"
     key = f"{what}; {_processor()}; {threads}; torch {torch.__version__}"
     path = cache_folder(CACHE) / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, LookupError, TypeError):

@@ -21,6 +21,7 @@ from poet_runtime.peak import allocations
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
 
+from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.report import Report
 
@@ -38,6 +39,7 @@ class Planned:
     compiled: CompiledStep
     state: ModuleState
     report: Report
+    optimizer: InnerOptimizer | None = None
 
     def __post_init__(self) -> None:
         residents = {resident.id: resident for resident in self.traced.residents}
@@ -51,6 +53,7 @@ class Planned:
         self._places = [(given[id], residents[id].kind is Kind.PARAMETER) for id in self.compiled.residents]
         self._trained = [given[id] for id in self.compiled.gradients]
         self._updated = [given[id] for id in self.compiled.updates]
+        self._optimised = {update.parameter: given[update.parameter] for update in self.traced.optimizer_updates}
 
     def __call__(self, batch: Sequence[Tensor]) -> Tensor:
         """Take one step: the loss, detached; gradients and buffers as `backward()` would leave them."""
@@ -66,6 +69,9 @@ class Planned:
             if torch.is_autocast_enabled("cpu"):
                 # The casts of the step are operators of its own.
                 within.enter_context(torch.autocast("cpu", enabled=False))
+            if self.optimizer is not None:
+                optimised = {id: tensors[place] for id, place in self._optimised.items()}
+                within.enter_context(self.optimizer.step(optimised))
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
             peak = within.enter_context(allocations()) if observing else None
             started = time.perf_counter()

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import params_key
 
 from poet_planner.lowering.draft import added, done
 
@@ -70,7 +69,7 @@ class _Updates:
         self._done = covered
         self._last = max([self._last, maker, *waits])
         id = added(parameter, "update")
-        params = params_key(self._op, {"size": self._sizes[parameter] // 4})
+        params = f"size={self._sizes[parameter] // 4}"
         update = Node(
             id=id,
             time_s=0.0,

@@ -82,12 +82,12 @@ def plan_run(
     residents = {r.id: _first(r, arrays, data) for r in graph.residents if r.kind in _GIVEN} | graph.constants
     batches = {r.id: r for r in graph.residents if r.kind in _EVERY_STEP}
     with Pager(page_folder or Path(tempfile.gettempdir())) as pager:
-        step = compile_steps(graph, program.steps(schedule.steps), pager)
-        run = _Run(step, residents, learning_rate, momentum)
+        run = _Run(residents, learning_rate, momentum)
+        step = compile_steps(graph, program.steps(schedule.steps), pager, update=run.update)
         count = min(len(arrays[id]) for id in batches) if batches else 0
         for number in range(count):
             residents.update((id, _tensor(resident, arrays[id][number])) for id, resident in batches.items())
-            run.step(observed=number == count - 1)
+            run.take(step, observed=number == count - 1)
         return PlanRun(
             arrays={name: np.stack(steps) for name, steps in run.left.items()},
             times_s=tuple(run.times_s),
@@ -101,8 +101,7 @@ def plan_run(
 class _Run:
     """Gradient descent under a compiled step; ``residents`` go on from step to step."""
 
-    def __init__(self, step: CompiledStep, residents: dict[str, Tensor], learning_rate: float, momentum: float) -> None:
-        self._step = step
+    def __init__(self, residents: dict[str, Tensor], learning_rate: float, momentum: float) -> None:
         self._residents = residents
         self._learning_rate = learning_rate
         self._momentum = momentum
@@ -111,25 +110,29 @@ class _Run:
         self.times_s: list[float] = []
         self.peak_bytes = 0
 
-    def step(self, observed: bool) -> None:
-        tensors = [self._residents[id] for id in self._step.residents]
+    def take(self, step: CompiledStep, observed: bool) -> None:
+        tensors = [self._residents[id] for id in step.residents]
         started = time.perf_counter()
         if observed:
             with allocations() as peak:
-                loss, gradients, contents = self._step.run(tensors)
+                loss, gradients, contents = step.run(tensors)
             self.peak_bytes = peak.bytes
         else:
-            loss, gradients, contents = self._step.run(tensors)
+            loss, gradients, contents = step.run(tensors)
         self.times_s.append(time.perf_counter() - started)
         self.left[LOSS].append(loss.numpy().copy())
-        for id, content in zip(self._step.updates, contents, strict=True):
+        for id, content in zip(step.updates, contents, strict=True):
             self._residents[id].copy_(content)
-        for name, gradient in zip(self._step.gradients, gradients, strict=True):
-            self.left.setdefault(f"{name}.grad", []).append(gradient.numpy().copy())
-            # Products, sums and differences are rounded one after the other, as the firmware does.
-            velocity = self._momentum * self._velocities.get(name, 0.0) + gradient
-            self._velocities[name] = velocity
-            self._residents[name] -= self._learning_rate * velocity
+        for name, gradient in zip(step.gradients, gradients, strict=True):
+            self.update(name, gradient)
+
+    def update(self, name: str, gradient: Tensor) -> None:
+        """One step down, behind the compiled step or, where the program says so, within."""
+        self.left.setdefault(f"{name}.grad", []).append(gradient.numpy().copy())
+        # Products, sums and differences are rounded one after the other, as the firmware does.
+        velocity = self._momentum * self._velocities.get(name, 0.0) + gradient
+        self._velocities[name] = velocity
+        self._residents[name] -= self._learning_rate * velocity
 
 
 def _program(folder: Path) -> Program:

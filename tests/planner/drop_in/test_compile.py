@@ -7,69 +7,23 @@ import copy
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import poet_planner as poet
 import pytest
 import torch
-from poet_planner import models
 from poet_planner.drop_in import profile_here
 from poet_planner.drop_in.step import Step
 from poet_planner.graph import PageCost
-from poet_planner.models.mobilenet import mobilenet_v2
-from poet_planner.models.transformer import Bert, Size
 from poet_planner.report.quantities import bytes_text
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from tests.planner.drop_in.networks import Batch, built_in, narrow_mobilenet, small_bert, tiny
 from tests.support import ROOT
-
-Batch = tuple[Tensor, Tensor]
-
-
-@pytest.fixture(autouse=True)
-def _apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One thread, and a cache of costs of the test's own."""
-    monkeypatch.setattr(profile_here, "cache_folder", lambda name: tmp_path_factory.getbasetemp() / name)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
-
-
-def small_bert() -> tuple[nn.Module, Batch]:
-    size = Size(layers=2, hidden=32, heads=2, vocabulary=50, positions=16, dropout=0.1)
-    return Bert(size), (torch.randint(50, (4, 16)), torch.randint(2, (4,)))
-
-
-def built_in(name: str) -> tuple[nn.Module, Batch]:
-    model = models.load(name, 4)
-    return model.module, (model.inputs[0], model.targets[0])
-
-
-def narrow_mobilenet() -> tuple[nn.Module, Batch]:
-    return mobilenet_v2(10), (torch.randn(2, 3, 32, 32), torch.randint(10, (2,)))
-
-
-class Tiny(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.fc = nn.Linear(4, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.bn1(self.conv1(x)))
-        return self.fc(torch.relu(self.bn2(self.conv2(x))).mean((2, 3)))
-
-
-def tiny() -> tuple[nn.Module, Batch]:
-    return Tiny(), (torch.randn(4, 2, 16, 16), torch.randint(10, (4,)))
-
 
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, Batch]]] = {
     "resnet": lambda: built_in("resnet18_cifar_w4"),
@@ -349,7 +303,7 @@ def test_too_little_memory_names_what_would_do_and_what_takes_it() -> None:
     said = r"Tiny: no plan was found that allocates \S+ KB a step; .* and conv\S+ takes \S+ KB while it runs"
     with pytest.raises(poet.NoScheduleError, match=said) as caught:
         compiled(module, batch, ram="1%")
-    assert f"the gradients alone take {bytes_text(gradients)}" in str(caught.value)
+    assert f"what lives to the step's end takes {bytes_text(gradients)}" in str(caught.value)
     assert caught.value.exit_code == NO_SCHEDULE
     enough = caught.value.smallest_ram_bytes
     assert f"; {bytes_text(enough)} does" in str(caught.value)

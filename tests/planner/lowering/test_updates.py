@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
@@ -16,13 +15,15 @@ from poet_planner.lowering import lower_for_linux, with_updates
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.tracing import trace
-from poet_profiles.errors import FaultError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.validation import check_graph
 from poet_profiles.schedule import Action, Schedule, Step
-from poet_runtime.executor import Execution, residents_of
-from poet_runtime.page_file import PageFile
-from poet_runtime.plan_steps import planned_steps
+from poet_runtime.compiled_step import compile_steps
+from poet_runtime.executor import residents_of
+from poet_runtime.pager import Pager
+from poet_runtime.program import Program
+from poet_runtime.traced_graph import OptimizerUpdate
 
 from tests.support.graphs.costed import costed
 
@@ -74,24 +75,38 @@ def test_training_with_updates_inside_has_eagers_bits(share: float, tmp_path: Pa
 def trained(model: models.Model, graph: Graph, schedule: Schedule, folder: Path) -> torch.Tensor:
     """One step under the schedule, each update carried out where it stands."""
     residents = residents_of(TRACED, model.module, model.inputs, model.targets)
-    with PageFile(folder / "pages") as pages:
-        execution = Execution(TRACED, residents, pages)
+    traced = TRACED.updating([OptimizerUpdate(f"{parameter}..update", parameter) for parameter in GRADIENTS])
 
-        def without_updates() -> Iterator[Step]:
-            for step in schedule.steps:
-                parameter = step.target.removesuffix("..update")
-                if step.do is Action.COMPUTE and parameter != step.target:
-                    gradient = execution._seen(TRACED.gradients[parameter])
-                    residents[parameter].add_(gradient, alpha=-RATE)
-                yield step
+    def descend(parameter: str, gradient: torch.Tensor) -> None:
+        residents[parameter].add_(gradient, alpha=-RATE)
 
-        for step in planned_steps(TRACED, graph, without_updates()):
-            execution.step(step)
-        result = execution.result()
+    steps = Program.of_plan(traced, graph).steps(schedule.steps)
+    with Pager(folder) as pager:
+        result = compile_steps(traced, steps, pager, update=descend).result(traced, residents)
+    assert not result.gradients
     with torch.no_grad():
         for name, contents in result.buffers.items():
             residents[name].copy_(contents)
     return result.loss
+
+
+def test_steps_that_break_the_contract_of_updates_are_refused() -> None:
+    graph = updated()
+    traced = TRACED.updating([OptimizerUpdate(f"{parameter}..update", parameter) for parameter in GRADIENTS])
+    steps = [*Program.of_plan(traced, graph).steps(store_all_schedule(graph).steps)]
+    place = next(k for k, step in enumerate(steps) if step.target == "fc.weight..update")
+    made = next(k for k, step in enumerate(steps) if GRADIENTS["fc.weight"] in step.target)
+    again = Step(Action.COMPUTE, "fc")
+    for damaged, fault in (
+        ([*steps[:place], *steps[place + 1 :]], "never computes fc.weight..update"),
+        ([*steps[: place + 1], *steps[place:]], "fc.weight..update: it may be computed only once"),
+        ([*steps[:made], steps[place], *steps[made:]], "fc.weight..update needs fc.backward_weight: it is not in RAM"),
+        ([*steps[: made + 1], steps[place], again], "it reads fc.weight, which has been updated"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            compile_steps(traced, damaged, update=lambda *_: None)
+    with pytest.raises(UserError, match="there is no optimiser"):
+        compile_steps(traced, steps)
 
 
 def test_an_update_before_a_reader_is_refused() -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from poet_planner import models
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
+from poet_planner.lowering import lower_for_linux, with_updates
+from poet_planner.tracing import trace
+from poet_profiles.schedule.file import write_schedule
+from poet_runtime.program import Program, write_program
+from poet_runtime.traced_graph import OptimizerUpdate
 
 PoetPlan = Callable[..., int]
 MODEL = ("--model", "mlperf_ds_cnn", "--batch", "2")
@@ -50,6 +57,27 @@ def test_it_leaves_the_references_bits(
     assert said["peak_bytes"] == pytest.approx(said["planned_peak_bytes"], rel=0.02)
     assert (said["traffic"]["out_bytes"] > 0) is (strategy == "page-all")
     assert said["loss"] == one["loss"].tolist()
+
+
+def test_updates_inside_the_step_leave_the_same_bits(
+    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
+    assert poet_plan("data", *MODEL, "--steps", 2, "--out", data) == 0
+    model = models.load("mlperf_ds_cnn", 2)
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    gradients = {parameter: ref.source for parameter, ref in traced.gradients.items()}
+    graph = with_updates(lower_for_linux(traced, dma=False, resident_gradients=False), gradients)
+    plan.mkdir()
+    updating = traced.updating([OptimizerUpdate(f"{name}..update", name) for name in gradients])
+    write_program(Program.of_plan(updating, graph), plan / "program.json")
+    write_schedule(store_all_schedule(graph), plan / "schedule.json")
+    training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
+    assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
+    assert poet_plan("execute", plan, *training, "--out", found) == 0
+    one, other = np.load(expected), np.load(found)
+    assert sorted(one) == sorted(other)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def test_other_folders_and_data_are_refused_in_one_line(

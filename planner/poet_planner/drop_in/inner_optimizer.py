@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's optimiser inside a step: it updates each parameter by itself, as soon as the schedule says so.
+
+An update is the optimiser's own `step()`, shown that parameter alone. So bits, state, learning rates and schedulers are
+those of an ordinary step, for every optimiser whose update of one parameter asks nothing of the others.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from poet_profiles.errors import UserError
+from poet_runtime.executor import accumulate
+from poet_runtime.peak import allocations
+from torch import Tensor, nn, optim
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+
+from poet_planner.drop_in.profile_here import thread_clock
+
+# Each takes a parameter's update from its gradient, its state and its group alone.
+KNOWN = (
+    optim.SGD,
+    optim.Adam,
+    optim.AdamW,
+    optim.Adamax,
+    optim.NAdam,
+    optim.RAdam,
+    optim.RMSprop,
+    optim.Adagrad,
+    optim.Adadelta,
+    optim.ASGD,
+    optim.Rprop,
+)
+# What makes other kernels of an update, whose bits may differ, or wants autograd.
+OTHER_KERNELS = ("foreach", "fused", "capturable", "differentiable")
+_BEHIND = "leave optimizer= out, and call its step() behind poet's"
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class UpdateCost:
+    """What the update of a parameter takes: seconds, and bytes while it runs, the optimiser's state left out."""
+
+    time_s: float
+    workspace_bytes: int
+
+
+class InnerOptimizer:
+    """An optimiser that a step calls, parameter by parameter.
+
+    Raises
+    ------
+    UserError
+        If its updates cannot be taken one by one, or would not have the bits of its own step.
+    """
+
+    def __init__(self, optimizer: optim.Optimizer) -> None:
+        kind = type(optimizer)
+        if kind not in KNOWN:
+            known = ", ".join(known.__name__ for known in KNOWN)
+            raise UserError(
+                f"optimizer: poet cannot take the step of {kind.__name__} parameter by parameter; it can of {known}; "
+                f"{_BEHIND}"
+            )
+        self.name = kind.__name__
+        self._optimizer = optimizer
+        self._parameters: Mapping[str, Tensor] = {}
+        self._groups: dict[int, dict[str, Any]] = {}
+        self._updated = 0
+        self._costs: dict[object, UpdateCost] = {}
+        self._refuse()
+
+    def refuse_strangers(self, modules: Sequence[nn.Module]) -> None:
+        """Refuse an optimiser that holds what is no parameter of the modules: its own step would update that as well.
+
+        Raises
+        ------
+        UserError
+        """
+        known = {id(parameter) for module in modules for parameter in module.parameters()}
+        strangers = [p for group in self._optimizer.param_groups for p in group["params"] if id(p) not in known]
+        if strangers:
+            raise UserError(
+                f"optimizer: it holds a parameter of shape {tuple(strangers[0].shape)} that is none of the module's; "
+                f"{_BEHIND}"
+            )
+
+    def holds(self, parameter: Tensor) -> bool:
+        """Whether it updates a parameter."""
+        return any(parameter is own for group in self._optimizer.param_groups for own in group["params"])
+
+    def cost(self, parameter: Tensor) -> UpdateCost:
+        """Of the update of a parameter, tried on a copy of it with an optimiser of the same settings."""
+        group = self._grouped()[id(parameter)]
+        key = id(group), parameter.shape, parameter.stride(), parameter.dtype
+        if key not in self._costs:
+            self._costs[key] = self._measured(parameter, group)
+        return self._costs[key]
+
+    def _measured(self, parameter: Tensor, group: Mapping[str, Any]) -> UpdateCost:
+        twin = nn.Parameter(parameter.detach().clone())
+        optimizer = type(self._optimizer)([twin], lr=1e-3)
+        optimizer.param_groups[0].update((key, copy.copy(value)) for key, value in group.items() if key != "params")
+        twin.grad = torch.zeros_like(twin)
+        optimizer.step()  # The first makes the state, which stays.
+        with allocations() as peak:
+            optimizer.step()
+        clock = thread_clock()
+        times_ns = []
+        for _ in range(_ROUNDS):
+            started = clock()
+            optimizer.step()
+            times_ns.append(clock() - started)
+        return UpdateCost(median(times_ns) * 1e-9, peak.bytes)
+
+    @contextmanager
+    def step(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
+        """Within, `update` may be called for each of these parameters, by id.
+
+        Raises
+        ------
+        UserError
+            If the optimiser does not hold one, or one has a gradient already: nothing has been changed then. If
+            something goes wrong within; the line says whether parameters have been updated before it.
+        """
+        self._refuse()
+        self._groups = self._grouped()
+        for name, parameter in parameters.items():
+            if id(parameter) not in self._groups:
+                raise UserError(f"optimizer: it does not hold {name} any more; call poet_planner.compile again")
+            if parameter.grad is not None:
+                raise UserError(
+                    f"optimizer: {name} has a gradient already, and a step with the optimizer inside adds to none; "
+                    "call optimizer.zero_grad() before"
+                )
+        self._parameters = parameters
+        self._updated = 0
+        groups = self._optimizer.param_groups
+        try:
+            yield
+        except UserError as error:
+            if not self._updated:
+                raise
+            raise UserError(
+                f"{error}; {self._updated} of {len(parameters)} parameters have been updated already: go on from a "
+                "checkpoint"
+            ) from None
+        finally:
+            self._optimizer.param_groups = groups
+            self._parameters = {}
+
+    def update(self, name: str, gradient: Tensor) -> None:
+        """Update a parameter in place; its gradient is forgotten."""
+        parameter = self._parameters[name]
+        accumulate(parameter, gradient)
+        self._optimizer.param_groups = [{**self._groups[id(parameter)], "params": [parameter]}]
+        self._optimizer.step()
+        parameter.grad = None
+        self._updated += 1
+
+    def _grouped(self) -> dict[int, dict[str, Any]]:
+        return {id(parameter): group for group in self._optimizer.param_groups for parameter in group["params"]}
+
+    def _refuse(self) -> None:
+        """Refuse settings that make the updates other than those of the optimiser's step over all parameters."""
+        for group in self._optimizer.param_groups:
+            for setting in OTHER_KERNELS:
+                if group.get(setting):
+                    raise UserError(
+                        f"optimizer: {self.name} has {setting}=True, and poet takes the plain update; leave "
+                        f"{setting} out"
+                    )
+        own: tuple[Mapping[int, Callable[..., Any]], ...] = (
+            self._optimizer._optimizer_step_pre_hooks,
+            self._optimizer._optimizer_step_post_hooks,
+            _global_optimizer_pre_hooks,
+            _global_optimizer_post_hooks,
+        )
+        if any(own):
+            raise UserError(f"optimizer: hooks around its step() would run for each parameter; {_BEHIND}")
