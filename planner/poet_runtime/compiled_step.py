@@ -228,7 +228,7 @@ def _checked(graph: TracedGraph, steps: Iterable[Step], can_page: bool) -> Itera
             need(target, step.do.value)
             (held.remove if step.do is Action.FREE else paged.add)(target)
         yield _Move(step.do, target, last_free.get(target) == number)
-    left = [one.id for one in (*graph.operators, *graph.optimizer_updates) if one.id not in computed]
+    left = [id for id in (*operators, *updates) if id not in computed]
     if left:
         raise UserError(f"the schedule never computes {left[0]} ({len(left)} operators left out)")
 

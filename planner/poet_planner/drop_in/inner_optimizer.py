@@ -105,7 +105,8 @@ class InnerOptimizer:
 
     def _measured(self, parameter: Tensor, group: Mapping[str, Any]) -> UpdateCost:
         twin = nn.Parameter(parameter.detach().clone())
-        optimizer = type(self._optimizer)([twin], lr=1e-3)
+        kind: Callable[..., optim.Optimizer] = type(self._optimizer)
+        optimizer = kind([twin], lr=1e-3)
         optimizer.param_groups[0].update((key, copy.copy(value)) for key, value in group.items() if key != "params")
         twin.grad = torch.zeros_like(twin)
         optimizer.step()  # The first makes the state, which stays.
