@@ -23,7 +23,7 @@ from poet_profiles.schedule import Action, Step
 from torch import Tensor
 from torch._ops import OpOverload
 
-from poet_runtime.executor import MADE, StepResult, storage_bytes
+from poet_runtime.executor import MADE, StepResult, copied, storage_bytes
 from poet_runtime.pager import Pager
 from poet_runtime.traced_graph import Blank, Kind, OptimizerUpdate, Ref, TracedGraph, TracedOperator, Write
 
@@ -51,7 +51,8 @@ class CompiledStep:
     operators : tuple of str
         Ids in the order in which the function computes them; a joined one is called like its halves, with a ``+``.
     times_ns : list of int
-        Of a timed step: clock readings of the last run, one before and one behind each of ``operators``.
+        Clock readings of the last run, one before and one behind each of ``operators`` of a timed step, or each step of
+        a traced one.
     """
 
     source: str
@@ -109,6 +110,7 @@ def compile_steps(
     limit_bytes: float | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
     update: Callable[[str, Tensor], None] | None = None,
+    traced: bool = False,
 ) -> CompiledStep:
     """Compile a schedule's steps over the graph's operators and values.
 
@@ -127,6 +129,9 @@ def compile_steps(
         The clock, in nanoseconds.
     update : callable, optional
         Takes the optimiser's update of a parameter, in place; given are its id and its gradient.
+    traced : bool
+        Whether it reads the clock around each step. Nothing overlaps then: halves stay apart, and a transfer is waited
+        for where it begins.
 
     Raises
     ------
@@ -136,9 +141,10 @@ def compile_steps(
     if graph.optimizer_updates and update is None:
         raise UserError(f"{graph.name}: its schedule has the optimiser's updates within, and there is no optimiser")
     instructions = [*_checked(graph, steps, pager is not None)]
-    limit = _peak_bytes(graph, instructions) if limit_bytes is None else limit_bytes
-    joined = [*_joined(graph, instructions, limit)]
-    return _Writer(graph, joined, pager, clock if timed else None, update).compiled()
+    if not traced:
+        limit = _peak_bytes(graph, instructions) if limit_bytes is None else limit_bytes
+        instructions = [*_joined(graph, instructions, limit)]
+    return _Writer(graph, instructions, pager, clock if timed or traced else None, update, traced).compiled()
 
 
 @dataclass(frozen=True)
@@ -369,11 +375,13 @@ class _Writer:
         pager: Pager | None,
         clock: Callable[[], int] | None,
         update: Callable[[str, Tensor], None] | None,
+        traced: bool,
     ) -> None:
         self._graph = graph
         self._instructions = instructions
         self._pager = pager
         self._timed = clock is not None
+        self._traced = traced
         taken = [resident.id for resident in graph.residents if resident.kind not in MADE]
         self._residents = {id: f"r{number}" for number, id in enumerate(taken)}
         self._values = {id: f"v{number}" for number, id in enumerate(graph.values)}
@@ -381,7 +389,7 @@ class _Writer:
         self._times: list[int] = []
         self._globals: dict[str, Any] = {
             "grad_mode": torch._C._set_grad_enabled,
-            "copied": _copied,
+            "copied": copied,
             "fresh": torch.empty_strided,
             "own": _own,
             "get_state": torch.get_rng_state,
@@ -411,6 +419,11 @@ class _Writer:
                 self._compute(instruction.operator, instruction.again)
             elif isinstance(instruction, _Update):
                 self._update_by_optimizer(instruction.update)
+            elif self._traced:
+                self._mark()
+                self._move(instruction)
+                self._wait(instruction.value, self._coming, self._leaving)
+                self._mark()
             else:
                 self._move(instruction)
         self._timed = False
@@ -645,10 +658,6 @@ class _Writer:
 
 def _tuple(parts: list[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
 def _own(tensor: Tensor) -> Tensor:

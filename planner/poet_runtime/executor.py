@@ -24,7 +24,6 @@ from poet_profiles.schedule import Action, Step
 from torch import Tensor, nn
 
 from poet_runtime.nested import fixed_in, tensors_in
-from poet_runtime.page_file import PageFile
 from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator
 
 
@@ -43,12 +42,7 @@ class StepResult:
     written: dict[str, Tensor] = field(default_factory=dict)
 
 
-def execute(
-    graph: TracedGraph,
-    residents: Mapping[str, Tensor],
-    steps: Iterable[Step] | None = None,
-    pages: PageFile | None = None,
-) -> StepResult:
+def execute(graph: TracedGraph, residents: Mapping[str, Tensor], steps: Iterable[Step] | None = None) -> StepResult:
     """Run one training step.
 
     Parameters
@@ -57,9 +51,8 @@ def execute(
     residents : mapping of str to Tensor
         Parameters, buffers, inputs and targets (:func:`residents_of`); none of them is changed.
     steps : iterable of Step, optional
-        A schedule's steps over the graph's operators and values; the store-all schedule if left out.
-    pages : PageFile, optional
-        Where paged values go.
+        A schedule's steps over the graph's operators and values; the store-all schedule if left out. Pages go to a copy
+        in RAM.
 
     Raises
     ------
@@ -67,7 +60,7 @@ def execute(
         If a step breaks the contract (docs/SPEC.md, section 4): an input that is not in RAM, a value that is there
         already, a page without a copy, random operators out of order, an operator never computed.
     """
-    execution = Execution(graph, residents, pages)
+    execution = Execution(graph, residents)
     for step in store_all_steps(graph) if steps is None else steps:
         execution.step(step)
     return execution.result()
@@ -107,7 +100,6 @@ def train_step(
     inputs: Sequence[Any],
     targets: Sequence[Any],
     steps: Iterable[Step] | None = None,
-    pages: PageFile | None = None,
 ) -> Tensor:
     """Run one step, leave what eager PyTorch's ``backward()`` would, and return the loss; an optimiser may follow.
 
@@ -115,7 +107,7 @@ def train_step(
     so do parameters, inputs and targets where the step itself writes them.
     """
     residents = residents_of(graph, module, inputs, targets)
-    result = execute(graph, residents, steps, pages)
+    result = execute(graph, residents, steps)
     leave(result, graph, module, residents)
     return result.loss
 
@@ -165,15 +157,15 @@ def store_all_steps(graph: TracedGraph) -> Iterator[Step]:
 class Execution:
     """One training step under way."""
 
-    def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor], pages: PageFile | None = None) -> None:
+    def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor]) -> None:
         self._graph = graph
         self._operators = {operator.id: operator for operator in graph.operators}
         self._residents = {**residents, **graph.constants}
         missing = [r.id for r in graph.residents if r.id not in self._residents and r.kind not in MADE]
         if missing:
             raise UserError(f"{graph.name}: no tensor for {', '.join(missing)}; give every resident one")
-        self._pages = pages
         self._values: dict[str, Tensor] = {}
+        self._pages: dict[str, Tensor] = {}
         self._results: dict[str, Tensor] = {}
         self._computed: set[str] = set()
         self._generator_states: dict[str, Tensor] = {}
@@ -230,18 +222,14 @@ class Execution:
         self._held_bytes -= self._arena_bytes(id)
 
     def _page_out(self, id: str) -> None:
-        self._page_file(id).write(id, self._held(id, "page_out"))
+        self._pages[id] = copied(self._held(id, "page_out"))
 
     def _page_in(self, id: str) -> None:
         if id in self._values:
             raise UserError(f"page_in {id}: it is in RAM already")
-        value = self._graph.values[id]
-        self._hold(id, self._page_file(id).read(id, value.shape, value.stride, value.dtype))
-
-    def _page_file(self, id: str) -> PageFile:
-        if self._pages is None:
-            raise UserError(f"the schedule pages {id}, and there is no file to page to")
-        return self._pages
+        if id not in self._pages:
+            raise UserError(f"page_in {id}: it has never been paged out")
+        self._hold(id, copied(self._pages[id]))
 
     def _held(self, id: str, doing: str) -> Tensor:
         if id not in self._values:
@@ -327,13 +315,17 @@ class Execution:
     def _copy(self, argument: Ref | Blank) -> Tensor:
         if isinstance(argument, Blank):
             return _fresh(argument)
-        source = self._source(argument)
-        return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype).copy_(source)
+        return copied(self._source(argument))
 
 
 def storage_bytes(tensor: Tensor) -> int:
     """What a tensor really occupies, which may be more than it shows."""
     return tensor.untyped_storage().nbytes()
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """The same layout and numbers, in a storage of its own."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
 MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import platform
+import random
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,11 @@ from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler
 from poet_harness.benchmark.measure import Effort
 from poet_harness.benchmark.network import from_plan
 from poet_harness.cli import app, main
+from poet_harness.connection.ports import open_port
 from poet_harness.connection.target import connect
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
 from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import Link
+from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.profile import ProfileWriter, read_profile
@@ -198,6 +200,27 @@ def test_a_run_that_is_ended_goes_on_with_the_rows_that_are_there(
     pd.testing.assert_frame_equal(read_profile(out).iloc[: len(first)], first)
 
 
+def test_a_tensor_travels_in_long_lines_and_arrives_whole_over_a_line_that_loses_bytes(
+    plan: Path, tmp_path: Path
+) -> None:
+    network = from_plan(plan)
+    residents = json.loads((plan / "program.json").read_text())["residents"]
+    sizes = [resident["bytes"] if resident["kind"] == "parameter" else 0 for resident in residents]
+    index, size = max(enumerate(sizes), key=lambda entry: entry[1])
+    data = random.Random(1).randbytes(size)
+    for lines in ((clean, clean), (Noise(0.0001, seed=1), Noise(0.0001, seed=2))):
+        agent = ServedAgent(tmp_path)
+        with serve(agent, *lines) as url:
+            device = Device(Link(open_port(url, 1), url, Patience(acknowledge_s=0.1, answer_s=0.5)))
+            device.load(network.program)
+            device.put(index, bytes(size))
+            device.put(index, data)
+            assert device.get(index, size) == data
+            device.link.close()
+        if lines[0] is clean:
+            assert agent.verbs.count("get") == -(-size // 2014)
+
+
 class SteadyMeter(Meter):
     """A sensor that shows 0.5 W asleep and 2.5 W at work, and needs short windows."""
 
@@ -215,8 +238,6 @@ def test_with_a_sensor_energy_is_power_in_the_window_times_time_in_place(plan: P
     agent = ServedAgent(tmp_path)
     network = from_plan(plan)
     with serve(agent) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        from poet_harness.connection.ports import open_port
-
         device = Device(Link(open_port(url, 1), url))
         outcome = AgentProfiler(device, SteadyMeter(), HOST, Effort(fewest=1, most=1)).run_all([], [network], writer)
         device.link.close()

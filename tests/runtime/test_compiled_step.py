@@ -19,7 +19,6 @@ from poet_profiles.schedule import Action, Step
 from poet_runtime.compiled_step import compile_steps
 from poet_runtime.executor import StepResult, execute, residents_of, store_all_steps
 from poet_runtime.measured_sizes import measured
-from poet_runtime.page_file import PageFile
 from poet_runtime.pager import Pager
 from poet_runtime.peak import allocations
 from poet_runtime.traced_graph import TracedGraph
@@ -152,6 +151,22 @@ def test_a_timed_step_reads_the_clock_around_every_operator(name: str) -> None:
     assert differences(model, eager_step(model), result) == []
 
 
+def test_a_traced_step_reads_the_clock_around_every_step_and_waits_for_each_transfer(tmp_path: Path) -> None:
+    model = load("digits_cnn")
+    graph = traced(model)
+    schedule = RandomSchedule(graph, seed=1, restless=0.9)
+    with Pager(tmp_path) as pager:
+        step = compile_steps(graph, schedule.steps, pager, traced=True)
+        result = step.result(graph, residents_of(graph, model.module, model.inputs, model.targets))
+    lines = [line.partition("  # ")[0].strip() for line in step.source.splitlines()]
+    transfers = [index for index, line in enumerate(lines) if "page_out(" in line or "page_in(" in line]
+    assert len(transfers) == sum(step.do in (Action.PAGE_IN, Action.PAGE_OUT) for step in schedule.steps) > 2
+    assert all(lines[index + 1].startswith("wait(") and "mark" in lines[index + 2] for index in transfers)
+    assert len(step.times_ns) == 2 * len(schedule.steps)
+    assert step.times_ns == sorted(step.times_ns)
+    assert differences(model, eager_step(model), result) == []
+
+
 def test_a_step_leaves_the_gradient_mode_and_the_generator_as_eager_does() -> None:
     model = zoo_model("random")
     graph = traced(model)
@@ -175,10 +190,10 @@ def test_three_steps_equal_the_executors(tmp_path: Path) -> None:
     graph = traced(model)
     schedule = RandomSchedule(graph, seed=3, restless=0.3)
     residents = residents_of(graph, model.module, model.inputs, model.targets)
-    with Pager(tmp_path) as pager, PageFile(tmp_path / "pages") as pages:
+    with Pager(tmp_path) as pager:
         step = compile_steps(graph, schedule.steps, pager)
         for _ in range(3):
-            expected = execute(graph, residents, schedule.steps, pages)
+            expected = execute(graph, residents, schedule.steps)
             found = step.result(graph, residents)
             assert differences(model, expected, found) == []
             for name, contents in found.buffers.items():

@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action, Step
 from poet_runtime.executor import Execution, execute, residents_of, store_all_steps
-from poet_runtime.page_file import PageFile
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor
 
@@ -104,22 +102,21 @@ class RandomSchedule:
             self._free(id)
 
 
-def differing(model: Model, graph: TracedGraph, steps: list[Step], folder: Path) -> list[str]:
+def differing(model: Model, graph: TracedGraph, steps: list[Step]) -> list[str]:
     torch.manual_seed(SEED)
-    with PageFile(folder / "pages") as pages:
-        found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps, pages)
+    found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps)
     return differences(model, eager_step(model), found)
 
 
 @pytest.mark.parametrize("name", [*BUILT_IN, *ZOO])
-def test_random_schedules_equal_eager(name: str, tmp_path: Path) -> None:
+def test_random_schedules_equal_eager(name: str) -> None:
     model = load(name)
     graph = traced(model)
     schedules = [RandomSchedule(graph, seed, 0.3 if len(graph.operators) > 60 else 1.5) for seed in range(4)]
     assert sum(schedule.recomputed for schedule in schedules) > 2
     assert any(step.do is Action.PAGE_IN for schedule in schedules for step in schedule.steps)
     for schedule in schedules:
-        assert differing(model, graph, schedule.steps, tmp_path) == []
+        assert differing(model, graph, schedule.steps) == []
 
 
 def test_peak_is_what_the_store_all_schedule_holds() -> None:
@@ -169,12 +166,14 @@ def last_place_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = PageFile.write
+    page_out = Execution._page_out
 
-    def careless(self: PageFile, id: str, tensor: Tensor) -> None:
-        write(self, id, tensor * 1.0000001 if tensor.is_floating_point() else tensor)
+    def careless(self: Execution, id: str) -> None:
+        page_out(self, id)
+        if self._pages[id].is_floating_point():
+            self._pages[id] *= 1.0000001
 
-    monkeypatch.setattr(PageFile, "write", careless)
+    monkeypatch.setattr(Execution, "_page_out", careless)
 
 
 @pytest.mark.parametrize(
@@ -187,25 +186,25 @@ def page_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_planted_faults_are_caught(
-    fault: Callable[[pytest.MonkeyPatch], None], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: Callable[[pytest.MonkeyPatch], None], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = load(name)
     graph = traced(model)
     schedule = RandomSchedule(graph, seed=1, restless=0.9)
-    assert differing(model, graph, schedule.steps, tmp_path) == []
+    assert differing(model, graph, schedule.steps) == []
     fault(monkeypatch)
-    assert differing(model, graph, schedule.steps, tmp_path) != []
+    assert differing(model, graph, schedule.steps) != []
 
 
 @pytest.mark.parametrize(("spoil", "complaint"), BREACHES)
 def test_a_schedule_that_breaks_the_contract_is_refused(
-    spoil: Callable[[list[Step]], list[Step]], complaint: str, tmp_path: Path
+    spoil: Callable[[list[Step]], list[Step]], complaint: str
 ) -> None:
     model = load("digits_cnn")
     graph = traced(model)
     computes = [step for step in store_all_steps(graph) if step.do is Action.COMPUTE]
-    with PageFile(tmp_path / "pages") as pages, pytest.raises(UserError, match=complaint):
-        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), spoil(computes), pages)
+    with pytest.raises(UserError, match=complaint):
+        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), spoil(computes))
 
 
 def test_random_operators_keep_their_order() -> None:
@@ -218,11 +217,3 @@ def test_random_operators_keep_their_order() -> None:
             residents_of(graph, model.module, model.inputs, model.targets),
             [Step(Action.COMPUTE, draws[1])],
         )
-
-
-def test_paging_without_a_file_is_refused() -> None:
-    model = load("digits_cnn")
-    graph = traced(model)
-    steps = [Step(Action.COMPUTE, "conv1"), Step(Action.PAGE_OUT, "conv1")]
-    with pytest.raises(UserError, match="no file to page to"):
-        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps)

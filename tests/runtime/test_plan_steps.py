@@ -27,7 +27,6 @@ from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.executor import execute, residents_of
 from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in
-from poet_runtime.page_file import PageFile
 from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor
@@ -57,10 +56,9 @@ def traced(model: Model) -> TracedGraph:
     return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
-def run(model: Model, graph: TracedGraph, steps: Iterator[Step], folder: Path) -> list[str]:
+def run(model: Model, graph: TracedGraph, steps: Iterator[Step]) -> list[str]:
     torch.manual_seed(SEED)
-    with PageFile(folder / "pages") as pages:
-        found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps, pages)
+    found = execute(graph, residents_of(graph, model.module, model.inputs, model.targets), steps)
     return differences(model, eager_step(model), found)
 
 
@@ -79,31 +77,29 @@ def for_linux(graph: TracedGraph) -> Graph:
         ("gpt_small", for_linux),
     ],
 )
-def test_plain_schedule_of_the_lowered_graph_equals_eager(
-    name: str, lower: Callable[[TracedGraph], Graph], tmp_path: Path
-) -> None:
+def test_plain_schedule_of_the_lowered_graph_equals_eager(name: str, lower: Callable[[TracedGraph], Graph]) -> None:
     model = load(name)
     graph = traced(model)
     planned = lower(graph)
     steps = planned_steps(graph, planned, store_all_schedule(planned).steps)
-    assert run(model, graph, steps, tmp_path) == []
+    assert run(model, graph, steps) == []
 
 
 @pytest.mark.parametrize("make", [trained_through_folded_norms, frozen_backbone, positions])
 @pytest.mark.parametrize("order", [store_all_schedule, everything_paged, everything_recomputed])
 def test_folded_and_constant_operators_are_pytorchs_where_they_are_read(
-    make: Callable[[], Model], order: Callable[[Graph], Schedule], tmp_path: Path
+    make: Callable[[], Model], order: Callable[[Graph], Schedule]
 ) -> None:
     model = make()
     graph = traced(model)
     planned = lower_for_firmware(graph)
     missing = {operator.id for operator in graph.operators} - {node.id for node in planned.nodes}
     assert planned.constants and missing
-    assert run(model, graph, planned_steps(graph, planned, order(planned).steps), tmp_path) == []
+    assert run(model, graph, planned_steps(graph, planned, order(planned).steps)) == []
 
 
 @pytest.mark.parametrize(("name", "share"), [("digits_cnn", 0.5), ("resnet18_cifar_w4", 0.45), ("random", 0.6)])
-def test_optimised_schedule_equals_eager(name: str, share: float, tmp_path: Path) -> None:
+def test_optimised_schedule_equals_eager(name: str, share: float) -> None:
     model = load(name)
     graph = traced(model)
     planned = costed(for_linux(graph))
@@ -113,7 +109,7 @@ def test_optimised_schedule_equals_eager(name: str, share: float, tmp_path: Path
     assert any(step.do is Action.PAGE_IN for step in schedule.steps) or len(
         [step for step in schedule.steps if step.do is Action.COMPUTE]
     ) > len(planned.nodes)
-    assert run(model, graph, planned_steps(graph, planned, schedule.steps), tmp_path) == []
+    assert run(model, graph, planned_steps(graph, planned, schedule.steps)) == []
 
 
 def test_check_runs_a_plan_for_the_firmware(tmp_path: Path) -> None:

@@ -227,6 +227,7 @@ class AgentProfiler(Profiler):
             return self._device.page(direction, size, repeats, pattern, expected_s)
 
         timing = call(TRANSFERS, 0.0)
+        self._outcome.through_cache |= not timing.direct
         times_s = self._device.times(TRANSFERS)
         measured = Measurement(
             time_s=statistics.median(times_s),

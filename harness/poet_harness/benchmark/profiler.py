@@ -66,6 +66,8 @@ class Outcome:
         Configurations that drew less than the sleeping board; their rows have an energy of zero.
     closings : list
         Of each network whose whole step was measured, by an agent.
+    through_cache : bool
+        Whether pages went through the cache of the board's kernel, as its file system takes no direct transfers.
     """
 
     written: int = 0
@@ -77,6 +79,7 @@ class Outcome:
     past_the_meter: list[tuple[Configuration, str]] = field(default_factory=list)
     below_idle: list[Configuration] = field(default_factory=list)
     closings: list[Closing] = field(default_factory=list)
+    through_cache: bool = False
 
 
 class Profiler:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
 
 from .link import LONG_LINES, Answer, DeviceResetError, Link, SilentDeviceError
 from .start import Start, read_start
 
 PROTOCOL = "1"
 FRAMEWORK = ("torch", "threads", "device", "allocator", "governor")
-LONGEST_CHUNK_BYTES, SHORTEST_CHUNK_BYTES = 224, 7
+SHORTEST_CHUNK_BYTES = 7
 FIRST_CHUNK_BYTES = 14  # its line fits a USB block
 LONG_LINE_ATTEMPTS = 3
 STEPS_PER_LINE = 24
@@ -37,7 +38,7 @@ class Hello:
 
     ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice. ``framework`` is what
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
-    ``machine`` is the agent's kind of processor as Python names it.
+    ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
     """
 
     board: str
@@ -50,6 +51,7 @@ class Hello:
     regulator: str = ""
     framework: tuple[str, ...] = ()
     machine: str = ""
+    line: int = MAX_LINE
     start: Start = field(default_factory=Start)
 
     @property
@@ -69,6 +71,7 @@ class Timing:
 
     ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown.
     ``cpu_hz`` and ``temperature_c`` are what the board's own sensors showed at the window's end; None without sensors.
+    ``direct`` says that page transfers passed by the cache of the board's kernel, where it has one.
     """
 
     work_s: float
@@ -80,6 +83,7 @@ class Timing:
     host_end_s: float
     cpu_hz: float | None = None
     temperature_c: float | None = None
+    direct: bool = True
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Device:
         self._told_of: str | None = None  # the boot whose failure has been printed
         self.hello = self.greet()
         self._chunk_bytes = FIRST_CHUNK_BYTES
-        self._longest_chunk_bytes = LONGEST_CHUNK_BYTES
+        self._longest_chunk_bytes = bytes_in_line(self.hello.line)
 
     def greet(self) -> Hello:
         """Say ``hello``: after that the device serves the other verbs."""
@@ -162,6 +166,7 @@ class Device:
             regulator=values.get("regulator", ""),
             framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
             machine=values.get("machine", ""),
+            line=min(int(values.get("line", MAX_LINE)), LONG_LINE),
             start=read_start(values),
         )
         self._tell_of_failure()
@@ -224,12 +229,12 @@ class Device:
 
     def get(self, index: int, count: int, at: int = 0) -> bytes:
         """Read ``count`` bytes, as `put` writes them."""
-        data = b""
+        data = bytearray()
         while len(data) < count:
             part = min(self._chunk_bytes, count - len(data))
             if answer := self._transfer(f"get {index} {at + len(data)} {part}", count):
                 data += bytes.fromhex(answer.values["data"])
-        return data
+        return bytes(data)
 
     def batches(self, count: int) -> None:
         """Say how many batches the card is to hold, before they and the tensors of a first record are put there."""
@@ -293,7 +298,7 @@ class Device:
         except SilentDeviceError:
             if shortest:
                 raise
-            if self._longest_chunk_bytes == LONGEST_CHUNK_BYTES and self._chunk_bytes > FIRST_CHUNK_BYTES:
+            if self._longest_chunk_bytes == bytes_in_line(self.hello.line) and self._chunk_bytes > FIRST_CHUNK_BYTES:
                 print(f"{self.link.name}: going on with shorter lines: {LONG_LINES}", file=sys.stderr)
             self._longest_chunk_bytes = self._chunk_bytes = max(SHORTEST_CHUNK_BYTES, self._chunk_bytes // 2)
             return None
@@ -302,7 +307,7 @@ class Device:
 
     def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
         try:
-            return self.link.request(text, expected_s, attempts)
+            return self.link.request(text, expected_s, attempts, self.hello.line)
         except DeviceResetError:
             raise DeviceResetError(self.greet().start.words) from None
 
@@ -318,6 +323,7 @@ class Device:
             host_end_s=answer.answered_s,
             cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
             temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
+            direct=values.get("direct", "1") == "1",
         )
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.protocol.frame import SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
+from poet_profiles.protocol.frame import MAX_LINE, SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
 from poet_profiles.stopping import heed
 
 RESET_ERROR = -4
@@ -134,7 +134,9 @@ class Link:
         self.next_sequence = random.randrange(SEQUENCE_MODULUS)
         self._heard = False
 
-    def request(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
+    def request(
+        self, text: str, expected_s: float = 0.0, attempts: int | None = None, longest: int = MAX_LINE
+    ) -> Answer:
         """Send a request and wait for its answer.
 
         Parameters
@@ -145,6 +147,8 @@ class Link:
             How long the work is expected to take; during it the line stays quiet.
         attempts : int, optional
             Fewer or more silent requests than the link's patience allows.
+        longest : int
+            Characters of a line that the device takes.
 
         Raises
         ------
@@ -158,7 +162,7 @@ class Link:
             With exit code 4, if the port is gone.
         """
         sequence, self.next_sequence = self.next_sequence, (self.next_sequence + 1) % SEQUENCE_MODULUS
-        line = encode(">", sequence, text)
+        line = encode(">", sequence, text, longest)
         work_s = self._patience.answer_s + 2.0 * expected_s
         acknowledged_s: float | None = None
         most_silent = attempts or self._patience.attempts

@@ -288,6 +288,11 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
         "wire behind the meter (nRF52840-DK: from the SoC's side of P22, not from VDD of the Arduino header; "
         "docs/boards.md, Wiring), then --resume",
     )
+    if outcome.through_cache:
+        console.print(
+            "pages went through the kernel's cache, each flushed and dropped: the folder's file system takes no direct "
+            "transfers; name a folder on the disk that pages are to go to (poet-agent --pages), and profile again"
+        )
     if outcome.below_idle:
         console.print(
             f"{len(outcome.below_idle)} rows have an energy of 0, since the board drew less in them than asleep, the "

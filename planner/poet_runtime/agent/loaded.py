@@ -85,9 +85,13 @@ class Loaded:
         Raises
         ------
         RefusedError
-            If the board has not the RAM for it: the system would end the agent.
+            If the board has not the RAM for it: the system would end the agent. If the step has an optimiser's updates
+            within.
         """
-        step = PlainStep(self.program.graph, self.residents)
+        try:
+            step = PlainStep(self.program.graph, self.residents)
+        except UserError as error:
+            raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
         _check_room(step.peak_bytes, "the step needs")
         return step
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Page transfers to and from the board's disk, one at a time as the pager makes them."""
+"""Page transfers to and from the board's disk, made by the pager as in a step, and each waited for."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -11,58 +10,78 @@ from pathlib import Path
 import torch
 from poet_profiles.errors import UserError
 from poet_profiles.protocol.status import Status
+from torch import Tensor
 
 from poet_runtime.agent.server import RefusedError
-from poet_runtime.direct_file import ALIGNMENT, DirectFile
+from poet_runtime.pager import Pager
 
-LEAST_FILE_BYTES = 64 << 20
-FILE_NAME = ".poet-agent-pages-{process}"
+PLACES = 4
+LEAST_PLACE_BYTES = 16 << 20
 
 
 class PageBenchmark:
-    """Transfers of a buffer between RAM and a nameless file in a folder."""
+    """Transfers of a tensor between RAM and some places of a pager's file in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME.format(process=os.getpid())
-        self._file: DirectFile | None = None
+        self._folder = folder
+        self._pager: Pager | None = None
+        self._place_bytes = 0
+        self._data = torch.empty(0)
 
     @property
     def is_direct(self) -> bool:
-        """Whether transfers pass by the kernel's cache; True until one has shown otherwise."""
-        return self._file is None or self._file.direct
+        """Whether transfers pass by the kernel's cache."""
+        return self._pager is None or not self._pager.note
 
     def prepare(self, size: int) -> None:
-        """Make the file, with room for several pages of a size, before anything is timed."""
-        wanted = max(LEAST_FILE_BYTES, 2 * size)
-        if self._file is not None and self._file.size_bytes >= wanted:
-            return
-        self.close()
+        """Make the file, and a page of a size in each of its places, before anything is timed."""
         try:
-            self._file = DirectFile(self._path, wanted)
+            pager = self._with_places_of(size)
+            self._data = _random_bytes(size)
+            for slot in range(PLACES):
+                pager.page_out(slot, self._data)
+            pager.drain()
         except UserError as error:
             raise RefusedError(Status.E_ABSENT, str(error)) from None
 
-    def run(self, direction: str, size: int, repeats: int, pattern: str) -> list[int]:
-        """Nanoseconds of each of so many transfers."""
-        assert self._file is not None
-        data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(size))
-        step = -(-size // ALIGNMENT) * ALIGNMENT
-        places = self._file.size_bytes // step
+    def run(self, direction: str, repeats: int, pattern: str) -> list[int]:
+        """Nanoseconds of each of so many transfers of the page that was prepared."""
+        assert self._pager is not None
         shuffled = random.Random(0)
-        move = self._file.read if direction == "in" else self._file.write
         times_ns = []
         for index in range(repeats):
-            place = shuffled.randrange(places) if pattern == "scattered" else index % places
+            slot = shuffled.randrange(PLACES) if pattern == "scattered" else index % PLACES
             start_ns = time.perf_counter_ns()
             try:
-                move(place * step, data)
-            except OSError as error:
-                raise RefusedError(Status.E_IO, f"{self._path}: {error.strerror}") from None
+                if direction == "in":
+                    self._pager.page_in(slot)
+                else:
+                    self._pager.page_out(slot, self._data)
+                self._pager.wait(slot)
+            except UserError as error:
+                self._pager.abandon()
+                raise RefusedError(Status.E_IO, str(error)) from None
             times_ns.append(time.perf_counter_ns() - start_ns)
         return times_ns
 
     def close(self) -> None:
         """End the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._pager is not None:
+            self._pager.close()
+            self._pager = None
+
+    def _with_places_of(self, size: int) -> Pager:
+        if self._pager is not None and size <= self._place_bytes:
+            return self._pager
+        self.close()
+        self._place_bytes = max(LEAST_PLACE_BYTES, size)
+        pager = Pager(self._folder)
+        for place in range(PLACES):
+            pager.slot(f"place {place}", self._place_bytes)
+        pager.open()
+        self._pager = pager
+        return pager
+
+
+def _random_bytes(size: int) -> Tensor:
+    return torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(size))

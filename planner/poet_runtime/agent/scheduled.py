@@ -3,33 +3,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from poet_profiles.schedule import Action, Schedule
 from torch import Tensor
 
-from poet_runtime.compiled_step import compile_steps
-from poet_runtime.executor import Execution, StepResult, storage_bytes
-from poet_runtime.page_file import PageFile
+from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.executor import StepResult, storage_bytes
 from poet_runtime.pager import Pager
-from poet_runtime.peak import allocations
+from poet_runtime.peak import Peak, allocations
 from poet_runtime.program import Program
 
 
-@dataclass(frozen=True)
-class Trace:
-    """What each step of a schedule took, and the most bytes that were in RAM during it, residents included."""
-
-    times_ns: list[int] = field(default_factory=list)
-    peaks_bytes: list[int] = field(default_factory=list)
-
-
 class ScheduledStep:
-    """Trains the residents in place, step by step.
+    """Trains the residents in place: a step is computed, plain or traced, and then kept.
 
     Parameters
     ----------
@@ -46,53 +36,64 @@ class ScheduledStep:
         Loss and gradients of the last step, by resident id.
     peak_bytes : int
         The most bytes in RAM in the last step, residents included.
+    times_ns, peaks_bytes : list of int
+        What each of the schedule's steps took, if the last training step was traced, and the most bytes in RAM during
+        it, residents included.
     """
 
     def __init__(self, program: Program, residents: Mapping[str, Tensor], schedule: Schedule, folder: Path) -> None:
         self._graph = program.graph
-        self._orderings = program.orderings
         self._residents = residents
-        self._schedule = schedule
         self._pager = Pager(folder)
-        steps = [*program.steps(schedule.steps)]
-        self._compiled = compile_steps(program.graph, steps, self._pager)
+        self._steps = [*program.steps(schedule.steps)]
+        self._compiled = compile_steps(program.graph, self._steps, self._pager)
+        self._made: StepResult | None = None
+        left_out = program.orderings
+        self._is_carried_out = [step.target not in left_out for step in schedule.steps]
         self.page_outs, self.page_ins = (
-            sum(step.do is action for step in steps) for action in (Action.PAGE_OUT, Action.PAGE_IN)
+            sum(step.do is action for step in self._steps) for action in (Action.PAGE_OUT, Action.PAGE_IN)
         )
         self.resident_bytes = sum(map(storage_bytes, (*residents.values(), *program.graph.constants.values())))
         self.results: dict[str, Tensor] = {}
         self.loss = torch.zeros(())
         self.peak_bytes = 0
+        self.times_ns: list[int] = []
+        self.peaks_bytes: list[int] = []
 
     def close(self) -> None:
         """End the pager."""
         self._pager.close()
 
-    def run(self, learning_rate: float) -> None:
-        """One step, pages beside the computing. The peak is the plan's."""
-        result = self._compiled.result(self._graph, self._residents)
+    def run(self) -> None:
+        """Compute a step, pages beside the computing. The peak is the plan's."""
+        self.times_ns, self.peaks_bytes = [], []
+        self._made = self._compiled.result(self._graph, self._residents)
         self.peak_bytes = self.resident_bytes + self._compiled.peak_bytes
-        self._keep(result, learning_rate)
 
-    def run_traced(self, learning_rate: float) -> Trace:
-        """One step, each action for itself; the peak is what PyTorch's allocator saw."""
-        trace = Trace()
-        execution = _Observed(self._graph, self._residents, _PagesInTurn(self._pager))
+    def run_traced(self) -> None:
+        """Compute a step, each of the schedule's for itself and timed."""
+        self._state = torch.get_rng_state()
+        self._made = None
+        self._traced.result(self._graph, self._residents)
+        self.times_ns = [end - start for start, end in self._spans()]
+
+    def observe(self) -> None:
+        """Compute the traced step again, on the same random numbers, and see what PyTorch's allocator hands out.
+
+        The record takes time, and a first step allocates what later ones find there: so this is no part of the timed
+        run.
+        """
+        torch.set_rng_state(self._state)
         with allocations() as peak:
-            for step in self._schedule.steps:
-                before_bytes = execution.held_bytes
-                start_ns = time.perf_counter_ns()
-                if step.target not in self._orderings:
-                    execution.step(step)
-                trace.times_ns.append(time.perf_counter_ns() - start_ns)
-                trace.peaks_bytes.append(self.resident_bytes + max(before_bytes, execution.held_bytes))
-            result = execution.result()
+            self._made = self._traced.result(self._graph, self._residents)
         self.peak_bytes = self.resident_bytes + peak.bytes
-        self._keep(result, learning_rate)
-        return trace
+        peaks = _peaks_until([end for _, end in self._spans()], peak)
+        self.peaks_bytes = [self.resident_bytes + held for held in peaks]
 
-    def _keep(self, result: StepResult, learning_rate: float) -> None:
-        """What the step leaves: gradients and loss, buffers, and parameters one step further down."""
+    def keep(self, learning_rate: float) -> None:
+        """Let the step that was computed count: gradients and loss, buffers, and parameters a step further down."""
+        assert self._made is not None
+        result, self._made = self._made, None
         values = self._graph.values
         of_gradients = {name: values[ref.source].resident for name, ref in self._graph.gradients.items()}
         self.loss = result.loss
@@ -105,30 +106,30 @@ class ScheduledStep:
                 if learning_rate:
                     self._residents[name].sub_(gradient, alpha=learning_rate)
 
+    @cached_property
+    def _traced(self) -> CompiledStep:
+        return compile_steps(self._graph, self._steps, self._pager, traced=True)
 
-class _Observed(Execution):
-    @property
-    def held_bytes(self) -> int:
-        """What values have in RAM, with results that the schedule has freed and the host has not fetched yet."""
-        return sum(map(storage_bytes, (*self._values.values(), *self._results.values())))
+    def _spans(self) -> list[tuple[int, int]]:
+        """From when to when each of the schedule's steps lasted: no time where it is no operator's and no value's."""
+        readings = iter(self._traced.times_ns)
+        spans, end = [], 0
+        for carried_out in self._is_carried_out:
+            start, end = (next(readings), next(readings)) if carried_out else (end, end)
+            spans.append((start, end))
+        return spans
 
 
-class _PagesInTurn(PageFile):
-    """The pager's file, each transfer waited for."""
-
-    def __init__(self, pager: Pager) -> None:
-        self._pager = pager
-
-    def close(self) -> None:
-        """The pager closes it."""
-
-    def write(self, id: str, tensor: Tensor) -> None:
-        slot = self._pager.slot(id, storage_bytes(tensor))
-        self._pager.page_out(slot, tensor)
-        self._pager.wait(slot)
-
-    def read(self, id: str, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
-        slot = self._pager.slot(id, 0)
-        tensor = self._pager.page_in(slot)
-        self._pager.wait(slot)
-        return tensor
+def _peaks_until(ends_ns: list[int], peak: Peak) -> list[int]:
+    """The most bytes held in each of the spans that end then, one behind the other."""
+    peaks, held = [], 0
+    changes = iter(peak.held)
+    change = next(changes, None)
+    for end_ns in ends_ns:
+        most = held
+        while change is not None and change[0] <= end_ns:
+            held = change[1]
+            most = max(most, held)
+            change = next(changes, None)
+        peaks.append(most)
+    return peaks

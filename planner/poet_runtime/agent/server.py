@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from poet_profiles.protocol.frame import LineSplitter, decode, encode
+from poet_profiles.protocol.frame import LONG_LINE, LineSplitter, decode, encode
 from poet_profiles.protocol.status import Status
 
 HELLO = "hello"
@@ -59,7 +59,7 @@ class Server:
             frame = decode(line)
             if frame is not None and frame.direction == ">":
                 send(encode("<", frame.sequence, "ack"))
-                send(encode("<", frame.sequence, self._answer(frame.sequence, frame.text)))
+                send(encode("<", frame.sequence, self._answer(frame.sequence, frame.text), LONG_LINE))
 
     def _answer(self, sequence: int, text: str) -> str:
         verb, *arguments = text.split() or [""]

@@ -17,6 +17,7 @@ from zlib import crc32
 
 import torch
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.protocol.frame import LONG_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status
 from poet_profiles.schedule.file import FORMAT as SCHEDULE_FORMAT
 from torch import Tensor
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 PROTOCOL = 1
 TICKS_HZ = 1_000_000_000
-MOST_GET_BYTES = 224
+MOST_GET_BYTES = bytes_in_line(LONG_LINE)
 RATE_UNIT = 1e-9
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
@@ -113,6 +114,7 @@ class Agent:
             "boot": self._boot,
             "ticks_hz": TICKS_HZ,
             "ram_bytes": system.available_bytes(),
+            "line": LONG_LINE,
             **self._hashes(),
             "machine": platform.machine(),
             "torch": torch.__version__,
@@ -143,8 +145,9 @@ class Agent:
             raise RefusedError(Status.E_ARGUMENT, f"{size} bytes, {repeats} times")
         self._pages.prepare(size)
         with self._window.open():
-            self._times_ns = self._pages.run(arguments[0], size, repeats, arguments[3])
-        return f"ticks={sum(self._times_ns)} repeats={repeats} bytes={size}{self._sensed()}"
+            self._times_ns = self._pages.run(arguments[0], repeats, arguments[3])
+        direct = int(self._pages.is_direct)
+        return f"ticks={sum(self._times_ns)} repeats={repeats} bytes={size} direct={direct}{self._sensed()}"
 
     def _load(self, arguments: Sequence[str]) -> str:
         if len(arguments) != 2:
@@ -260,13 +263,12 @@ class Agent:
         step = self._program().scheduled
         if step is None:
             raise RefusedError(Status.E_ORDER, "no schedule is loaded")
-        learning_rate = rate * RATE_UNIT
         with self._window.open():
-            traced = _working(lambda: step.run_traced(learning_rate)) if trace else None
-            if traced is None:
-                _working(lambda: step.run(learning_rate))
-        self._times_ns = traced.times_ns if traced else []
-        self._peaks_bytes = traced.peaks_bytes if traced else []
+            _working(step.run_traced if trace else step.run)
+        if trace:
+            _working(step.observe)
+        step.keep(rate * RATE_UNIT)
+        self._times_ns, self._peaks_bytes = step.times_ns, step.peaks_bytes
         loss = int(step.loss.to(torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
         return (
             f"ticks={self._window.last_ns} peak={step.peak_bytes} arena={step.peak_bytes - step.resident_bytes} "

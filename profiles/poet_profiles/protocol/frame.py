@@ -11,6 +11,8 @@ from binascii import crc_hqx
 from dataclasses import dataclass
 
 MAX_LINE = 512
+# Of a Linux board: the checksum finds any three wrong bits in as many.
+LONG_LINE = 4092
 SEQUENCE_MODULUS = 0x10000
 
 
@@ -28,27 +30,32 @@ def crc16(data: bytes) -> int:
     return crc_hqx(data, 0xFFFF)
 
 
-def encode(direction: str, sequence: int, text: str) -> bytes:
+def encode(direction: str, sequence: int, text: str, longest: int = MAX_LINE) -> bytes:
     """Line with checksum and line feed.
 
     Raises
     ------
     ValueError
-        If the line would be longer than 512 characters, or holds something that is not printable ASCII.
+        If the line would be longer than so many characters, or holds something that is not printable ASCII.
     """
-    body = f"{direction}{sequence:04x} {text}".encode("ascii")
-    if any(byte < 0x20 or byte > 0x7E for byte in body):
+    if not (text.isascii() and text.isprintable()):
         raise ValueError(f"not printable: {text!r}")
+    body = f"{direction}{sequence:04x} {text}".encode("ascii")
     line = body + b"*%04x\n" % crc16(body)
-    if len(line) - 1 > MAX_LINE:
-        raise ValueError(f"line of {len(line) - 1} characters, at most {MAX_LINE} are allowed")
+    if len(line) - 1 > longest:
+        raise ValueError(f"line of {len(line) - 1} characters, at most {longest} are allowed")
     return line
+
+
+def bytes_in_line(line: int) -> int:
+    """Bytes of a tensor that a line of so many characters carries in hexadecimal, with what else is in it."""
+    return (line - 64) // 2
 
 
 def decode(line: bytes) -> Frame | None:
     """Frame of a line without its line feed; None for anything that the protocol drops."""
     line = line.removesuffix(b"\r")
-    if len(line) > MAX_LINE or len(line) < 11 or line[-5:-4] != b"*":
+    if len(line) > LONG_LINE or len(line) < 11 or line[-5:-4] != b"*":
         return None
     body, checksum = line[:-5], line[-4:]
     if checksum != b"%04x" % crc16(body):
@@ -75,12 +82,12 @@ class LineSplitter:
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._pending += part
-            if not self._overlong and len(self._pending) <= MAX_LINE + 1:
+            if not self._overlong and len(self._pending) <= LONG_LINE + 1:
                 lines.append(bytes(self._pending))
             self._pending.clear()
             self._overlong = False
         self._pending += rest
-        if len(self._pending) > MAX_LINE + 1:
+        if len(self._pending) > LONG_LINE + 1:
             self._pending.clear()
             self._overlong = True
         return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from poet_profiles.arrays import read_arrays
 from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.validation import check_graph
+from poet_profiles.schedule import Step
 from poet_runtime.executor import execute, residents_of
-from poet_runtime.page_file import PageFile
 from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor, nn
@@ -126,11 +126,11 @@ def costed(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(map(with_costs, graph.nodes)))
 
 
-def assert_eagers_numbers(given: Model, graph: TracedGraph, steps: object, pages: PageFile | None) -> None:
+def assert_eagers_numbers(given: Model, graph: TracedGraph, steps: Iterable[Step] | None) -> None:
     expected = eager_step(given)
     torch.manual_seed(SEED)
     residents = residents_of(graph, given.module, given.inputs, given.targets)
-    assert differences(given, expected, execute(graph, residents, steps, pages)) == []  # type: ignore[arg-type]
+    assert differences(given, expected, execute(graph, residents, steps)) == []
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -144,7 +144,7 @@ def test_any_name_gives_eagers_numbers_and_sound_graphs(names: tuple[str, ...]) 
     graph = traced(given)
     own = {name for name, _ in (*given.module.named_parameters(), *given.module.named_buffers())}
     assert {r.id for r in graph.residents if r.kind in (Kind.PARAMETER, Kind.BUFFER)} == own
-    assert_eagers_numbers(given, graph, None, None)
+    assert_eagers_numbers(given, graph, None)
     for lowered in (lower_for_linux(graph, dma=False), lower_for_firmware(graph, momentum=0.5)):
         check_graph(lowered)
         assert verify(lowered, store_all_schedule(lowered)).sound
@@ -175,9 +175,8 @@ def test_such_a_model_is_planned_written_compiled_and_run(names: tuple[str, ...]
     strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wno-unused"]
     subprocess.run(["cc", *strict, "-fsyntax-only", f"-I{INCLUDE}", tmp_path / "both.c"], check=True)
     plan = optimise(costed(lower_for_linux(graph, dma=False)), 10**6, None, OptimiseOptions(time_limit_s=1.0))
-    with PageFile(tmp_path / "pages") as pages:
-        steps = list(planned_steps(graph, lower_for_linux(graph, dma=False), plan.steps))
-        assert_eagers_numbers(given, graph, steps, pages)
+    steps = planned_steps(graph, lower_for_linux(graph, dma=False), plan.steps)
+    assert_eagers_numbers(given, graph, steps)
 
 
 def test_a_data_file_holds_arrays_of_any_name(tmp_path: Path) -> None:

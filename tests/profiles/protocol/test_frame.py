@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_profiles.protocol.frame import MAX_LINE, Frame, LineSplitter, crc16, decode, encode
+from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, Frame, LineSplitter, crc16, decode, encode
 
 from tests.support.harness.simulated_device import crc
 
@@ -51,7 +51,7 @@ def test_an_endless_line_is_dropped_and_the_next_one_read() -> None:
     assert splitter.feed(b"y\nnext\n") == [b"next"]
 
 
-@pytest.mark.parametrize("line", [b"", b"*", b"# remark", b"<0001*", b"?0001 ack*0000", b"x" * 600])
+@pytest.mark.parametrize("line", [b"", b"*", b"# remark", b"<0001*", b"?0001 ack*0000", b"x" * 600, b"x" * 9000])
 def test_other_lines_are_dropped(line: bytes) -> None:
     assert decode(line) is None
 
@@ -59,5 +59,10 @@ def test_other_lines_are_dropped(line: bytes) -> None:
 def test_a_line_that_is_too_long_or_not_printable_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 512"):
         encode(">", 1, "x" * MAX_LINE)
-    with pytest.raises(ValueError, match="not printable"):
-        encode(">", 1, "a\nb")
+    text = "x" * (LONG_LINE - len(">0001 *0000"))
+    assert decode(encode(">", 1, text, LONG_LINE)[:-1]) == Frame(">", 1, text)
+    with pytest.raises(ValueError, match="at most 4092"):
+        encode(">", 1, text + "x", LONG_LINE)
+    for text in ("a\nb", "\x7f", "größe"):
+        with pytest.raises(ValueError, match="not printable"):
+            encode(">", 1, text)

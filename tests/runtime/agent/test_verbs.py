@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,10 +23,12 @@ from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.frame import decode, encode
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
+from poet_profiles.schedule.ram import held_bytes
 from poet_runtime.agent import system
-from poet_runtime.agent.server import Server
+from poet_runtime.agent.server import RefusedError, Server
 from poet_runtime.agent.verbs import Agent
 from poet_runtime.agent.window import WindowLine
+from poet_runtime.pager import Pager
 from poet_runtime.program import Program, document_of_program
 from torch import Tensor
 
@@ -68,7 +71,7 @@ class Board:
 
     def tensor(self, index: int, like: Tensor) -> Tensor:
         count = like.nbytes
-        parts = [self.ask(f"get {index} {at} {min(224, count - at)}")["data"] for at in range(0, count, 224)]
+        parts = [self.ask(f"get {index} {at} {min(2014, count - at)}")["data"] for at in range(0, count, 2014)]
         data = bytearray(bytes.fromhex("".join(parts)))
         return torch.frombuffer(data, dtype=like.dtype).reshape(like.shape).clone()
 
@@ -164,7 +167,13 @@ def test_a_step_under_a_schedule_leaves_what_eager_pytorch_leaves(
     if trace:
         assert len(board.numbers("times", "ticks", len(schedule.steps))) == len(schedule.steps)
         peaks = board.numbers("peaks", "bytes", len(schedule.steps))
-        assert max(peaks) <= int(answer["peak"])
+        assert max(peaks) == int(answer["peak"])
+        resident = int(answer["peak"]) - int(answer["arena"])
+        held = [bytes.during for bytes in held_bytes(graph, schedule.steps)]
+        forward = {operator.id for operator in program.graph.operators if not operator.backward}
+        for step, peak, planned in zip(schedule.steps, peaks, held, strict=True):
+            if step.do is Action.COMPUTE and step.target in forward and step.target != "nll_loss":
+                assert peak - resident == planned - graph.resident_bytes, step
     else:
         assert "nothing was timed" in board.ask("times 0 1")["err"]
         assert 0 < int(answer["arena"]) < int(answer["peak"])
@@ -259,7 +268,7 @@ def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small:
     assert "never computes" in board.load({**schedule, "steps": schedule["steps"][:1]})["err"]
     assert board.ask("step 0 0")["err"] == "-4 no schedule is loaded"
     count = len(document["residents"])
-    for text in (f"get {count} 0 1", "get 0 0 0", "get 0 4294967296 1", "get 0 0 225", "put 0 0 0"):
+    for text in (f"get {count} 0 1", "get 0 0 0", "get 0 4294967296 1", "get 0 0 2015", "put 0 0 0"):
         assert "err" in board.ask(text)
 
 
@@ -269,7 +278,28 @@ def test_pages_are_timed_one_by_one(board: Board, direction: str) -> None:
         answer = board.ask(f"page {direction} {size} 5 {pattern}")
         times = board.numbers("times", "ticks", 5)
         assert sum(times) == int(answer["ticks"])
-        assert (answer["bytes"], answer["repeats"]) == (str(size), "5")
+        assert (answer["bytes"], answer["repeats"], answer["direct"]) == (str(size), "5", "1")
+
+
+def test_pages_are_the_pagers_transfers_and_the_answer_says_if_they_are_not_direct(
+    board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poet_runtime.agent.pages.LEAST_PLACE_BYTES", 1 << 16)
+    moved: list[str] = []
+    for name in ("page_in", "page_out", "wait"):
+        own = getattr(Pager, name)
+        monkeypatch.setattr(Pager, name, lambda *given, name=name, own=own: (moved.append(name), own(*given))[1])
+    board.ask("page in 4096 3 sequential")
+    assert moved[-6:] == ["page_in", "wait"] * 3
+    board.ask("page out 4096 3 scattered")
+    assert moved[-6:] == ["page_out", "wait"] * 3
+    monkeypatch.setattr("poet_runtime.direct_file._opened", lambda path: (os.open(path, os.O_RDWR | os.O_CREAT), False))
+    assert board.ask(f"page in {1 << 17} 1 sequential")["direct"] == "0"
+    (tmp_path / "gone").mkdir()
+    with Board(tmp_path / "gone").agent as agent:
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(RefusedError, match="cannot page to it"):
+            agent.verbs["page"](["in", "4096", "1", "sequential"])
 
 
 def test_clock_temperature_and_governor_are_the_kernels(tmp_path: Path) -> None:
