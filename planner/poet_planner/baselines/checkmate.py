@@ -84,7 +84,8 @@ def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget
     import pyomo.environ as pyo
 
     without_paging = np.zeros_like(problem.pageable)
-    model = algorithm_1(problem._replace(node_energy=problem.node_time, pageable=without_paging), budget)
+    timed = problem._replace(node_energy=problem.node_time, pageable=without_paging)
+    model = algorithm_1(timed, budget, "Checkmate's LP", time_left)
     for variable in model.component_data_objects(pyo.Var):
         variable.domain = pyo.UnitInterval
     result = solver.solve(model, time_left, SCALE * RELATIVE_GAP)

@@ -7,7 +7,9 @@ exceed the budget where the paper is looser than the schedule semantics: docs/op
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +34,7 @@ from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
-from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import producers
 
 if TYPE_CHECKING:
@@ -45,15 +47,27 @@ PLACING_SHARE = 0.25
 MOST_PLACING_S = 8.0
 # Stages by nodes are the model's variables, several times over; beyond, stating it takes minutes and gigabytes.
 MOST_NODES = 400
+# What a solver takes to be given the model, in times that it takes to state it.
+READING = 1.5
+# Of the stages, after which the time for all is foreseen.
+SURE_SHARE = 0.3
 
 
-def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
+def algorithm_1(
+    problem: Problem, budget: int, name: str = "Algorithm 1", time_left: TimeBudget = UNLIMITED
+) -> pyo.ConcreteModel:
     """The MILP over stages 0..n-1: R, S_RAM, S_AUX, M_in, M_out, FREE and U.
 
     A node stands for all of its values: the paper knows one value a node. Its deadline leaves page transfers out.
+
+    Raises
+    ------
+    UserError
+        As soon as it shows that the model cannot be stated, and handed to a solver, in the time left.
     """
     import pyomo.environ as pyo
 
+    stating = _Stating(name, len(problem.node_time), time_left)
     n = len(problem.node_time)
     size, page = _node_sizes(problem), _node_pages(problem)
     inputs = [producers(problem, j).tolist() for j in range(n)]
@@ -68,8 +82,8 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
     model.M_in = pyo.Var(stages, stages, domain=pyo.Binary)
     model.M_out = pyo.Var(stages, stages, domain=pyo.Binary)
     model.U = pyo.Var(stages, stages, bounds=(0, 1))
-    free = [(t, i, k) for t in stages for k in range(t + 1) for i in (*inputs[k], k)]
-    model.FREE = pyo.Var(free, domain=pyo.Binary)
+    free = [[(t, i, k) for k in range(t + 1) for i in (*inputs[k], k)] for t in stages]
+    model.FREE = pyo.Var(list(chain.from_iterable(free)), domain=pyo.Binary)
     model.rows = pyo.ConstraintList()
     add = model.rows.add
     for t in stages:
@@ -95,19 +109,19 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
                 add(model.S_aux[t - 1, i] + model.M_out[t - 1, i] >= model.S_aux[t, i])
             add(model.S_aux[t, i] >= model.M_in[t, i])
             add(model.S_ram[t, i] >= model.M_out[t, i])
-    for t, i, k in free:
-        # Checkmate's equation 3, linear: freed after k in stage t iff k runs, i is not kept, and no later user runs.
-        later = [model.R[t, j] for j in users[i] if k < j <= t]
-        blockers = [1 - model.R[t, k], *([model.S_ram[t + 1, i]] if t + 1 < n else []), *later]
-        for blocker in blockers:
-            add(model.FREE[t, i, k] <= 1 - blocker)
-        add(model.FREE[t, i, k] >= 1 - sum(blockers))
-    for t in stages:
+        for _, i, k in free[t]:
+            # Checkmate's equation 3, linear: freed after k in stage t iff k runs, i is not kept, no later user runs.
+            later = [model.R[t, j] for j in users[i] if k < j <= t]
+            blockers = [1 - model.R[t, k], *([model.S_ram[t + 1, i]] if t + 1 < n else []), *later]
+            for blocker in blockers:
+                add(model.FREE[t, i, k] <= 1 - blocker)
+            add(model.FREE[t, i, k] >= 1 - sum(blockers))
         held = sum(float(size[i]) / budget * model.S_ram[t, i] for i in range(t + 1))
         add(model.U[t, 0] == held + float(size[0]) / budget * model.R[t, 0])
         for k in range(t):
             freed = sum(float(size[i]) / budget * model.FREE[t, i, k] for i in (*inputs[k], k))
             add(model.U[t, k + 1] == model.U[t, k] - freed + float(size[k + 1]) / budget * model.R[t, k + 1])
+        stating.check(t + 1)
     if np.isfinite(problem.deadline):
         add(sum(float(problem.node_time[i]) * model.R[t, i] for t in stages for i in range(t + 1)) <= problem.deadline)
     model.energy = pyo.Objective(
@@ -120,6 +134,29 @@ def algorithm_1(problem: Problem, budget: int) -> pyo.ConcreteModel:
         )
     )
     return model
+
+
+class _Stating:
+    """Foresees from the stages that are stated how long the rest takes, and the solver's reading of it all."""
+
+    def __init__(self, name: str, stages: int, time_left: TimeBudget) -> None:
+        self._name = name
+        self._stages = stages
+        self._time_left = time_left
+        self._allowed_s = time_left.left()
+
+    def check(self, stated: int) -> None:
+        """Refuse to go on if that leaves no time to solve it. Stage t has t times as many rows as the first."""
+        if stated < SURE_SHARE * self._stages or self._allowed_s == math.inf:
+            return
+        stating_s = (self._allowed_s - self._time_left.left()) * (self._stages / stated) ** 2
+        needed_s = (1 + READING) * stating_s
+        if needed_s > self._allowed_s:
+            raise UserError(
+                f"{self._name} of {self._stages} nodes takes about {needed_s:.2g} s to state, and it has "
+                f"{max(0.0, self._allowed_s):.2g} s; raise --time-limit, or use another method",
+                NO_SCHEDULE,
+            )
 
 
 def refuse_too_many(graph: Graph, name: str) -> None:
@@ -193,7 +230,7 @@ def schedule(
         raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
     ram_left = problem.budget
     while ram_left > 0 and not budget.expired:
-        result = solver.solve(algorithm_1(stated, ram_left), budget, SCALE * RELATIVE_GAP)
+        result = solver.solve(algorithm_1(stated, ram_left, name, budget), budget, SCALE * RELATIVE_GAP)
         found = evaluated(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
         if found is None:
             break

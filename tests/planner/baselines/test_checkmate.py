@@ -74,3 +74,19 @@ def test_rounding_gives_schedules() -> None:
 def test_a_graph_whose_model_cannot_be_stated_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="of 402 nodes in as many stages, too many to state"):
         method_named(name).schedule(chain(201), 1 << 20, None, OptimiseOptions())
+
+
+@pytest.mark.parametrize("name", ["checkmate", "checkmate_lp", "poet_ilp"])
+def test_stating_the_model_counts_as_its_time(name: str) -> None:
+    """By a clock that goes on by a second whenever it is read, as it is for each stage."""
+    graph, store_all = paper_graph("linear.m4")
+    ram = int(0.8 * store_all.peak_bytes)
+    asked = []
+
+    def clock() -> float:
+        asked.append(None)
+        return float(len(asked))
+
+    with pytest.raises(UserError, match=r"takes about .* s to state, and it has .* raise --time-limit"):
+        method_named(name).schedule(graph, ram, None, OptimiseOptions(time_limit_s=40, clock=clock))
+    assert len(asked) < 27  # before all of its stages are stated
