@@ -9,7 +9,9 @@ each step this is compared:
 
 - loss and all weights with the same kernels on this computer, where everything lies in RAM and nothing is recomputed:
   every bit;
-- loss (relative) and all weights (absolute) with a step of PyTorch from the same weights: within 1e-4;
+- loss (relative) and all weights (absolute) with a step of PyTorch from the same weights: within 1e-4. Where a weight
+  is farther off, most likely an input of a ReLU is zero but for rounding. Then PyTorch's own step must move at least
+  half as far, from weights that are each moved by at most eight roundings;
 - energy and time of each step but the traced one with the prediction: within 2 %; peak RAM of each: to the byte.
 
 RAM in all is what the firmware takes as the linker placed it (stack, data, tables), the resident tensors, and the arena
@@ -41,11 +43,10 @@ from poet_harness.training.plan import Plan, read_plan
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.lowering import with_slices
-from poet_planner.planning.training_graph import TrainingStep, training_step
+from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.boards import Board, load_board
-from poet_profiles.graph import Graph, Resident
+from poet_profiles.graph import Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.parts import cut_from, joined, name_of
 from poet_profiles.profile import read_profile
@@ -78,9 +79,10 @@ CASES = {
     "resnet18_cifar": Case("nrf52840", 20.5, long=True),
 }
 LONG_STEPS = 2
-SLICED_ABOVE_BYTES = (65536, 32768, 16384, 4096)
 LEARNING_RATE = 0.01
 PYTORCH_TOLERANCE = 1e-4
+DRAWS = 24
+EIGHT_ROUNDINGS = 2.0**-21
 PREDICTION_TOLERANCE = 0.02
 KEPT_KINDS = ("parameter", "state")
 
@@ -100,14 +102,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class OffPyTorch:
-    """``loss`` relative, ``weights`` absolute; and the steps in which a weight is more than 1e-4 of the largest of its
-    tensor off: the board's, and PyTorch's own in f32 from those in f64.
+    """``loss`` relative, ``weights`` absolute. ``undecided``: of the steps with a weight beyond the tolerance, how many
+    PyTorch's own rounding explains; ``unexplained``: how many it does not.
     """
 
     loss: float
     weights: float
-    steps: int
-    own_steps: int
+    undecided: int
+    unexplained: int
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,10 @@ def on_board(board: Board, headers: Path, plan: Plan, data: TrainingData, steps:
         return OnBoard(trained, observed, end_of_firmware(image) - RAM_BEGIN, target.device.stack())
 
 
-def unlimited(plan: Path, board: Board, folder: Path, model: str, arrays: Arrays, steps: int) -> Trained:
-    """Everything in RAM, on this computer."""
+def unlimited(board: Board, folder: Path, model: str, arrays: Arrays, steps: int) -> Trained:
+    """Everything in RAM and whole, on this computer."""
     step = training_step(model, None)
-    graph = in_ram(step, board, read_graph(plan / "graph.json"))
+    graph = step.graph(board)
     write_headers(graph, store_all_schedule(graph), folder, step.constants(graph))
     host = load_board("native").model_copy(update={"ram_bytes": HOST_RAM_BYTES})
     trained = Trained([], [])
@@ -186,16 +188,6 @@ def unlimited(plan: Path, board: Board, folder: Path, model: str, arrays: Arrays
     return trained
 
 
-def in_ram(step: TrainingStep, board: Board, planned: Graph) -> Graph:
-    """The step with nothing on the card, and with the slices of the planned one."""
-    parts = {tensor.id for tensor in (*planned.residents, *planned.kept) if tensor.part}
-    if not parts:
-        return step.graph(board)
-    whole = step.graph(board, resident_gradients=False)
-    sliced = (with_slices(whole, above_bytes) for above_bytes in SLICED_ABOVE_BYTES)
-    return next(graph for graph in sliced if {one.id for one in graph.residents if one.part} == parts)
-
-
 def weights_of(device: Device, residents: tuple[Resident, ...]) -> Tensors:
     """Whole, by their names in the network."""
     parts = {
@@ -206,43 +198,48 @@ def weights_of(device: Device, residents: tuple[Resident, ...]) -> Tensors:
     return joined(residents, parts)
 
 
-def off_pytorch(model: str, arrays: dict[str, NDArray[Any]], trained: Trained) -> OffPyTorch:
-    """Each step against a step of PyTorch from the same weights, in f32 and in f64."""
-    losses, weights, kinks, own_kinks = 0.0, 0.0, 0, 0
+def off_pytorch(model: str, arrays: Arrays, trained: Trained) -> OffPyTorch:
+    """Each step against a step of PyTorch from the same weights."""
+    losses, weights, beyond = [], [], {True: 0, False: 0}
     for number, loss in enumerate(trained.losses):
+        before = trained.weights[number]
         batch = {name: arrays[name][number] for name in ("input", "target")}
-        exact_loss, exact = pytorch_step(model, trained.weights[number], batch, torch.float32)
-        _, finer = pytorch_step(model, trained.weights[number], batch, torch.float64)
-        found = trained.weights[number + 1]
-        losses = max(losses, abs(loss / exact_loss - 1))
-        weights = max(weights, *(float(np.abs(found[name] - exact[name]).max()) for name in found))
-        kinks += relatively_off(found, exact) > PYTORCH_TOLERANCE
-        own_kinks += relatively_off(exact, finer) > PYTORCH_TOLERANCE
-    return OffPyTorch(losses, weights, kinks, own_kinks)
+        exact_loss, exact = pytorch_step(model, before, batch)
+        losses.append(abs(loss / exact_loss - 1))
+        weights.append(largest_difference(trained.weights[number + 1], exact))
+        if weights[-1] > PYTORCH_TOLERANCE:
+            beyond[weights[-1] / 2 <= own_spread(model, before, batch, exact)] += 1
+    return OffPyTorch(max(losses), max(weights), undecided=beyond[True], unexplained=beyond[False])
 
 
-def pytorch_step(
-    model: str, weights: Tensors, batch: dict[str, NDArray[Any]], dtype: torch.dtype
-) -> tuple[float, dict[str, NDArray[Any]]]:
+def own_spread(model: str, weights: Tensors, batch: Arrays, exact: Tensors) -> float:
+    """How far PyTorch's step moves at most where each weight before it moves by at most eight roundings."""
+    random = np.random.default_rng(0)
+
+    def moved(array: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (array * (1 + EIGHT_ROUNDINGS * random.uniform(-1, 1, array.shape))).astype(np.float32)
+
+    draws = ({name: moved(array) for name, array in weights.items()} for _ in range(DRAWS))
+    return max(largest_difference(pytorch_step(model, draw, batch)[1], exact) for draw in draws)
+
+
+def pytorch_step(model: str, weights: Tensors, batch: Arrays) -> tuple[float, Tensors]:
     """Loss of a step, and the weights behind it."""
     loaded = models.load(model)
-    module = loaded.module.train().to(dtype)
+    module = loaded.module.train()
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     optimizer = torch.optim.SGD(module.parameters(), LEARNING_RATE)
     with torch.no_grad():
         for name, array in weights.items():
             state[name].copy_(torch.from_numpy(array.copy()))
-    given = torch.from_numpy(batch["input"])
-    output = module(given.to(dtype) if given.is_floating_point() else given)  # tokens are whole numbers
-    loss = loaded.loss(output, torch.from_numpy(batch["target"]).long())
+    loss = loaded.loss(module(torch.from_numpy(batch["input"])), torch.from_numpy(batch["target"]).long())
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item(), {name: state[name].detach().numpy() for name in weights}
 
 
-def relatively_off(found: dict[str, NDArray[Any]], exact: dict[str, NDArray[Any]]) -> float:
-    """How far an element is off at most, relative to the largest of its tensor."""
-    return max(float(np.abs(found[name] - exact[name]).max() / np.abs(exact[name]).max()) for name in found)
+def largest_difference(found: Tensors, exact: Tensors) -> float:
+    return max(float(np.abs(found[name] - exact[name]).max()) for name in found)
 
 
 def differing(ours: Trained, theirs: Trained) -> list[str]:
@@ -288,7 +285,7 @@ def main() -> int:
     options = parser.parse_args()
     table = Table(
         *("model", "board", "kept", "RAM in all", "firmware", "stack", "energy, J", "goal", "page-all", "gap"),
-        *("time, s", "off prediction", "peaks", "loss, weights off PyTorch", "at kinks", "other bits"),
+        *("time, s", "off prediction", "peaks", "loss, weights off PyTorch", "steps rounding decides", "other bits"),
         title=f"all weights trained, {options.steps} steps, of --long {LONG_STEPS} (emulated)",
     )
     good = True
@@ -305,9 +302,7 @@ def main() -> int:
             data = read_training_data(folder / "data.npz", plan, steps)
             arrays = dict(np.load(folder / "data.npz"))
             found = on_board(board, folder / "plan", plan, data, steps)
-            other_bits = differing(
-                found.trained, unlimited(folder / "plan", board, Path(scratch), model, arrays, steps)
-            )
+            other_bits = differing(found.trained, unlimited(board, Path(scratch), model, arrays, steps))
             pytorch = off_pytorch(model, arrays, found.trained)
             prediction, peaks = off_prediction(plan, found.observed), peaks_are_as_predicted(plan, found.observed)
             last = found.observed[-1]
@@ -316,7 +311,7 @@ def main() -> int:
                 json.loads((folder / name / "summary.json").read_text()) for name in ("plan", "page-all")
             )
             used = found.firmware_bytes + summary["resident_bytes"] + last.report.arena_bytes
-            good &= not other_bits and max(pytorch.loss, pytorch.weights) <= PYTORCH_TOLERANCE
+            good &= not other_bits and pytorch.loss <= PYTORCH_TOLERANCE and not pytorch.unexplained
             good &= prediction <= PREDICTION_TOLERANCE
             good &= peaks and used <= board.ram_bytes and energy_j <= case.goal_j
             table.add_row(
@@ -330,7 +325,7 @@ def main() -> int:
                 ),
                 *(f"{summary['gap']:.1%}", f"{last.report.work_s:.3f}", f"{prediction:.2%}"),
                 *("equal" if peaks else "NOT", f"{pytorch.loss:.0e}, {pytorch.weights:.0e}"),
-                *(f"{pytorch.steps}, its own {pytorch.own_steps}", other_bits[0] if other_bits else "none"),
+                *(f"{pytorch.undecided}, other {pytorch.unexplained}", other_bits[0] if other_bits else "none"),
             )
     Console(width=220).print(table)
     return 0 if good else 1
