@@ -11,10 +11,12 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from poet_harness.cli import app as harness
 from poet_planner.cli import app as planner
 from poet_planner.reference.training_data import reference_run
+from poet_profiles.graph.file import read_graph
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -62,3 +64,15 @@ def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> No
         for step, (exact, found) in enumerate(zip(steps, observed[name], strict=True)):
             difference = np.abs(found.reshape(exact.shape) - exact).max()
             assert difference <= TOLERANCE * np.abs(exact).max(), (name, step)
+
+
+def test_the_default_plan_trains_on_its_board(folder: Path) -> None:
+    """Parameters of `poet_resnet18` are four times the RAM: they go to the card unasked."""
+    plan, data, observed = folder / "default-plan", folder / "default.npz", folder / "default.csv"
+    call(planner, "--profile", str(ROOT / "profiles" / "m4.csv"), "--time-limit", "1", "--out", str(plan))
+    model = read_graph(plan / "graph.json").name
+    call(planner, "data", "--model", model, "--steps", "1", "--out", str(data))
+    call(harness, "flash", *BOARD, "--plan", str(plan))
+    call(harness, "run", *BOARD, "--plan", str(plan), "--data", str(data), "--out", str(observed), "--steps", "1")
+    losses = pd.read_csv(observed)["loss"].dropna()
+    assert losses.iloc[-1] == pytest.approx(float(reference_run(model, data, RATE)["loss"][0]), rel=TOLERANCE)
