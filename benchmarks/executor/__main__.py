@@ -5,85 +5,107 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from poet_profiles.errors import UserError
+from poet_profiles.whole_file import write_whole
 
 from benchmarks.executor.measuring import Row, compared, without_page_faults
-from benchmarks.executor.networks import NETWORKS, network
-from benchmarks.executor.variants import Variant, checkpointed, eager, greedy, offloaded, planned
-
-MIB = 1 << 20
+from benchmarks.executor.parts import PARTS, QUICK, Part
+from benchmarks.executor.table import missed, table
 
 
-def main() -> None:
-    """Compare, and print a table for each network."""
+def main() -> int:
+    """Measure each part in a process of its own, and print a table for each network; 1 if something was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.executor", description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[*NETWORKS], help=f"of {', '.join(NETWORKS)}")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--shares", type=int, nargs="*", default=[70, 50, 35], help="per cent of plain training's peak")
-    parser.add_argument("--rounds", type=int, default=9)
+    names = ", ".join(part.name for part in PARTS)
+    parser.add_argument("parts", nargs="*", help=f"default is all: {names}")
+    parser.add_argument("--quick", action="store_true", help="few rows, few rounds: whether it works at all")
+    parser.add_argument("--rounds", type=int, help="steps of each way that are timed (9; --quick: 3)")
+    parser.add_argument("--seconds", type=float, help="for each plan (8; --quick: 3)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each plan")
-    parser.add_argument("--pages", type=Path, help="folder for pages: plans that page, and offloading, as well")
-    parser.add_argument("--only-plans", action="store_true", help="leave PyTorch's own ways out")
-    parser.add_argument("--json", type=Path, help="file for the rows, a line each")
+    parser.add_argument("--out", type=Path, default=Path("build/executor"), help="rows, a file each part; pages too")
+    parser.add_argument("--resume", action="store_true", help="keep the parts that are in --out already")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    asked.rounds = asked.rounds or (3 if asked.quick else 9)
+    asked.seconds = asked.seconds or (3.0 if asked.quick else 8.0)
+    known = {part.name: part for part in (QUICK if asked.quick else PARTS)}
+    unknown = [name for name in asked.parts if name not in known]
+    if unknown:
+        parser.error(f"no part {unknown[0]}; there are {', '.join(known)}")
+    parts = [known[name] for name in asked.parts] or [*known.values()]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.here:
+        (part,) = parts
+        _measure(part, asked)
+        return 0
+    failed = [part.name for part in parts if not _measured_apart(part, asked)]
+    misses = _print_tables([part for part in parts if part.name not in failed], asked)
+    for name in failed:
+        print(f"{name}: its process ended with an error")
+    print(f"{misses} missed" if misses else "nothing missed")
+    return 1 if misses or failed else 0
+
+
+def _file(part: Part, asked: argparse.Namespace) -> Path:
+    out: Path = asked.out
+    return out / f"{part.name}{'-quick' if asked.quick else ''}.json"
+
+
+def _measured_apart(part: Part, asked: argparse.Namespace) -> bool:
+    """Whether a process of its own, with costs of its own, has written the rows of a part."""
+    file = _file(part, asked)
+    if asked.resume and file.is_file():
+        return True
+    file.unlink(missing_ok=True)
+    print(f"{part.name} …", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "benchmarks.executor", part.name, "--here", *(["--quick"] if asked.quick else [])]
+    command += ["--rounds", str(asked.rounds), "--seconds", str(asked.seconds), "--threads", str(asked.threads)]
+    with tempfile.TemporaryDirectory(dir=asked.out) as cache:
+        ended = subprocess.run(
+            [*command, "--out", str(asked.out)], env={**os.environ, "XDG_CACHE_HOME": str(Path(cache).resolve())}
+        )
+    return ended.returncode == 0 and file.is_file()
+
+
+def _measure(part: Part, asked: argparse.Namespace) -> None:
     torch.set_num_threads(asked.threads)
     without_page_faults()
-    for name in asked.networks:
-        if name not in NETWORKS:
-            parser.error(f"no network {name}; there are {', '.join(NETWORKS)}")
-        rows = compared(_variants(name, asked), asked.rounds)
-        print(f"\n{name}, batch {asked.batch}, {asked.threads} threads, median of {asked.rounds}\n\n{table(rows)}")
-        if asked.json:
-            with asked.json.open("a") as lines:
-                lines.writelines(
-                    json.dumps({"network": name, "batch": asked.batch, **asdict(row)}) + "\n" for row in rows
-                )
+    with tempfile.TemporaryDirectory(dir=asked.out) as pages:
+        absent: list[str] = []
+        rows = compared([*part.variants(asked.seconds, Path(pages), absent)], asked.rounds)
+    document = {"rows": [asdict(row) for row in rows], "absent": absent}
+    write_whole(_file(part, asked), json.dumps(document, indent=1) + "\n")
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown; times beside the first row's."""
-    lines = [
-        "| | CPU ms | | least wall ms | peak MiB | planned MiB | planned ms | again | paged MiB | not eager's bits |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    for row in rows:
-        planned_mib = "" if row.planned_bytes is None else f"{row.planned_bytes / MIB:.2f}"
-        planned_ms = "" if row.planned_s is None else f"{row.planned_s * 1e3:.1f}"
-        lines.append(
-            f"| {row.name} | {row.cpu_s * 1e3:.1f} | {row.cpu_s / rows[0].cpu_s - 1:+.1%} | {row.wall_s * 1e3:.1f} | "
-            f"{row.peak_bytes / MIB:.2f} | {planned_mib} | {planned_ms} | {row.recomputations or ''} | "
-            f"{f'{row.paged_bytes / MIB:.1f}' if row.paged_bytes else ''} | {row.different} |"
-        )
-    return "\n".join(lines)
-
-
-def _variants(name: str, asked: argparse.Namespace) -> list[Variant]:
-    module, x, y = network(name, asked.batch)
-    variants = [planned(module, x, y, None, None, asked.seconds)]
-    pages = [None] if asked.pages is None else [None, asked.pages]
-    for share in asked.shares:
-        for folder in pages:
-            try:
-                variants.append(planned(module, x, y, f"{share}%", folder, asked.seconds))
-            except UserError as error:
-                print(f"{name}, {share} %: {error}", flush=True)
-    if not asked.only_plans:
-        for share in asked.shares:
-            try:
-                variants.append(greedy(module, x, y, share))
-            except UserError as error:
-                print(f"{name}, greedy {share} %: {error}", flush=True)
-        variants.append(checkpointed(module, x, y))
-        if asked.pages is not None:
-            variants.append(offloaded(module, x, y, asked.pages))
-    return [eager(module, x, y), *variants]
+def _print_tables(parts: Sequence[Part], asked: argparse.Namespace) -> int:
+    """Print the rows of all parts, those of one table together; how many things were missed."""
+    misses = 0
+    for name in dict.fromkeys(part.table for part in parts):
+        of_table = [part for part in parts if part.table == name]
+        rows: list[Row] = []
+        absent: list[str] = []
+        for part in of_table:
+            document = json.loads(_file(part, asked).read_text())
+            found = [Row(**row) for row in document["rows"]]
+            rows += found[1:] if rows else found
+            absent += document["absent"]
+        with_optimizer = of_table[0].optimizer
+        print(f"\n{name}, {asked.threads} threads, median of {asked.rounds}\n\n{table(rows, with_optimizer)}")
+        print("".join(f"\nno row {reason}" for reason in absent))
+        misses += sum(len([*missed(row, rows, with_optimizer)]) for row in rows)
+        # Where the greedy choice ends, nothing of poet's has been missed.
+        misses += sum(reason.startswith("plan") for reason in absent)
+    print()
+    return misses
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,7 @@ import torch
 from poet_runtime.peak import allocations
 from torch import Tensor, nn
 
-from benchmarks.executor.variants import Variant
+from benchmarks.executor.variants import Variant, descent
 
 WARM_UP = 2
 STEPS = 3
@@ -22,10 +22,15 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2
 
 @dataclass(frozen=True)
 class Row:
-    """One way: medians over rounds; ``different`` says what is not eager's after three steps of descent."""
+    """One way: medians over rounds.
+
+    ``eager_cpu_s`` is eager PyTorch's in the same process. ``different`` says what is not eager's after three steps of
+    descent.
+    """
 
     name: str
     cpu_s: float
+    eager_cpu_s: float
     wall_s: float
     peak_bytes: int
     different: str
@@ -33,6 +38,11 @@ class Row:
     planned_s: float | None = None
     recomputations: int = 0
     paged_bytes: int = 0
+
+    @property
+    def extra(self) -> float:
+        """Its time beyond eager PyTorch's, as a share of that."""
+        return self.cpu_s / self.eager_cpu_s - 1
 
 
 def without_page_faults() -> None:
@@ -46,7 +56,7 @@ def without_page_faults() -> None:
 def compared(variants: Sequence[Variant], rounds: int) -> list[Row]:
     """Bits first, then peaks, then times in alternation; the first variant is what the others are compared with."""
     bits = [_after_steps(variant) for variant in variants]
-    peaks = [_peak(variant) for variant in variants]
+    peaks = [peak_bytes(variant) for variant in variants]
     cpu: list[list[float]] = [[] for _ in variants]
     wall: list[list[float]] = [[] for _ in variants]
     for number in range(WARM_UP + rounds):
@@ -61,38 +71,44 @@ def compared(variants: Sequence[Variant], rounds: int) -> list[Row]:
     for variant in variants:
         _forget(variant.module)
     return [
-        _row(variant, median(cpu[index]), min(wall[index]), peaks[index], _different(bits[0], bits[index]))
+        _row(
+            *(variant, median(cpu[index]), median(cpu[0]), min(wall[index]), peaks[index]),
+            _different(bits[0], bits[index]),
+        )
         for index, variant in enumerate(variants)
     ]
 
 
-def _row(variant: Variant, cpu_s: float, wall_s: float, peak_bytes: int, different: str) -> Row:
+def _row(variant: Variant, cpu_s: float, eager_cpu_s: float, wall_s: float, peak: int, different: str) -> Row:
     report = variant.report
     if report is None:
-        return Row(variant.name, cpu_s, wall_s, peak_bytes, different)
+        return Row(variant.name, cpu_s, eager_cpu_s, wall_s, peak, different)
     return Row(
-        *(variant.name, cpu_s, wall_s, peak_bytes, different, report.planned_peak_bytes, report.planned_time_s),
+        *(variant.name, cpu_s, eager_cpu_s, wall_s, peak, different),
+        *(report.planned_peak_bytes, report.planned_time_s),
         recomputations=report.recomputations,
         paged_bytes=report.planned_out_bytes + report.planned_in_bytes,
     )
 
 
 def _after_steps(variant: Variant) -> dict[str, Tensor]:
-    """Loss, gradients and buffers of each of three steps of descent with momentum, and parameters behind them."""
-    optimiser = torch.optim.SGD(variant.module.parameters(), lr=0.01, momentum=0.9)
+    """Loss, gradients and buffers of each of three steps of descent with momentum, parameters and velocities behind."""
+    optimizer = variant.optimizer or descent(variant.module)
     left: dict[str, Tensor] = {}
     torch.manual_seed(1)
     for number in range(STEPS):
-        optimiser.zero_grad()
         left[f"loss {number}"] = variant.take().clone()
-        for name, parameter in variant.module.named_parameters():
-            left[f"gradients {name} {number}"] = torch.empty(0) if parameter.grad is None else parameter.grad.clone()
-        optimiser.step()
-        for name, buffer in variant.module.named_buffers():
-            left[f"buffers {name} {number}"] = buffer.clone()
+        if variant.optimizer is None:
+            for name, parameter in variant.module.named_parameters():
+                gradient = torch.empty(0) if parameter.grad is None else parameter.grad
+                left[f"gradients {name} {number}"] = gradient.clone()
+            optimizer.step()
+            optimizer.zero_grad()
+        left |= {f"buffers {name} {number}": buffer.clone() for name, buffer in variant.module.named_buffers()}
         for name, parameter in variant.module.named_parameters():
             left[f"parameters {name} {number}"] = parameter.detach().clone()
-    _forget(variant.module)
+    for name, parameter in variant.module.named_parameters():
+        left[f"velocities {name}"] = optimizer.state[parameter]["momentum_buffer"].clone()
     return left
 
 
@@ -102,7 +118,7 @@ def _different(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
     return ", ".join(dict.fromkeys(name.split()[0] for name in names))
 
 
-def _peak(variant: Variant) -> int:
+def peak_bytes(variant: Variant) -> int:
     """What PyTorch's allocator counts beyond parameters, buffers and the batch."""
     _forget(variant.module)
     with allocations() as peak:

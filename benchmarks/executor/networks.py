@@ -14,6 +14,8 @@ from poet_planner.models.vgg import vgg16
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+Batch = tuple[Tensor, Tensor]
+
 BERT = Size(layers=4, hidden=256, heads=4, vocabulary=8192, positions=128, dropout=0.1)
 
 
@@ -33,13 +35,13 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def network(name: str, batch: int) -> tuple[nn.Module, Tensor, Tensor]:
+def network(name: str, batch: int) -> tuple[nn.Module, Batch]:
     """A network in training mode and a batch; equal names give equal numbers."""
     torch.manual_seed(0)
     module = NETWORKS[name]()
     if name == "bert4":
-        return module, torch.randint(BERT.vocabulary, (batch, BERT.positions)), torch.randint(2, (batch,))
-    return module, torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+        return module, (torch.randint(BERT.vocabulary, (batch, BERT.positions)), torch.randint(2, (batch,)))
+    return module, (torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,)))
 
 
 def checkpoint_every_block(module: nn.Module) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.executor.greedy import greedy_steps
-from benchmarks.executor.networks import checkpoint_every_block
+from benchmarks.executor.networks import Batch, checkpoint_every_block
 
 # Saved tensors below this stay in RAM: a transfer of one costs more than it frees.
 LEAST_PAGE_BYTES = 64 << 10
@@ -28,39 +28,43 @@ LEAST_PAGE_BYTES = 64 << 10
 
 @dataclass
 class Variant:
-    """One way: a copy of the module, and what takes a step with it; poet's have a report."""
+    """One way: a copy of the module, and what takes a step with it; poet's have a report.
+
+    ``optimizer`` is the one whose step ``take`` takes as well; None where it leaves gradients.
+    """
 
     name: str
     module: nn.Module
     take: Callable[[], Tensor]
     report: Report | None = None
+    optimizer: torch.optim.Optimizer | None = None
 
 
-def eager(module: nn.Module, x: Tensor, y: Tensor, name: str = "eager") -> Variant:
+def eager(module: nn.Module, batch: Batch, name: str = "eager") -> Variant:
     """What PyTorch does by itself."""
 
     def take() -> Tensor:
-        loss = cross_entropy(module(x), y)
+        loss = cross_entropy(module(batch[0]), batch[1])
         torch.autograd.backward(loss)
         return loss.detach()
 
     return Variant(name, module, take)
 
 
-def checkpointed(module: nn.Module, x: Tensor, y: Tensor) -> Variant:
+def checkpointed(module: nn.Module, batch: Batch) -> Variant:
     """`torch.utils.checkpoint` on every block."""
     module = copy.deepcopy(module)
     blocks = checkpoint_every_block(module)
-    return eager(module, x, y, f"checkpoint, {blocks} blocks")
+    return eager(module, batch, f"checkpoint, {blocks} blocks")
 
 
-def offloaded(module: nn.Module, x: Tensor, y: Tensor, folder: Path) -> Variant:
+def offloaded(module: nn.Module, batch: Batch, folder: Path) -> Variant:
     """Every saved tensor to a file and back, by PyTorch's hooks and the same direct transfers as the pager's."""
     module = copy.deepcopy(module)
     kept = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
     saved: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
-        cross_entropy(copy.deepcopy(module)(x), y)
+        cross_entropy(copy.deepcopy(module)(batch[0]), batch[1])
     file = DirectFile(folder / "offloaded", sum(tensor.nbytes + ALIGNMENT for tensor in saved))
     saved.clear()
     end = 0
@@ -88,32 +92,77 @@ def offloaded(module: nn.Module, x: Tensor, y: Tensor, folder: Path) -> Variant:
         nonlocal end
         end = 0
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-            loss = cross_entropy(module(x), y)
+            loss = cross_entropy(module(batch[0]), batch[1])
         torch.autograd.backward(loss)
         return loss.detach()
 
     return Variant("saved tensors to disk", module, take)
 
 
+def budgeted(module: nn.Module, batch: Batch, budget: float) -> Variant:
+    """`torch.compile` with an `activation_memory_budget`, which it may be given once in a process."""
+    from torch._functorch import config
+
+    module = copy.deepcopy(module)
+    config.activation_memory_budget = budget
+    # Without decompositions, saved statistics of batch norms are found changed in the backward pass.
+    compiled = torch.compile(module, backend="aot_eager_decomp_partition")
+
+    def take() -> Tensor:
+        loss = cross_entropy(compiled(batch[0]), batch[1])
+        torch.autograd.backward(loss)
+        return loss.detach()
+
+    return Variant(f"activation_memory_budget {budget:g}", module, take)
+
+
+def trained(module: nn.Module, batch: Batch) -> Variant:
+    """PyTorch with its optimiser's step, each gradient there until then."""
+    variant = eager(copy.deepcopy(module), batch)
+    optimizer = descent(variant.module)
+
+    def take() -> Tensor:
+        loss = variant.take()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return replace(variant, take=take, optimizer=optimizer)
+
+
+def updating(module: nn.Module, batch: Batch, ram: str | None, seconds: float) -> Variant:
+    """A plan with the optimiser's updates inside."""
+    module = copy.deepcopy(module)
+    optimizer = descent(module)
+    options = poet.OptimiseOptions(time_limit_s=seconds)
+    step = poet.compile(module, cross_entropy, example=batch, ram=ram, optimizer=optimizer, options=options, quiet=True)
+    return Variant("keep all" if ram is None else f"plan {ram}", module, lambda: step(*batch), step.report, optimizer)
+
+
+def descent(module: nn.Module) -> torch.optim.Optimizer:
+    """What all rows train with where bits are compared."""
+    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
+
+
 def planned(
-    module: nn.Module, x: Tensor, y: Tensor, ram: int | str | None, pages: Path | None, seconds: float
+    module: nn.Module, batch: Batch, ram: int | str | None, pages: Path | None, seconds: float, name: str = ""
 ) -> Variant:
     """A plan of poet's within so much memory."""
     module = copy.deepcopy(module)
     step = poet.compile(
         module,
         cross_entropy,
-        example=(x, y),
+        example=batch,
         ram=ram,
         pages=pages,
         options=poet.OptimiseOptions(time_limit_s=seconds),
         quiet=True,
     )
-    name = "keep all" if ram is None else f"plan {ram}{'' if isinstance(ram, str) else ' B'}"
-    return Variant(name + (", pages" if pages else ""), module, lambda: step(x, y), step.report)
+    name = name or ("keep all" if ram is None else f"plan {ram}{', pages' if pages else ''}")
+    return Variant(name, module, lambda: step(*batch), step.report)
 
 
-def greedy(module: nn.Module, x: Tensor, y: Tensor, share: int) -> Variant:
+def greedy(module: nn.Module, batch: Batch, share: int) -> Variant:
     """A greedy choice of what to recompute, run as poet's plans are.
 
     Raises
@@ -122,7 +171,7 @@ def greedy(module: nn.Module, x: Tensor, y: Tensor, share: int) -> Variant:
         If it does not keep within so many per cent of the step that keeps everything.
     """
     module = copy.deepcopy(module)
-    kept = poet.compile(module, cross_entropy, example=(x, y), quiet=True).planned
+    kept = poet.compile(module, cross_entropy, example=batch, quiet=True).planned
     budget = kept.report.plain_peak_bytes * share // 100
     steps = greedy_steps(kept.graph, budget)
     if steps is None:
@@ -137,4 +186,4 @@ def greedy(module: nn.Module, x: Tensor, y: Tensor, share: int) -> Variant:
         recomputations=len(computes) - len(times),
     )
     step = replace(kept, compiled=compiled, report=report)
-    return Variant(f"greedy {share}%", module, lambda: step((x, y)), report)
+    return Variant(f"greedy {share}%", module, lambda: step(batch), report)

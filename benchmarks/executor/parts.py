@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows there are. The rows of a part are measured side by side in a process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from poet_profiles.errors import UserError
+
+from benchmarks.executor.measuring import peak_bytes
+from benchmarks.executor.networks import network
+from benchmarks.executor.variants import (
+    Variant,
+    budgeted,
+    checkpointed,
+    eager,
+    greedy,
+    offloaded,
+    planned,
+    trained,
+    updating,
+)
+
+AT_CHECKPOINTS_PEAK = "plan at checkpoint's peak"
+# Each wants a process: torch.compile recompiles earlier functions under the last budget that was set.
+BUDGETS = (0.5, 0.1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a table, of which the first is eager PyTorch.
+
+    Attributes
+    ----------
+    network, batch : str, int
+        What takes the steps; the table is named after both.
+    shares : tuple of int
+        Per cent of plain training's peak: of plans, and of the greedy choice.
+    paged : tuple of int
+        Shares of plans that page; with them goes offloading of every saved tensor.
+    checkpoint : bool
+        Whether there is checkpointing of every block, and a plan at its peak.
+    budget : float, optional
+        An `activation_memory_budget`, which is then the only other row.
+    optimizer : bool
+        Whether all rows take the optimiser's step, poet's inside.
+    """
+
+    network: str
+    batch: int
+    shares: tuple[int, ...] = ()
+    paged: tuple[int, ...] = ()
+    checkpoint: bool = False
+    budget: float | None = None
+    optimizer: bool = False
+
+    @property
+    def table(self) -> str:
+        return f"{self.network}, batch {self.batch}{', with the optimiser' if self.optimizer else ''}"
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        budget = "" if self.budget is None else f"-budget-{self.budget:g}"
+        return f"{self.network}-{self.batch}{'-optimizer' if self.optimizer else ''}{budget}"
+
+    def variants(self, seconds: float, folder: Path, absent: list[str]) -> Iterator[Variant]:
+        """The rows' ways to take a step, planned for so many seconds each; pages go to the folder.
+
+        Rows that there cannot be go to ``absent``, with why.
+        """
+
+        def tried(name: str, make: Callable[[], Variant]) -> Iterator[Variant]:
+            try:
+                yield make()
+            except UserError as error:
+                absent.append(f"{name}: {error}")
+
+        module, batch = network(self.network, self.batch)
+        if self.optimizer:
+            yield trained(module, batch)
+            for ram in (None, *(f"{share}%" for share in self.shares)):
+                yield from tried(f"plan {ram}", partial(updating, module, batch, ram, seconds))
+            return
+        yield eager(module, batch)
+        if self.budget is not None:
+            yield budgeted(module, batch, self.budget)
+            return
+        yield planned(module, batch, None, None, seconds)
+        for share in self.shares:
+            yield from tried(f"plan {share}%", partial(planned, module, batch, f"{share}%", None, seconds))
+        for share in self.paged:
+            yield from tried(f"plan {share}%, pages", partial(planned, module, batch, f"{share}%", folder, seconds))
+        for share in self.shares:
+            yield from tried(f"greedy {share}%", partial(greedy, module, batch, share))
+        if self.checkpoint:
+            theirs = checkpointed(module, batch)
+            peak = peak_bytes(theirs)
+            yield theirs
+            yield from tried(
+                AT_CHECKPOINTS_PEAK, partial(planned, module, batch, peak, None, seconds, AT_CHECKPOINTS_PEAK)
+            )
+        if self.paged:
+            yield offloaded(module, batch, folder)
+
+
+PARTS = (
+    Part("resnet18", 8),
+    Part("resnet18", 64, shares=(70, 50), paged=(50,), checkpoint=True),
+    Part("vgg16", 8, optimizer=True, shares=(40, 30)),
+    Part("vgg16", 32, checkpoint=True),
+    Part("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
+    Part("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
+    *(Part(*of, budget=budget) for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8)) for budget in BUDGETS),
+)
+QUICK = (Part("vgg16", 8, optimizer=True, shares=(40,)), Part("mobilenet_v2", 8, shares=(50,), checkpoint=True))
