@@ -152,6 +152,10 @@ def plan(
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path("plan"),
+    time_to_scale: Annotated[
+        bool,
+        typer.Option("--time-to-scale", help="Draw the schedule with equal times equally long, not one row a step."),
+    ] = False,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -202,7 +206,7 @@ def plan(
     with undisturbed():
         made = prepared.verified(schedule, options.statistics, endurance_bytes)
         _tell_of_lost_best(best, made.summary)
-        made.write(out)
+        made.write(out, time_to_scale)
         _report(made, out, verbose, json)
 
 
@@ -256,7 +260,7 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     if verbose and summary.optimiser is not None:
         console.print(parts_table(summary.optimiser))
         console.print(improvements_table(summary.optimiser))
-    files = "graph.json, schedule.json, schedule.png, ram.png, energy.png, summary.json"
+    files = "graph.json, schedule.json, summary.json, schedule, ram and energy as .png and .svg"
     headers = "poet_model.h, poet_schedule.h"
     if plan.program is not None and plan.why_no_program is None:
         files += ", program.json"

@@ -98,12 +98,17 @@ class Plan:
     program: Program | None = None
     why_no_program: str | None = None
 
-    def write(self, folder: str | Path) -> None:
+    def write(self, folder: str | Path, time_to_scale: bool = False) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
 
         A graph with constants has their data beside it, ``constants.safetensors``, and one for a Linux board its
         operators, ``program.json``. Headers and program of an earlier plan are removed from the folder. Each file is
         written whole or not at all.
+
+        Parameters
+        ----------
+        time_to_scale : bool
+            Whether equal times are equally long in the picture of the schedule; or else each step has one row.
 
         Raises
         ------
@@ -117,7 +122,7 @@ class Plan:
         from poet_profiles.schedule.file import write_schedule
         from poet_profiles.whole_file import write_whole
 
-        from poet_planner.report.figures import write_pictures
+        from poet_planner.report.pictures import write_pictures
         from poet_planner.schedule.c_headers import remove_headers, write_headers
 
         folder = Path(folder)
@@ -132,7 +137,7 @@ class Plan:
             from poet_runtime.program import write_program
 
             write_program(self.program, folder / PROGRAM_FILE)
-        write_pictures(self.graph, self.schedule, self.store_all, folder)
+        write_pictures(self.graph, self.schedule, self.store_all, folder, time_to_scale)
         write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
 
 

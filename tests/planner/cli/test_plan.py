@@ -18,7 +18,7 @@ from poet_planner.planning import methods
 from poet_planner.planning.memory_policy import Forms, Gradients, Parameters, choose_residents
 from poet_planner.planning.pipeline import LEAST_SECONDS, MOST_SECONDS, default_seconds
 from poet_planner.planning.task import Task
-from poet_planner.report import figures
+from poet_planner.report import pictures
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
@@ -75,6 +75,7 @@ def test_plan_is_written_verified_and_summed_up(
     assert summary["bound_j"] <= summary["energy_j"]
     for picture in ("schedule.png", "ram.png", "energy.png"):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
+        assert (out / picture).with_suffix(".svg").read_bytes().startswith(b"<?xml")
     assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
     assert "is sound" in capsys.readouterr().out
 
@@ -429,13 +430,13 @@ def test_what_is_being_written_is_written_before_a_signal_ends_it(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
 
-    write = figures.write_pictures
+    write = pictures.write_pictures
 
     def terminated(*arguments: object) -> None:
         signal.raise_signal(signal.SIGTERM)
         write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(figures, "write_pictures", terminated)
+    monkeypatch.setattr(pictures, "write_pictures", terminated)
     out = tmp_path / "plan"
     assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 128 + signal.SIGTERM
     assert {path.name for path in out.iterdir()} >= {"graph.json", "schedule.json", "summary.json", "ram.png"}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a plan's energy: beside that of the store-all schedule, and what it adds, by module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+
+from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
+from poet_planner.report.modules import module_of
+from poet_planner.report.quantities import energy_text, more_text, share_text
+from poet_planner.schedule.timeline import Kind, Moment
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Modules shown one by one; the rest are summed up.
+MOST_MODULES = 14
+LABEL_LENGTH = 24
+
+
+def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
+    """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, by module."""
+    added = energy_added(moments)
+    kinds = kinds_of(moments)
+    figure, (total, modules) = new_figure(8.5, max(3.0, 1.7 + 0.2 * len(added)), columns=2)
+    _draw_total(total, graph, moments, kinds)
+    _draw_modules(modules, added, kinds[1:])
+    figure.legend(*total.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
+    return figure
+
+
+def energy_added(moments: list[Moment]) -> dict[str, dict[Kind, float]]:
+    """Joules above computing everything once, by module and kind; the dearest modules first, the small ones as one."""
+    depth = _depth(moments)
+    modules: dict[str, dict[Kind, float]] = {}
+    for moment in moments:
+        if moment.kind not in (Kind.COMPUTE, Kind.FREE) and moment.energy_j:
+            _add(modules.setdefault(module_of(moment.node, depth), {}), {moment.kind: moment.energy_j})
+    names = sorted(modules, key=lambda name: -sum(modules[name].values()))
+    added = {name: modules[name] for name in names[:MOST_MODULES]}
+    if others := names[MOST_MODULES:]:
+        rest = added.setdefault(f"{len(others)} others", {})
+        for name in others:
+            _add(rest, modules[name])
+    return added
+
+
+def _add(row: dict[Kind, float], more_j: dict[Kind, float]) -> None:
+    for kind, joules in more_j.items():
+        row[kind] = row.get(kind, 0.0) + joules
+
+
+def _depth(moments: list[Moment]) -> int:
+    """How deep to look into the network's structure for about as many modules as there is room for."""
+    ids = {moment.node for moment in moments if moment.kind not in (Kind.COMPUTE, Kind.FREE) and moment.energy_j}
+    fits = (depth for depth in range(4, 1, -1) if len({module_of(id, depth) for id in ids}) <= MOST_MODULES)
+    return next(fits, 1)
+
+
+def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[Kind]) -> None:
+    energy = {kind: sum((m.energy_j for m in moments if m.kind is kind), 0.0) for kind in kinds}
+    store_all_j = sum(node.energy_j for node in graph.nodes)
+    unit, scale = _energy_unit(max(store_all_j, sum(energy.values())))
+    axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[Kind.COMPUTE])
+    left_j = 0.0
+    for kind, joules in energy.items():
+        axis.barh(
+            ["this plan"], [joules / scale], left=left_j / scale, height=0.6, color=COLOURS[kind], hatch=HATCHES[kind],
+            edgecolor="white", linewidth=0, label=LABELS[kind],
+        )  # fmt: skip
+        left_j += joules
+    for place, joules in enumerate([store_all_j, left_j]):
+        more = f" ({more_text(joules / store_all_j - 1)})" if place and store_all_j else ""
+        axis.annotate(
+            energy_text(joules) + more, (0, place - 0.3), (2, 3), textcoords="offset points", fontsize=8, color=INK
+        )
+    axis.set_ylim(1.5, -0.7)
+    axis.set_xlim(0, max(left_j, store_all_j, 1e-30) / scale * 1.04)
+    axis.set_xlabel(f"energy a step, {unit}", color=INK)
+
+
+def _draw_modules(axis: Axes, added: dict[str, dict[Kind, float]], kinds: list[Kind]) -> None:
+    sums = [sum(row.values()) for row in added.values()]
+    if not sum(sums):
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, "nothing is recomputed or paged", ha="center", fontsize=9, color=INK)
+        return
+    unit, scale = _energy_unit(max(sums))
+    ends = [0.0] * len(added)
+    for kind in kinds:
+        widths = [row.get(kind, 0.0) / scale for row in added.values()]
+        axis.barh(
+            range(len(added)), widths, left=ends, height=0.7, color=COLOURS[kind], hatch=HATCHES[kind],
+            edgecolor="white", linewidth=0,
+        )  # fmt: skip
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    for place, (end, joules) in enumerate(zip(ends, sums, strict=True)):
+        share = share_text(joules / sum(sums))
+        axis.annotate(share, (end, place), (3, 0), textcoords="offset points", va="center", fontsize=7, color=INK)
+    names = [name if len(name) <= LABEL_LENGTH else f"…{name[1 - LABEL_LENGTH :]}" for name in added]
+    axis.set_yticks(range(len(added)), names, fontsize=7, parse_math=False)
+    axis.set_ylim(len(added) - 0.4, -0.6)
+    axis.set_xlim(0, 1.18 * max(ends))
+    axis.set_xlabel(f"above computing all once, {unit}, by module", color=INK)
+
+
+def _energy_unit(joules: float) -> tuple[str, float]:
+    for unit, scale in (("J", 1.0), ("mJ", 1e-3), ("µJ", 1e-6)):
+        if joules >= scale:
+            return unit, scale
+    return "nJ", 1e-9

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of a plan: what they draw is what the schedule does, and a reader can tell it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.report.energy_picture import energy_added
+from poet_planner.report.figures import ABSENT, COLOURS, HATCHES, HELD, MARKERS
+from poet_planner.report.modules import Group, module_groups
+from poet_planner.report.pictures import write_pictures
+from poet_planner.report.ram_picture import ram_figure
+from poet_planner.report.schedule_picture import grid, schedule_figure
+from poet_planner.schedule.timeline import Kind, timeline
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.schedule import Action, Schedule, Step
+
+PAGE = PageCost(3.0, 2.0, 2.0, 1.0)
+
+
+def mirror(blocks: int, dma: bool = False) -> Graph:
+    """A network of ``blocks`` modules of four operators, forwards and back."""
+    forward = [
+        f"stage{block // 4}.{block % 4}.{name}" for block in range(blocks) for name in ("conv", "bn", "relu", "add")
+    ]
+    nodes = [
+        Node(id, 1.0 + index % 3, 1.0, (Value(id, 64, PAGE),), (forward[index - 1],) if index else ())
+        for index, id in enumerate(forward)
+    ]
+    above = forward[-1]
+    for id in reversed(forward):
+        gradient = f"{id}.backward"
+        nodes.append(Node(gradient, 2.0, 1.0, (Value(gradient, 32, PAGE),), tuple({above, id}), backward=True))
+        above = gradient
+    return Graph("mirror", tuple(nodes), 16, dma)
+
+
+def with_absences(graph: Graph) -> Schedule:
+    """The store-all schedule, but the first value is paged and the third is computed again."""
+    schedule = store_all_schedule(graph)
+    first, second, third = (node.id for node in graph.nodes[:3])
+    steps = list(schedule.steps)
+
+    def at(do: Action, target: str) -> int:
+        return steps.index(next(step for step in steps if step.do is do and step.target == target))
+
+    made = {id: steps[at(Action.COMPUTE, id)] for id in (first, second, third)}
+    readers = {id: next(n.id for n in reversed(graph.nodes) if id in n.inputs) for id in (first, third)}
+    again = at(Action.COMPUTE, readers[third])
+    steps[again:again] = [made[third]]
+    back = at(Action.COMPUTE, readers[first])
+    steps[back:back] = [Step(Action.PAGE_IN, first, made[first].offsets)]
+    gone = at(Action.COMPUTE, second) + 1
+    steps[gone:gone] = [Step(Action.PAGE_OUT, first), Step(Action.FREE, first)]
+    gone = at(Action.COMPUTE, graph.nodes[3].id) + 1
+    steps[gone:gone] = [Step(Action.FREE, third)]
+    return replace(schedule, steps=tuple(steps))
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_grey_cell_is_a_value_held_when_its_step_begins(dma: bool) -> None:
+    graph = mirror(2, dma)
+    schedule = with_absences(graph)
+    shown = grid(graph, schedule, timeline(graph, schedule))
+    held: set[str] = set()
+    expected = []
+    for step in schedule.steps:
+        if step.do is not Action.FREE:
+            expected.append([node.id in held for node in shown.nodes])
+        if step.do is Action.FREE:
+            held.discard(step.target)
+        elif step.do is not Action.PAGE_OUT:
+            held.add(step.target)
+    assert shown.held.tolist() == expected
+    assert [m.kind for m in shown.moments].count(Kind.RECOMPUTE) == 1
+
+
+@pytest.mark.parametrize("to_scale", [False, True])
+@pytest.mark.parametrize("dma", [False, True])
+def test_no_line_runs_backwards_in_time(dma: bool, to_scale: bool) -> None:
+    graph = mirror(3, dma)
+    schedule = with_absences(graph)
+    moments = timeline(graph, schedule)
+    figure = ram_figure(graph, schedule, moments, timeline(graph, store_all_schedule(graph)))
+    for line in figure.axes[0].lines:
+        times_s = line.get_xdata()
+        assert all(before <= after for before, after in pairwise(times_s))
+    ticks = schedule_figure(graph, schedule, moments, to_scale).axes[0].get_yticks()
+    assert all(before < after for before, after in pairwise(ticks))
+
+
+def test_to_scale_equal_times_are_equally_long() -> None:
+    graph = mirror(1)
+    schedule = store_all_schedule(graph)
+    axis = schedule_figure(graph, schedule, timeline(graph, schedule), to_scale=True).axes[0]
+    (marks,) = (c for c in axis.collections if len(c.get_paths()) == len(graph.nodes))
+    heights = [np.ptp(path.vertices[:, 1]) for path in marks.get_paths()]
+    assert heights == pytest.approx([node.time_s for node in graph.nodes])
+    assert axis.get_ylim()[0] == pytest.approx(schedule.time_s)
+
+
+@pytest.mark.parametrize("blocks", [5, 100])
+def test_pictures_of_40_and_of_800_operators_have_room_for_their_labels(blocks: int, tmp_path: Path) -> None:
+    graph = mirror(blocks)
+    schedule = with_absences(graph)
+    write_pictures(graph, schedule, store_all_schedule(graph), tmp_path)
+    for name in ("schedule", "ram", "energy"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        ElementTree.parse(tmp_path / f"{name}.svg")
+    figure = schedule_figure(graph, schedule, timeline(graph, schedule))
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    boxes = [label.get_window_extent() for label in axis.get_xticklabels()]
+    assert len(boxes) >= 20
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert "grey: held in RAM" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert (f"{8 * blocks} operators by module" in axis.get_xlabel()) == (blocks == 100)
+
+
+def test_modules_are_told_apart_as_deep_as_there_is_room() -> None:
+    forward_and_back = module_groups(list(mirror(4).nodes))
+    assert forward_and_back[:5] == [
+        *(Group(f"stage0.{k}", 4 * k, 4 * k + 4) for k in range(4)),
+        Group("stage0.3", 16, 20),
+    ]
+    ids = [f"stage{s}.{k}.{op}" for s in range(4) for k in range(30) for op in ("conv", "relu")]
+    assert [group.name for group in module_groups(named(ids))] == [f"stage{s}" for s in range(4)]
+    assert module_groups(named("abc")) == module_groups([]) == []
+
+
+def named(ids: Iterable[str]) -> list[Node]:
+    return [Node(id, 1.0, 1.0, ()) for id in ids]
+
+
+def test_nothing_is_told_by_colour_alone() -> None:
+    def lightness(colour: str) -> float:
+        red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    cells = [COLOURS[kind] for kind in COLOURS if kind not in MARKERS] + [HELD, ABSENT]
+    assert all(abs(lightness(one) - lightness(other)) > 0.1 for one, other in combinations(cells, 2))
+    assert len(set(MARKERS.values())) == len(MARKERS) == len(COLOURS) - 2
+    transfers = [HATCHES[kind] for kind in MARKERS]
+    assert len(set(transfers)) == len(transfers) and all(transfers)
+
+
+def test_energy_added_by_module_sums_up_to_what_the_plan_adds() -> None:
+    graph = mirror(100)
+    schedule = with_absences(graph)
+    moments = timeline(graph, schedule)
+    added = energy_added(moments)
+    total = sum(joules for row in added.values() for joules in row.values())
+    assert total == pytest.approx(sum(m.energy_j for m in moments) - sum(node.energy_j for node in graph.nodes))
+    assert added["stage0.0.conv"] == {Kind.PAGE_OUT: 2.0, Kind.PAGE_IN: 1.0}
+    assert added["stage0.0.relu"] == {Kind.RECOMPUTE: 1.0}
