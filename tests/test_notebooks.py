@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every notebook runs from top to bottom."""
+"""Every notebook runs from top to bottom, and is committed with what it showed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,28 @@ from nbclient import NotebookClient
 
 from tests.support import ROOT
 
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MOST_SECONDS_A_CELL = 600
+MOST_BYTES = 1_000_000
 
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebook_runs(notebook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The notebook calls the command lines by name, as a person in an activated environment does.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     document = nbformat.read(notebook, as_version=4)
-    NotebookClient(document, timeout=1800, resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(
+        document, timeout=MOST_SECONDS_A_CELL, resources={"metadata": {"path": str(notebook.parent)}}
+    ).execute()
     assert all(cell.execution_count for cell in document.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_committed_with_its_output(notebook: Path) -> None:
+    document = nbformat.read(notebook, as_version=4)
+    code = [cell for cell in document.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert notebook.stat().st_size < MOST_BYTES
