@@ -134,7 +134,7 @@ def plan_missing(
     tasks = tasks_of(missing(settings, methods, options, known))
     try:
         with workers(scheduler):
-            made = sweep(tasks, methods, options, jobs)
+            made = sweep(tasks, options, jobs)
             for points in track(made, "planning", len(tasks), console=Console(stderr=True)):
                 with undisturbed():
                     append_points(points, path)

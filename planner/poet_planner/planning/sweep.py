@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from poet_profiles.graph import Graph, Uses
@@ -53,37 +54,44 @@ def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str])
     return [Setting(subject, ram, deadline) for ram, deadline in product(bytes_of, seconds_of)]
 
 
+class Asked(NamedTuple):
+    """A problem, and the methods that are to plan for it."""
+
+    setting: Setting
+    methods: tuple[Method, ...]
+
+
 def missing(
     settings: Iterable[Setting], methods: Sequence[Method], options: OptimiseOptions, known: Iterable[Point]
-) -> list[Setting]:
-    """The settings for which not all methods have planned yet, in this time limit and by this code."""
-    version = code_version()
+) -> list[Asked]:
+    """What has not been planned yet in this time limit, by this code."""
+    limit_and_code = options.time_limit_s, code_version()
     done = {
         point.place
         for point in known
-        if (point.time_limit_s, point.code_version) == (options.time_limit_s, version) and point.status != FAILED
+        if (point.time_limit_s, point.code_version) == limit_and_code and point.status != FAILED
     }
-    return [
-        setting for setting in settings if not all(place_of(setting, method, options) in done for method in methods)
-    ]
+    asked = (
+        Asked(setting, tuple(method for method in methods if place_of(setting, method, options) not in done))
+        for setting in settings
+    )
+    return [one for one in asked if one.methods]
 
 
-def tasks_of(settings: Iterable[Setting]) -> list[list[Setting]]:
-    """What is planned together: settings that are the same to a method that does not page."""
-    tasks: dict[tuple[str, int], list[list[Setting]]] = {}
-    for setting in settings:
-        alike = tasks.setdefault((setting.subject.graph_hash, setting.ram_bytes), [])
-        task = next((task for task in alike if _same_without_paging(task[0], setting)), None)
+def tasks_of(asked: Iterable[Asked]) -> list[list[Asked]]:
+    """What is planned together: problems that are the same to a method that does not page."""
+    tasks: dict[tuple[str, int], list[list[Asked]]] = {}
+    for one in asked:
+        alike = tasks.setdefault((one.setting.subject.graph_hash, one.setting.ram_bytes), [])
+        task = next((task for task in alike if _same_without_paging(task[0].setting, one.setting)), None)
         if task is None:
-            alike.append([setting])
+            alike.append([one])
         else:
-            task.append(setting)
+            task.append(one)
     return [task for alike in tasks.values() for task in alike]
 
 
-def sweep(
-    tasks: Iterable[Sequence[Setting]], methods: Sequence[Method], options: OptimiseOptions, jobs: int
-) -> Iterator[list[Point]]:
+def sweep(tasks: Iterable[Sequence[Asked]], options: OptimiseOptions, jobs: int) -> Iterator[list[Point]]:
     """The points of each task, in the order in which tasks finish.
 
     Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster (see `cluster.workers`).
@@ -91,17 +99,19 @@ def sweep(
     from joblib import Parallel, delayed
 
     quiet = replace(options, progress=None)
-    planned = [delayed(_planned)(task, methods, quiet) for task in tasks]
+    planned = [delayed(_planned)(task, quiet) for task in tasks]
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(planned)
 
 
-def _planned(task: Sequence[Setting], methods: Sequence[Method], options: OptimiseOptions) -> list[Point]:
+def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
     points = []
     known: dict[str, Answer] = {}
-    for setting in task:
-        found = list(answers(setting, methods, options, _carried_over(known, task[0], setting)))
+    source = task[0].setting
+    for setting, methods in task:
+        found = list(answers(setting, methods, options, _carried_over(known, source, setting)))
         points += [point_of(setting, answer, options) for answer in found]
-        known = known or {answer.method.name: answer for answer in found if not answer.method.pages}
+        if setting is source:
+            known = {answer.method.name: answer for answer in found if not answer.method.pages}
     return points
 
 

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m benchmarks.evaluation figure-3`: make, or go on with, the points behind a figure. See README.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from poet_planner.cli.sweep import plan_missing
+from poet_planner.planning.comparison import chosen, place_of
+from poet_planner.report.points import write_points
+from poet_planner.solve import OptimiseOptions
+from poet_profiles.errors import UserError
+
+from benchmarks.evaluation.sweeps import SWEEPS, Sweep
+
+EVERYTHING = "all"
+
+
+def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
+    """Plan what its table lacks. In the end the table holds the sweep's points, and no others."""
+    settings, methods = sweep.settings(), chosen(sweep.methods)
+    options = OptimiseOptions(time_limit_s=sweep.time_limit_s)
+    wanted = {place_of(setting, method, options) for setting in settings for method in methods}
+    points = plan_missing(settings, methods, options, sweep.path, jobs, scheduler)
+    write_points([point for point in points if point.place in wanted], sweep.path)
+    print(f"{sweep.path.name}: {len(wanted)} points")
+
+
+def main(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(sweep.name for sweep in SWEEPS)}, or {EVERYTHING}.")],
+    jobs: Annotated[int, typer.Option(help="Points planned at once; one keeps two cores busy.")] = 1,
+    scheduler: Annotated[str | None, typer.Option(help="Plan on the workers of this Dask scheduler.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds a plan, instead of the sweep's own.")] = None,
+) -> None:
+    """Make the table of a sweep, or what it lacks: points with another time limit, or by other code, are made anew."""
+    wanted = [sweep for sweep in SWEEPS if name in (sweep.name, EVERYTHING)]
+    if not wanted:
+        raise UserError(f"no sweep {name!r}; there are {', '.join(sweep.name for sweep in SWEEPS)}, and {EVERYTHING}")
+    for sweep in wanted:
+        run(sweep if time_limit is None else replace(sweep, time_limit_s=time_limit), jobs, scheduler)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except UserError as error:
+        raise SystemExit(str(error)) from None

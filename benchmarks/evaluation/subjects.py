@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the evaluation plans: the paper's graphs on its boards and variants of these, and networks traced by poet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from poet_planner.planning.comparison import Subject, subject_of
+from poet_planner.planning.memory_policy import Gradients, Parameters, choose_residents
+from poet_planner.planning.pipeline import forms_of
+from poet_profiles.graph import Graph
+from poet_profiles.graph.file import read_graph
+
+from benchmarks.planner.instances import PAPER_GRAPHS
+
+# The TX2's compute rate was never published: its core's peak is 16 GFLOP/s, and these are a quarter and a tenth of it.
+SLOWER = {"4gflops": 4.0, "1.6gflops": 10.0}
+
+
+def paper_subject(model: str, board: str) -> Subject:
+    """A graph of the paper on ``m0``, ``m4``, ``a72`` or ``tx2``.
+
+    ``a72-dma`` has transfers beside computes; ``tx2-4gflops`` and ``tx2-1.6gflops`` compute more slowly than ``tx2``.
+    """
+    base, _, variant = board.partition("-")
+    graph = read_graph(PAPER_GRAPHS / f"{model}.{base}.json")
+    if variant == "dma":
+        graph = replace(graph, dma=True)
+    elif variant:
+        graph = _slower(graph, SLOWER[variant])
+    return Subject(graph, model, board, "published")
+
+
+def traced_subject(model: str, profile: str) -> Subject:
+    """A built-in network, traced, with the costs of a shipped profile. As in the paper, parameters are not counted."""
+    forms = forms_of(model, profile)
+    task = choose_residents(forms, Parameters.EXCLUDED, Gradients.AUTO, lambda _: 0).task
+    return replace(subject_of(task, model, None), board=profile)
+
+
+def _slower(graph: Graph, factor: float) -> Graph:
+    nodes = (replace(node, time_s=factor * node.time_s, energy_j=factor * node.energy_j) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))

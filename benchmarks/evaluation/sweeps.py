@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweeps behind the figures, tables and claims of the paper, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from poet_planner.planning.comparison import Setting, Subject
+from poet_planner.planning.methods import method_named
+from poet_planner.planning.sweep import settings_of
+from poet_planner.solve import OptimiseOptions
+
+from benchmarks.evaluation.subjects import paper_subject, traced_subject
+
+HERE = Path(__file__).parent
+BOARDS = ("m0", "m4", "a72", "tx2")
+RAMS = ("90%", "75%", "60%", "50%", "40%", "30%", "20%", "smallest")
+# Table 3: the RAM of POET in that of POFO.
+TABLE_3_RATIO = 285_873 / 311_808
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Models x boards x RAM budgets x deadlines x methods.
+
+    Attributes
+    ----------
+    name : str
+        Of the command; the table is ``name.csv`` with underscores.
+    methods : str
+        As ``poet-plan sweep --methods``; the optimiser always plans, too.
+    rams, deadlines : tuple of str
+        As `settings_of` takes them.
+    time_limit_s : float
+        For each method at a point.
+    subject : callable
+        The subject of a model and a board.
+    more_rams : callable
+        Bytes that depend on the subject, beside ``rams``.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    boards: tuple[str, ...]
+    methods: str
+    rams: tuple[str, ...] = RAMS
+    deadlines: tuple[str, ...] = ("none",)
+    time_limit_s: float = 10.0
+    subject: Callable[[str, str], Subject] = paper_subject
+    more_rams: Callable[[Subject, Sequence[str]], list[int]] = lambda _subject, _rams: []
+
+    @property
+    def path(self) -> Path:
+        """Of the table."""
+        return HERE / f"{self.name.replace('-', '_')}.csv"
+
+    def settings(self) -> list[Setting]:
+        """Every problem of it."""
+        settings: list[Setting] = []
+        for model in self.models:
+            for board in self.boards:
+                subject = self.subject(model, board)
+                rams = [*self.rams, *(str(ram) for ram in self.more_rams(subject, self.rams))]
+                settings += settings_of(subject, rams, self.deadlines)
+        return settings
+
+
+def below_pofo(subject: Subject, rams: Sequence[str]) -> list[int]:
+    """The printed ratio of what POFO's plan for each of the budgets really takes."""
+    pofo = method_named("pofo_time")
+    settings = settings_of(subject, rams, ["none"])
+    plans = (pofo.schedule(subject.graph, setting.ram_bytes, None, OptimiseOptions()) for setting in settings)
+    return [int(plan.peak_bytes * TABLE_3_RATIO) for plan in plans]
+
+
+SWEEPS = (
+    Sweep("figure-3", ("resnet18_cifar", "vgg16_cifar", "bert"), BOARDS, "all"),
+    Sweep(
+        "figure-4",
+        ("vgg16_cifar",),
+        ("m4", "a72", "a72-dma", "tx2-dma"),
+        "rematerialization_only,paging_only",
+        rams=("50%", "smallest"),
+        deadlines=("1x", "1.01x", "1.05x", "1.2x", "1.4x", "1.8x"),
+    ),
+    Sweep(
+        "figure-5",
+        ("resnet18_cifar",),
+        ("a72",),
+        "capuchin,msps,msps_no_release,dtr,dtr_no_release",
+        rams=(
+            *("90%", "75%", "60%", "50%", "40%", "30%", "25%", "22.5%", "20%", "18%", "17%", "16%", "15%", "14.5%"),
+            *("13.5%", "smallest"),
+        ),
+    ),
+    Sweep(
+        "below-dtr",
+        ("resnet18_cifar",),
+        ("m4", "a72", "tx2", "tx2-4gflops", "tx2-1.6gflops"),
+        "dtr",
+        rams=("20%", "16.25%", "15%", "14.5%"),
+    ),
+    # In less than the last of these POFO has no plan.
+    Sweep(
+        "table-3",
+        ("resnet18_cifar",),
+        ("tx2",),
+        "pofo_time",
+        rams=("1000000", "864256", "840000", "795000"),
+        more_rams=below_pofo,
+    ),
+    Sweep("nrf52840", ("resnet18_cifar", "mlperf_resnet8"), ("nrf52840",), "all", subject=traced_subject),
+    Sweep("m4-traced", ("resnet18_cifar", "mlperf_resnet8"), ("m4",), "all", subject=traced_subject),
+    # "Solved in under ten minutes": Algorithm 1 as printed is given as much, where the paper says that it times out.
+    Sweep("ten-minutes", ("bert",), ("m4", "tx2"), "poet_ilp", rams=("60%",), deadlines=("2x",), time_limit_s=600.0),
+)
