@@ -12,6 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
 
 from poet_planner.cli.network import network
+from poet_planner.cli.options import Batch, Board, Deadline, GraphFile, Methods, Model, Profiles, Ram, Seed, SolverName
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
@@ -22,24 +23,20 @@ if TYPE_CHECKING:
 
 
 def compare(
-    profile: Annotated[str | None, typer.Option(help="Profile of the board: a CSV file, or a shipped one.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Built-in model, or module:callable.")] = None,
-    graph: Annotated[Path | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
-    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
-    ram: Annotated[
-        str | None, typer.Option(help="RAM: 256KB, or 50% of the store-all schedule's peak; default is the board's.")
-    ] = None,
-    deadline: Annotated[str | None, typer.Option(help="2.5s, or 1.5x the store-all schedule's time.")] = None,
+    profile: Profiles = None,
+    model: Model = None,
+    graph: GraphFile = None,
+    batch: Batch = None,
+    board: Board = None,
+    ram: Ram = None,
+    deadline: Deadline = None,
     parameters: Annotated[
         Parameters, typer.Option(help="Where parameters lie: see `poet-plan --help`.")
     ] = Parameters.AUTO,
-    methods: Annotated[
-        str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
-    ] = "all",
+    methods: Methods = "all",
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method, at most.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
-    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    seed: Seed = 0,
+    solver: SolverName = "highs",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:

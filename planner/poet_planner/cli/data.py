@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from poet_planner.cli.options import Batch
+
 
 def data(
     model: Annotated[
@@ -16,7 +18,7 @@ def data(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Decides the order of the samples.")] = 0,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    batch: Batch = None,
     arrays: Annotated[
         Path | None,
         typer.Option(help="Your own samples: an .npz with arrays `input` and `target`, a sample a row."),

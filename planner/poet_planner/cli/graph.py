@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from poet_profiles.errors import UserError
 
+from poet_planner.cli.options import Batch, Board
+
 if TYPE_CHECKING:
     from poet_runtime.program import Program
 
@@ -26,11 +28,11 @@ def graph(
         str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, poet-graph/1.")],
-    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
+    board: Board = None,
     profile: Annotated[
         str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    batch: Batch = None,
     parameters: Annotated[
         Home, typer.Option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
     ] = Home.RESIDENT,

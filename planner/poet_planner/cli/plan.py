@@ -16,6 +16,7 @@ from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
 from poet_planner.cli.network import network
+from poet_planner.cli.options import Batch, Board, Deadline, GraphFile, Model, Profiles, Ram, Seed, SolverName
 from poet_planner.cli.progress import progress
 from poet_planner.planning.memory_policy import Gradients, Parameters
 
@@ -64,31 +65,13 @@ YARDSTICKS = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Stra
 
 def plan(
     context: typer.Context,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Profile of the board: a CSV file, or the name of a shipped one. May be given several times: each "
-            "adds what those before it lack."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
-    ] = None,
-    graph: Annotated[
-        Path | None, typer.Option(help="Plan this costed graph (poet-graph/1) instead of a model.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
-    board: Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")] = None,
-    ram: Annotated[
-        str | None,
-        typer.Option(
-            help="RAM budget: 256KB (KB, MB and GB are powers of 1024, as boards are sold), or 50% of the "
-            "store-all schedule's peak; default is the board's."
-        ),
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(help="Time limit of a training step: 2.5s, or 1.5x the store-all schedule's time.")
-    ] = None,
+    profile: Profiles = None,
+    model: Model = None,
+    graph: GraphFile = None,
+    batch: Batch = None,
+    board: Board = None,
+    ram: Ram = None,
+    deadline: Deadline = None,
     parameters: Annotated[
         Parameters,
         typer.Option(
@@ -134,7 +117,7 @@ def plan(
     formulation: Annotated[
         Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
     ] = Formulation.BEST,
-    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    solver: SolverName = "highs",
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -143,7 +126,7 @@ def plan(
             show_default="7; down to 5 where tracing took long",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
+    seed: Seed = 0,
     endurance: Annotated[
         str | None,
         typer.Option(

@@ -12,6 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.cli.network import DEFAULT_MODEL
+from poet_planner.cli.options import Batch, Methods, Seed, SolverName
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def sweep(
     graph: Annotated[
         list[Path] | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model; again for more.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")] = None,
+    batch: Batch = None,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Board; again for more. Default is the profile's.")
     ] = None,
@@ -55,12 +56,10 @@ def sweep(
             "(excluded)."
         ),
     ] = Parameters.AUTO,
-    methods: Annotated[
-        str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
-    ] = "optimal",
+    methods: Methods = "optimal",
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method at a point, at most.")] = 8.0,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal plans.")] = 0,
-    solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
+    seed: Seed = 0,
+    solver: SolverName = "highs",
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,
     scheduler: Annotated[
         str | None, typer.Option(help="Plan on the workers of this Dask scheduler: tcp://host:8786.")
