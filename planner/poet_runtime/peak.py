@@ -4,31 +4,35 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-from torch.autograd.profiler import profile
+from torch.autograd.profiler import profile, record_function
 
 ALLOCATION = "[memory]"
+_MARK = "poet:mark"
 
 
 @dataclass
 class Peak:
-    """What was allocated beyond that at the start.
+    """The most bytes that were allocated at once beyond those at the start.
 
     Attributes
     ----------
     bytes : int
-        The most at once.
-    held : list of (int, int)
-        Behind each change: the time by ``time.perf_counter_ns``, and the bytes.
+        Of all the time.
+    before_marks : list of int
+        By mark: since the mark before it.
     """
 
     bytes: int = 0
-    held: list[tuple[int, int]] = field(default_factory=list)
+    before_marks: list[int] = field(default_factory=list)
+
+    def mark(self) -> None:
+        """Put a mark into the record."""
+        with record_function(_MARK):
+            pass
 
 
 @contextmanager
@@ -37,18 +41,14 @@ def allocations() -> Iterator[Peak]:
     # Read when the profiler first starts: it would announce itself on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     peak = Peak()
-    ahead_ns = _unix_ahead_ns()
     with profile(use_device=None, profile_memory=True, use_kineto=True) as record:
         yield peak
-    events = record.kineto_results.events()
-    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == ALLOCATION)
-    sums = accumulate(change for _, change in changes)
-    peak.held = [(when - ahead_ns, held) for (when, _), held in zip(changes, sums, strict=True)]
-    peak.bytes = max((held for _, held in peak.held), default=0)
-
-
-def _unix_ahead_ns() -> int:
-    """What the record's clock shows beyond `time.perf_counter_ns`: of several readings that which took the least."""
-    readings = [(time.perf_counter_ns(), time.time_ns(), time.perf_counter_ns()) for _ in range(9)]
-    before, unix, after = min(readings, key=lambda reading: reading[2] - reading[0])
-    return unix - (before + after) // 2
+    held = most = 0
+    for event in sorted(record.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == ALLOCATION:
+            held += event.nbytes()
+            most = max(most, held)
+            peak.bytes = max(peak.bytes, held)
+        elif event.name() == _MARK:
+            peak.before_marks.append(most)
+            most = held

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +49,7 @@ class ScheduledStep:
         self._steps = [*program.steps(schedule.steps)]
         self._compiled = compile_steps(program.graph, self._steps, self._pager)
         self._made: StepResult | None = None
+        self._peak: Peak | None = None
         left_out = program.orderings
         self._is_carried_out = [step.target not in left_out for step in schedule.steps]
         self.page_outs, self.page_ins = (
@@ -73,9 +75,10 @@ class ScheduledStep:
     def run_traced(self) -> None:
         """Compute a step, each of the schedule's for itself and timed."""
         self._state = torch.get_rng_state()
-        self._made = None
+        self._made = self._peak = None
         self._traced.result(self._graph, self._residents)
-        self.times_ns = [end - start for start, end in self._spans()]
+        readings = self._traced.times_ns
+        self.times_ns = self._by_step([end - start for start, end in zip(readings[::2], readings[1::2], strict=True)])
 
     def observe(self) -> None:
         """Compute the traced step again, on the same random numbers, and see what PyTorch's allocator hands out.
@@ -84,11 +87,13 @@ class ScheduledStep:
         run.
         """
         torch.set_rng_state(self._state)
-        with allocations() as peak:
+        with allocations() as self._peak:
             self._made = self._traced.result(self._graph, self._residents)
+        peak, self._peak = self._peak, None
         self.peak_bytes = self.resident_bytes + peak.bytes
-        peaks = _peaks_until([end for _, end in self._spans()], peak)
-        self.peaks_bytes = [self.resident_bytes + held for held in peaks]
+        # What is allocated ahead of a step is the step's: copies that an operator then writes.
+        most = map(max, zip(peak.before_marks[::2], peak.before_marks[1::2], strict=True))
+        self.peaks_bytes = self._by_step([self.resident_bytes + held for held in most])
 
     def keep(self, learning_rate: float) -> None:
         """Let the step that was computed count: gradients and loss, buffers, and parameters a step further down."""
@@ -108,28 +113,14 @@ class ScheduledStep:
 
     @cached_property
     def _traced(self) -> CompiledStep:
-        return compile_steps(self._graph, self._steps, self._pager, traced=True)
+        return compile_steps(self._graph, self._steps, self._pager, clock=self._clock, traced=True)
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """From when to when each of the schedule's steps lasted: no time where it is no operator's and no value's."""
-        readings = iter(self._traced.times_ns)
-        spans, end = [], 0
-        for carried_out in self._is_carried_out:
-            start, end = (next(readings), next(readings)) if carried_out else (end, end)
-            spans.append((start, end))
-        return spans
+    def _clock(self) -> int:
+        if self._peak is not None:
+            self._peak.mark()
+        return time.perf_counter_ns()
 
-
-def _peaks_until(ends_ns: list[int], peak: Peak) -> list[int]:
-    """The most bytes held in each of the spans that end then, one behind the other."""
-    peaks, held = [], 0
-    changes = iter(peak.held)
-    change = next(changes, None)
-    for end_ns in ends_ns:
-        most = held
-        while change is not None and change[0] <= end_ns:
-            held = change[1]
-            most = max(most, held)
-            change = next(changes, None)
-        peaks.append(most)
-    return peaks
+    def _by_step(self, numbers: list[int]) -> list[int]:
+        """With a 0 for each step of the schedule that is no operator's and no value's."""
+        rest = iter(numbers)
+        return [next(rest) if carried_out else 0 for carried_out in self._is_carried_out]
