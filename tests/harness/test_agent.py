@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import platform
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -23,14 +26,21 @@ from poet_harness.connection.target import connect
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
+from poet_harness.training.plan import read_plan
+from poet_harness.training.trainer import make_ready
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.graph.file import read_graph
 from poet_profiles.profile import ProfileWriter, read_profile
+from poet_profiles.schedule.file import write_schedule
+from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
 from tests.support.harness.served_agent import ServedAgent
 from tests.support.harness.simulated_device import Line, Noise, clean, serve
-from tests.support.networks.small_program import MODEL, write_small_program
+from tests.support.networks.small_program import BATCH, MODEL, write_small_program
 
 HOST = load_board("host")
 
@@ -219,6 +229,90 @@ def test_a_tensor_travels_in_long_lines_and_arrives_whole_over_a_line_that_loses
             device.link.close()
         if lines[0] is clean:
             assert agent.verbs.count("get") == -(-size // 2014)
+
+
+@pytest.fixture(scope="module")
+def scheduled(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan with a schedule, and data for three steps."""
+    folder = tmp_path_factory.mktemp("scheduled")
+    for name in ("graph.json", "program.json"):
+        (folder / name).write_text((plan / name).read_text())
+    write_schedule(store_all_schedule(read_graph(plan / "graph.json")), folder / "schedule.json")
+    write_arrays(training_data(MODEL, 3, 0, BATCH), folder / "data.npz")
+    return folder
+
+
+def run(folder: Path, *options: str) -> Result:
+    given = ["run", "--board", "host", "--meter", "nominal", "--plan", str(folder), "--data", str(folder / "data.npz")]
+    return CliRunner().invoke(app, [*given, *options], env={"COLUMNS": "400"})
+
+
+@pytest.mark.parametrize(("resets", "rate"), [((), 0.0), ((60,), 0.0003)])
+def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
+    scheduled: Path, tmp_path: Path, resets: tuple[int, ...], rate: float
+) -> None:
+    agent = ServedAgent(tmp_path, resets_before=resets)
+    files = ["--out", str(tmp_path / "o.csv"), "--save", str(tmp_path / "s.npz"), "--weights", str(tmp_path / "w.st")]
+    with serve(agent, Noise(rate, seed=5), Noise(rate, seed=6)) as url:
+        done = run(scheduled, "--port", url, "--steps", "3", "--lr", "0.1", *files)
+    assert done.exit_code == 0, done.output
+    assert agent.verbs.count("hello") == 1 + len(resets)
+    found = np.load(tmp_path / "s.npz")
+    expected = reference_run(MODEL, scheduled / "data.npz", 0.1, 0.0)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert np.array_equal(found[name], array), name
+    start = np.load(scheduled / "data.npz")
+    for name, trained in load_file(tmp_path / "w.st").items():
+        assert trained == pytest.approx(start[name] - 0.1 * expected[f"{name}.grad"].sum(axis=0), abs=1e-6)
+    rows = pd.read_csv(tmp_path / "o.csv")
+    actions = len(json.loads((scheduled / "schedule.json").read_text())["steps"])
+    assert [*rows["do"]].count("step") == 3
+    assert len(rows) == actions + 3
+    assert set(rows["source"]) == {"measured"}
+    assert rows["observed_peak_bytes"].iloc[0] == rows["observed_peak_bytes"].iloc[1 : actions + 1].max()
+    assert "no sensor: energy by the power states of host.toml" in done.output
+
+
+def test_what_an_agent_cannot_do_in_a_run_is_refused(scheduled: Path, plan: Path, tmp_path: Path) -> None:
+    for options, words in (
+        (["--resume"], "--resume: host keeps no weights"),
+        (["--commit-every", "2"], "--commit-every: host keeps no weights"),
+        (["--port", "socket://x:1", "--threads", "2"], "--threads: is for the agent on this computer"),
+        (["--steps", "4"], "holds 3 batches, --steps asks for 4"),
+    ):
+        assert words in str(run(scheduled, *options).exception)
+    document = json.loads((scheduled / "program.json").read_text())
+    inputs = next(resident for resident in document["residents"] if resident["kind"] == "input")
+    folder = tmp_path / "other"
+    shutil.copytree(scheduled, folder)
+    for change, words in (
+        ({"dtype": "bfloat16"}, "is of bfloat16, which no .npz holds"),
+        ({"stride": [1]}, "does not lie in one piece"),
+        (
+            {"dtype": "float64", "bytes": 2 * inputs["bytes"]},
+            "is float32 of shape (3, 4, 1, 8, 8), the plan reads float64",
+        ),
+    ):
+        residents = [{**r, **change} if r["id"] == inputs["id"] else r for r in document["residents"]]
+        (folder / "program.json").write_text(json.dumps({**document, "residents": residents}))
+        assert words in str(run(folder).exception)
+    (folder / "program.json").write_text(json.dumps({**document, "residents": [7]}))
+    assert "its residents are none" in str(run(folder).exception)
+
+
+def test_a_plan_of_firmware_and_an_agent_do_not_go_together(scheduled: Path, tmp_path: Path) -> None:
+    plan = read_plan(scheduled)
+    with serve(ServedAgent(tmp_path)) as url:
+        device = Device(Link(open_port(url, 1), url))
+        with pytest.raises(UserError, match="runs poet-agent, and the plan is one for firmware"):
+            make_ready(device, replace(plan, documents=()))
+        make_ready(device, plan)
+        assert (device.hello.model, device.hello.schedule) == (plan.graph_hash, plan.schedule_hash)
+        device.hello = replace(device.hello, framework=())
+        with pytest.raises(UserError, match="runs firmware, and the plan is one for PyTorch, by poet-agent"):
+            make_ready(device, plan)
+        device.link.close()
 
 
 class SteadyMeter(Meter):

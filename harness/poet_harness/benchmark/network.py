@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash, read_graph
 from poet_profiles.json_file import of_format, read_document
 
@@ -70,11 +72,8 @@ def from_plan(folder: Path) -> Network:
     UserError
         If a file is missing or damaged, or they are of two models.
     """
-    graph = read_graph(folder / GRAPH_FILE)
-    path = folder / PROGRAM_FILE
-    document = read_document(path, lambda read: of_format(read, PROGRAM_FORMAT))
-    if document.get("graph_hash") != graph_hash(graph):
-        raise UserError(f"{path}: belongs to another graph than {folder / GRAPH_FILE}; make the plan again")
+    graph, path = read_graph(folder / GRAPH_FILE), folder / PROGRAM_FILE
+    document = read_program(folder, graph)
     nodes = {node.id: node for node in graph.nodes}
     try:
         ids = [operator["id"] for operator in document["operators"]]
@@ -87,8 +86,27 @@ def from_plan(folder: Path) -> Network:
             raise UserError(f"{folder / GRAPH_FILE}: {node.id}: names no operator (op); make the plan again")
         configuration = Configuration(node.operation.op, node.operation.params)
         placed.append(PlacedOperator(configuration, sum(v.bytes for v in node.values), node.workspace_bytes))
-    program = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
-    return Network(graph.name, document["graph_hash"], program, tuple(placed))
+    return Network(graph.name, document["graph_hash"], packed(document), tuple(placed))
+
+
+def read_program(folder: Path, graph: Graph) -> dict[str, Any]:
+    """The program file beside a graph.
+
+    Raises
+    ------
+    UserError
+        If it is missing or damaged, or another graph's.
+    """
+    path = folder / PROGRAM_FILE
+    document = read_document(path, lambda read: of_format(read, PROGRAM_FORMAT))
+    if document.get("graph_hash") != graph_hash(graph):
+        raise UserError(f"{path}: belongs to another graph than {folder / GRAPH_FILE}; make the plan again")
+    return document
+
+
+def packed(document: Mapping[str, Any]) -> bytes:
+    """A document as an agent loads it."""
+    return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
 def network_of_model(name: str, board: str) -> Network:

@@ -52,7 +52,8 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     """Read the arrays that the plan's tensors need, and hold each against the plan: name, type, shape, numbers.
 
     Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. Velocities
-    and random generators that are not in the file start at zero. Integers travel as 32 bits.
+    and random generators that are not in the file start at zero. Integers travel in the size that the
+    plan has them in.
 
     Parameters
     ----------
@@ -75,16 +76,16 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     batches: list[dict[int, bytes]] = [{} for _ in range(count)]
     shapes = whole_shapes(plan.tensors)
     for index, tensor in enumerate(plan.tensors):
-        choices = plan.choices.get(tensor.id, 0)
+        numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
         if name_of(tensor) in zeros - arrays.keys():
             weights[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP:
-            array = checked_array(path, tensor, choices, arrays, count)
+            array = checked_array(path, tensor, *numbers, arrays, count)
             for step in range(count):
                 batches[step][index] = array[step].tobytes()
         elif tensor.kind in GIVEN_ONCE:
             whole = replace(tensor, id=name_of(tensor), shape=shapes[name_of(tensor)])
-            data = cut_from(tensor, checked_array(path, whole, choices, arrays)).tobytes()
+            data = cut_from(tensor, checked_array(path, whole, *numbers, arrays)).tobytes()
             in_ram = index < len(plan.residents)
             (constants if in_ram and tensor.kind == "constant" else weights)[index] = data
     return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
@@ -114,22 +115,30 @@ def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> 
 
 
 def checked_array(
-    path: Path, resident: Resident | Kept, choices: int, arrays: Mapping[str, Array], steps: int | None = None
+    path: Path,
+    resident: Resident | Kept,
+    dtype: np.dtype[Any],
+    choices: int | None,
+    arrays: Mapping[str, Array],
+    steps: int | None = None,
 ) -> Array:
     """An array as the board stores it; with ``steps``, the first so many along a leading axis.
 
     Parameters
     ----------
-    choices : int
-        0 for numbers of f32; else they are whole, from 0 to below that.
+    dtype : dtype
+        Of its numbers there; an array of whole numbers may be of another size.
+    choices : int or None
+        How many there are to choose from: its numbers are whole, from 0 to below that.
     """
     where = f"{path}: {resident.id}"
     if resident.id not in arrays:
         raise UserError(f"{where}: no such array (make the file with poet-plan data)")
     array = arrays[resident.id]
     shape = array.shape if steps is None else array.shape[1:]
-    wanted = "whole numbers" if choices else "float32"
-    fits = np.issubdtype(array.dtype, np.integer) if choices else array.dtype == np.float32
+    whole = dtype.kind in "iu"
+    wanted = "whole numbers" if whole else dtype.name
+    fits = np.issubdtype(array.dtype, np.integer) if whole else array.dtype == dtype
     if not fits or shape != resident.shape or (steps is not None and not array.ndim):
         batches = () if steps is None else ("steps",)
         raise UserError(
@@ -138,14 +147,16 @@ def checked_array(
         )
     if steps is not None and len(array) < steps:
         raise UserError(f"{where}: holds {len(array)} batches, --steps asks for {steps}")
-    used = array[:steps]
-    if choices:
-        _refuse(where, used, (used < 0) | (used >= choices), f"the plan knows 0 to {choices - 1}")
+    used = array if steps is None else array[:steps]
+    if whole:
+        bounds = np.iinfo(dtype)
+        low, high = (bounds.min, bounds.max) if choices is None else (0, choices - 1)
+        _refuse(where, used, (used < low) | (used > high), f"the plan knows {low} to {high}")
     else:
         # The mask of an attention is poet's own constant, and minus infinity where nothing is to be seen.
         wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
         _refuse(where, used, wrong, "training needs finite numbers")
-    return np.ascontiguousarray(used, dtype="<i4" if choices else "<f4")
+    return np.ascontiguousarray(used, dtype=dtype)
 
 
 def _refuse(where: str, array: Array, wrong: NDArray[np.bool_], why: str) -> None:

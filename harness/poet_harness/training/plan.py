@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from poet_profiles.card.layout import CardLayout, blocks_of, card_layout
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
@@ -21,8 +22,11 @@ from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action as Do
 from poet_profiles.schedule import Schedule
-from poet_profiles.schedule.file import read_schedule, schedule_hash
+from poet_profiles.schedule.file import document_of_schedule, read_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
+
+from ..benchmark.network import PROGRAM_FILE, packed, read_program
+from .program_tensors import tensors_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +81,11 @@ class Plan:
     residents : tuple of Resident
         Tensors with a fixed place in the board's RAM; the index of one in the protocol is its place here.
     choices : mapping of str to int
-        The residents that are of i32, by id: each number is from 0 to below that. All others are of f32.
+        The residents that name one of several, by id: each number is from 0 to below that.
+    types : mapping of str to str
+        NumPy's name of each tensor's type, by id, where it is not ``<f4``.
+    documents : tuple of bytes
+        What the agent of a Linux board loads: the program, and the schedule. Empty for firmware, which is flashed.
     energy_j, time_s, peak_bytes
         Predictions.
     firmware : tuple of str
@@ -114,6 +122,12 @@ class Plan:
     kept: tuple[Kept, ...] = ()
     card: CardLayout | None = None
     page_blocks: int = 0
+    types: Mapping[str, str] = field(default_factory=dict)
+    documents: tuple[bytes, ...] = ()
+
+    def type_of(self, tensor: Resident | Kept) -> np.dtype[Any]:
+        """The type of a tensor's numbers."""
+        return np.dtype(self.types.get(tensor.id, "<f4"))
 
     @property
     def tensors(self) -> tuple[Resident | Kept, ...]:
@@ -140,8 +154,10 @@ def read_plan(folder: Path) -> Plan:
     """
     graph_path, schedule_path = (_there(folder / name) for name in ("graph.json", "schedule.json"))
     graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
-    _refuse_residents(graph, graph_path)
     _refuse_strangers(graph, schedule, schedule_path)
+    if graph.allocates:
+        return _linux_plan(folder, graph, schedule)
+    _refuse_residents(graph, graph_path)
     try:
         choices = _choices(graph)
         descents = [operation for operation in _operations(graph) if operation.op == MOMENTUM]
@@ -161,6 +177,7 @@ def read_plan(folder: Path) -> Plan:
         time_s=schedule.time_s,
         peak_bytes=schedule.peak_bytes,
         choices=choices,
+        types=dict.fromkeys(choices, "<i4"),
         firmware=_profiled_firmware(folder / "summary.json"),
         velocities=velocities,
         generators=generators,
@@ -169,6 +186,23 @@ def read_plan(folder: Path) -> Plan:
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
         momentum=parse_params(descents[0].params)["momentum_nano"] / 1e9 if descents else 0.0,
+    )
+
+
+def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
+    program = read_program(folder, graph)
+    residents, types = tensors_of(program, folder / PROGRAM_FILE)
+    return Plan(
+        graph_hash=schedule.graph_hash,
+        schedule_hash=schedule_hash(schedule),
+        residents=residents,
+        actions=tuple(_actions(graph, schedule)),
+        energy_j=schedule.energy_j,
+        time_s=schedule.time_s,
+        peak_bytes=schedule.peak_bytes,
+        firmware=_profiled_firmware(folder / "summary.json"),
+        types=types,
+        documents=(packed(program), packed(document_of_schedule(schedule))),
     )
 
 

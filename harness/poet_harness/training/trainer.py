@@ -72,7 +72,9 @@ class Trainer:
     device, meter
         The board, flashed with the plan, and the instrument on its supply.
     plan : Plan
-        The plan it was flashed with.
+        The plan it was flashed with; the agent of a Linux board loads it.
+    gradients : bool
+        Whether each step's gradients are fetched, which takes time.
 
     Attributes
     ----------
@@ -95,11 +97,11 @@ class Trainer:
         If the board carries another model or schedule.
     """
 
-    def __init__(self, device: Device, meter: Meter, plan: Plan) -> None:
+    def __init__(self, device: Device, meter: Meter, plan: Plan, gradients: bool = True) -> None:
         self._device = device
         self._meter = meter
         self._plan = plan
-        self.hello = device.hello
+        self._wants_gradients = gradients
         self.unmetered: list[str] = []
         self.idle_power_w = math.nan
         self._observed: dict[int, ObservedStep] = {}
@@ -109,7 +111,8 @@ class Trainer:
         # Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
         self._steps_done: int | None = None
         self._card = CardInBoard(device, plan) if plan.card is not None else None
-        check_flashed(device, plan)
+        make_ready(device, plan)
+        self.hello = device.hello
 
     @property
     def observed(self) -> list[ObservedStep]:
@@ -185,6 +188,7 @@ class Trainer:
         steps: int,
     ) -> None:
         """Steps from the last commit on, or from the initial weights if there is none."""
+        make_ready(self._device, self._plan)
         begin = self._restored(data, resume, steps)
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
@@ -283,7 +287,9 @@ class Trainer:
             energy_j = self._total(actions)
         else:
             [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
-        return replace(step, energy_j=energy_j, actions=actions, gradients=self._gradients())
+        return replace(
+            step, energy_j=energy_j, actions=actions, gradients=self._gradients() if self._wants_gradients else {}
+        )
 
     def _note_committed(self, report: StepReport) -> None:
         if report.committed != self._being_kept:
@@ -353,22 +359,29 @@ class Trainer:
 
     def _tensors(self, kinds: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         return {
-            resident.id: np.frombuffer(
-                self._device.get(index, resident.bytes), "<i4" if resident.id in self._plan.choices else "<f4"
-            ).reshape(resident.shape)
+            resident.id: np.frombuffer(self._device.get(index, resident.bytes), self._plan.type_of(resident)).reshape(
+                resident.shape
+            )
             for index, resident in enumerate(self._plan.residents)
             if resident.kind in kinds
         }
 
 
-def check_flashed(device: Device, plan: Plan) -> None:
-    """Make sure that the board carries this plan.
+def make_ready(device: Device, plan: Plan) -> None:
+    """Let an agent load this plan; make sure that a board with firmware was flashed with it.
 
     Raises
     ------
     UserError
-        With both hashes, if its model or its schedule is another one.
+        With both hashes, if its model or its schedule is another one. If the plan is for PyTorch and the board runs
+        firmware, or the other way round.
     """
+    if device.hello.is_agent != bool(plan.documents):
+        here, there = ("poet-agent", "firmware") if device.hello.is_agent else ("firmware", "PyTorch, by poet-agent")
+        raise UserError(f"{device.link.name}: runs {here}, and the plan is one for {there}; plan with its profile")
+    if plan.documents and (device.hello.model, device.hello.schedule) != (plan.graph_hash, plan.schedule_hash):
+        for document in plan.documents:
+            device.load(document)
     hello = device.hello
     flash = "run poet-harness flash first"
     # Headers from before schedules had a hash can be built all the same.

@@ -24,7 +24,7 @@ NAME = "run"
 MOST_STEPS_SHOWN = 8
 MOST_DIFFERENCE = 0.03
 PLAN_FILES = (
-    *("graph.json", "schedule.json", "summary.json", "constants.safetensors"),
+    *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors"),
     *("poet_model.h", "poet_schedule.h", "poet_constants.h"),
 )
 
@@ -48,6 +48,9 @@ def command(
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
         Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="For the agent on this computer: threads, and processors, of PyTorch.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -80,9 +83,12 @@ def command(
 
     check_learning_rate(learning_rate)
     description = load_board(board)
-    if description.kind == "linux" and port is None:
-        raise UserError(f"{description.name}: PyTorch runs a Linux board's plan: poet-plan execute --plan {plan}")
     schedule = read_plan(plan)
+    if schedule.documents and (resume or commit_every):
+        raise UserError(
+            f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --weights writes them "
+            "at the end"
+        )
     batches = read_training_data(data, schedule, steps if schedule.card is None else None)
     batches.state.check_steps(steps)
     results = Results(schedule, out, save, weights)
@@ -94,14 +100,23 @@ def command(
             image = flashed_image(plan, description)
             card = opening.enter_context(prepared_image(card, schedule, batches, steps))
         target = opening.enter_context(
-            connect(description, port, image=image, emulate=emulate, meter=meter, card=card, card_pauses=card_pauses)
+            connect(
+                description,
+                port,
+                image=image,
+                emulate=emulate,
+                meter=meter,
+                card=card,
+                card_pauses=card_pauses,
+                threads=threads,
+            )
         )
         if description.kind != "program":
-            _warn_of_stale_costs(schedule, target.device.hello.firmware)
-        trainer = Trainer(target.device, target.meter, schedule)
+            _warn_of_stale_costs(schedule, target.device.hello.build)
+        trainer = Trainer(target.device, target.meter, schedule, gradients=save is not None)
         if target.fresh_card:
             target.device.format()
-        source = target.meter.source
+        source, senses, identity = target.meter.source, target.meter.senses, target.meter.identity
         on_card = card if image is not None and schedule.card is not None else None
         read = trainer.weights if on_card is None else partial(weights_in, on_card, schedule)
         try:
@@ -128,13 +143,18 @@ def command(
         if step.actions:
             console.print(_actions_table(schedule, step, source))
     if (difference := _difference(schedule, observed[-1])) > MOST_DIFFERENCE:
-        again = f"--board {board}{' --emulate' if emulate else ''} --plan {plan} --data {data}"
         console.print(
-            f"the last step is {difference:.1%} off its prediction; a profile on this data predicts better: "
-            f"poet-harness profile {again}",
+            f"the last step is {difference:.1%} off its prediction; "
+            + (
+                "let nothing else run, and profile again, with as many threads"
+                if schedule.documents
+                else "a profile on this data predicts better: poet-harness profile "
+                f"--board {board}{' --emulate' if emulate else ''} --plan {plan} --data {data}"
+            ),
             soft_wrap=True,
         )
-    console.print(f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW")
+    idle = f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW"
+    console.print(idle if senses else f"{idle}; {identity}")
     if trainer.unmetered:
         console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
     if stack_bytes:
@@ -220,9 +240,16 @@ def _steps_table(plan: plans.Plan, steps: Sequence[ObservedStep], source: str) -
             "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
             f"{step.report.work_s:.5f}",
             _relative(step.report.work_s, plan.time_s),
-            f"{step.report.peak_bytes:,}" + ("" if step.report.peak_bytes == plan.peak_bytes else " (differs)"),
+            f"{step.report.peak_bytes:,}{_peak_remark(plan, step.report.peak_bytes)}",
         )
     return table
+
+
+def _peak_remark(plan: plans.Plan, peak_bytes: int) -> str:
+    """Firmware keeps a plan's peak to the byte; PyTorch's allocator has its own mind."""
+    if peak_bytes == plan.peak_bytes:
+        return ""
+    return f" ({_relative(peak_bytes, plan.peak_bytes)})" if plan.documents else " (differs)"
 
 
 def _actions_table(plan: plans.Plan, step: ObservedStep, source: str) -> Table:

@@ -83,6 +83,7 @@ class Summary:
     excluded_bytes: int
     kept_bytes: int
     resident_gradients: bool | None
+    allocates: bool
     arena_bytes: int
     plain_peak_bytes: int
     wear: Wear
@@ -167,6 +168,7 @@ def summarise(
         excluded_bytes=excluded_bytes,
         kept_bytes=sum(kept.bytes for kept in graph.kept if kept.kind not in BATCH_KINDS),
         resident_gradients=any(r.kind == "gradient" for r in graph.residents) if graph.residents else None,
+        allocates=graph.allocates,
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
         wear=wear(graph, schedule, board, endurance_bytes),
@@ -268,7 +270,9 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
         *([("  minimised", time_text(s.busy_s), busy)] if s.objective == Objective.TIME else []),
         ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; store-all {store_all}"),
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),
-        ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
+        ("  allocated", bytes_text(s.arena_bytes), "at once beside them, as PyTorch allocates: no static offsets")
+        if s.allocates
+        else ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
         *([frozen] if s.constant_bytes else []),
         *_card_rows(s),
     ]
@@ -295,7 +299,9 @@ def _residents_remark(s: Summary) -> str:
         return "small parameters, state"
     if s.resident_gradients is None:
         return "as the graph has it"
-    return "parameters, state, batch" + (", gradients" if s.resident_gradients else "; gradients are in the arena")
+    if s.resident_gradients:
+        return "parameters, state, batch, gradients"
+    return "parameters, state, batch; gradients are " + ("allocated" if s.allocates else "in the arena")
 
 
 def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:

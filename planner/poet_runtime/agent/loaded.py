@@ -110,7 +110,7 @@ class Loaded:
         Raises
         ------
         RefusedError
-            If it is none, or one of another graph.
+            If it is none, or one of another graph. If the board has not the RAM for a step.
         """
         try:
             schedule = schedule_from_document(document)
@@ -123,6 +123,11 @@ class Loaded:
         except UserError as error:
             raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
         self.close()
+        try:
+            _check_room(scheduled.needed_bytes, "a step under the schedule needs")
+        except RefusedError:
+            scheduled.close()
+            raise
         self.scheduled, self.schedule_hash = scheduled, schedule_hash(schedule)
 
     def close(self) -> None:

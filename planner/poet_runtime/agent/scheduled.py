@@ -35,8 +35,10 @@ class ScheduledStep:
         Of the last step.
     results : dict of str to Tensor
         Loss and gradients of the last step, by resident id.
+    needed_bytes : int
+        What a step allocates at once beside the residents, by the plan.
     peak_bytes : int
-        The most bytes in RAM in the last step, residents included.
+        The most bytes in RAM in a step, residents included: the plan's, and behind a traced step what that took.
     times_ns, peaks_bytes : list of int
         What each of the schedule's steps took, if the last training step was traced, and the most bytes in RAM during
         it, residents included.
@@ -48,6 +50,7 @@ class ScheduledStep:
         self._pager = Pager(folder)
         self._steps = [*program.steps(schedule.steps)]
         self._compiled = compile_steps(program.graph, self._steps, self._pager)
+        self._warm: set[bool] = set()
         self._made: StepResult | None = None
         self._peak: Peak | None = None
         left_out = program.orderings
@@ -58,7 +61,8 @@ class ScheduledStep:
         self.resident_bytes = sum(map(storage_bytes, (*residents.values(), *program.graph.constants.values())))
         self.results: dict[str, Tensor] = {}
         self.loss = torch.zeros(())
-        self.peak_bytes = 0
+        self.needed_bytes = self._compiled.peak_bytes
+        self.peak_bytes = self.resident_bytes + self.needed_bytes
         self.times_ns: list[int] = []
         self.peaks_bytes: list[int] = []
 
@@ -66,11 +70,18 @@ class ScheduledStep:
         """End the pager."""
         self._pager.close()
 
+    def warm_up(self, trace: bool) -> None:
+        """Before the first step of a form, compute one that does not count: kernels prepare themselves in it."""
+        if trace not in self._warm:
+            state = torch.get_rng_state()
+            (self._traced if trace else self._compiled).result(self._graph, self._residents)
+            torch.set_rng_state(state)
+            self._warm.add(trace)
+
     def run(self) -> None:
-        """Compute a step, pages beside the computing. The peak is the plan's."""
+        """Compute a step, pages beside the computing."""
         self.times_ns, self.peaks_bytes = [], []
         self._made = self._compiled.result(self._graph, self._residents)
-        self.peak_bytes = self.resident_bytes + self._compiled.peak_bytes
 
     def run_traced(self) -> None:
         """Compute a step, each of the schedule's for itself and timed."""
@@ -83,8 +94,7 @@ class ScheduledStep:
     def observe(self) -> None:
         """Compute the traced step again, on the same random numbers, and see what PyTorch's allocator hands out.
 
-        The record takes time, and a first step allocates what later ones find there: so this is no part of the timed
-        run.
+        The record takes time: so this is no part of the timed run.
         """
         torch.set_rng_state(self._state)
         with allocations() as self._peak:
@@ -109,7 +119,8 @@ class ScheduledStep:
             for name, gradient in result.gradients.items():
                 self.results[of_gradients[name] or f"{name}.grad"] = gradient
                 if learning_rate:
-                    self._residents[name].sub_(gradient, alpha=learning_rate)
+                    # Product and difference are rounded one after the other, as the firmware does.
+                    self._residents[name].sub_(learning_rate * gradient)
 
     @cached_property
     def _traced(self) -> CompiledStep:

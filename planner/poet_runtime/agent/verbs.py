@@ -35,7 +35,7 @@ T = TypeVar("T")
 PROTOCOL = 1
 TICKS_HZ = 1_000_000_000
 MOST_GET_BYTES = bytes_in_line(LONG_LINE)
-RATE_UNIT = 1e-9
+RATES_IN_ONE = 10**9
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
 TIMES_PER_LINE = 24
@@ -263,11 +263,12 @@ class Agent:
         step = self._program().scheduled
         if step is None:
             raise RefusedError(Status.E_ORDER, "no schedule is loaded")
+        _working(lambda: step.warm_up(bool(trace)))
         with self._window.open():
             _working(step.run_traced if trace else step.run)
         if trace:
             _working(step.observe)
-        step.keep(rate * RATE_UNIT)
+        step.keep(rate / RATES_IN_ONE)
         self._times_ns, self._peaks_bytes = step.times_ns, step.peaks_bytes
         loss = int(step.loss.to(torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
         return (

@@ -159,7 +159,7 @@ def test_a_step_under_a_schedule_leaves_what_eager_pytorch_leaves(
         assert parameter.grad is not None
         assert torch.equal(board.tensor(indices[f"{name}.grad"], parameter), parameter.grad)
         with torch.no_grad():
-            parameter.sub_(parameter.grad, alpha=0.01)
+            parameter.sub_(0.01 * parameter.grad)
         assert torch.equal(board.tensor(indices[name], parameter), parameter)
     for name, buffer in module.named_buffers():
         if name in indices:
