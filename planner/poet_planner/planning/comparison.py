@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.graph import Graph
+from poet_profiles.graph import Graph, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule, Status
 
@@ -118,8 +118,8 @@ def answers(
     """What each method makes, as it comes.
 
     The optimiser is given the schedules of the baselines to start from, and its plans with one technique alone those
-    that do with that. Its own answer comes last, and is the cheapest of all. Where its plan pages nothing and is
-    proven, it is also the one with rematerialization alone.
+    that do with that. Its own answer comes last, and is the cheapest of all. Where its plan is proven, and does with
+    one technique, it is also the one with that technique alone.
 
     Parameters
     ----------
@@ -128,16 +128,17 @@ def answers(
     known : mapping of str to Answer, optional
         Of methods that need not be asked, by name.
     """
+    known = known or {}
     made: dict[str, Answer] = {}
     for method in sorted(methods, key=_turn):
         best = made.get(OPTIMAL.name)
-        if known and method.name in known:
+        if method.name in known:
             made[method.name] = known[method.name]
-        elif method is REMATERIALIZATION and best and _pages_nothing_and_is_proven(best.schedule):
-            note = "the optimiser's plan: it pages nothing, and is proven"
+        elif best and method in (PAGING, REMATERIALIZATION) and _is_proven_with(method, setting.subject.graph, best):
+            note = "the optimiser's plan, which is proven and does with this"
             made[method.name] = replace(best, method=method, seconds=0.0, note=note)
         else:
-            starts = (*options.starts, *_schedules(made))
+            starts = (*options.starts, *_schedules(known), *_schedules(made))
             made[method.name] = _answer(setting, method, replace(options, starts=starts))
         if method is not OPTIMAL:
             yield made[method.name]
@@ -184,10 +185,6 @@ def place_of(setting: Setting, method: Method, options: OptimiseOptions) -> Plac
         *(subject.model, subject.board, subject.graph_hash, subject.costs_hash),
         *(setting.ram_bytes, deadline_text(setting.deadline_s), method.name, options.seed),
     )
-
-
-def _share(part: float | None, whole: float) -> float | None:
-    return part / whole if part is not None and whole else None
 
 
 def by_energy(points: Iterable[Point]) -> list[Point]:
@@ -274,10 +271,15 @@ def _schedules(made: Mapping[str, Answer]) -> Iterator[Schedule]:
     return (answer.schedule for answer in made.values() if answer.schedule is not None)
 
 
-def _pages_nothing_and_is_proven(schedule: Schedule | None) -> bool:
-    if schedule is None or schedule.status is not Status.OPTIMAL:
+def _is_proven_with(method: Method, graph: Graph, best: Answer) -> bool:
+    """Whether the optimiser's plan is proven, and recomputes nothing, or pages nothing, as the method's must."""
+    if best.schedule is None or best.schedule.status is not Status.OPTIMAL:
         return False
-    return all(step.do not in (Action.PAGE_IN, Action.PAGE_OUT) for step in schedule.steps)
+    steps = best.schedule.steps
+    if method is REMATERIALIZATION:
+        return all(step.do not in (Action.PAGE_IN, Action.PAGE_OUT) for step in steps)
+    on_cpu = {node.id for node in graph.nodes if node.uses is not Uses.BUS}
+    return sum(step.do is Action.COMPUTE and step.target in on_cpu for step in steps) == len(on_cpu)
 
 
 def _cheapest(made: Mapping[str, Answer]) -> Answer:
@@ -293,6 +295,10 @@ def _cheapest(made: Mapping[str, Answer]) -> Answer:
 
 def _energy_j(answer: Answer) -> float:
     return math.inf if answer.schedule is None else answer.schedule.energy_j
+
+
+def _share(part: float | None, whole: float) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def _figures(subject: Subject, schedule: Schedule, proves: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,8 +15,10 @@ from poet_planner.planning.comparison import Setting, Subject, compare
 from poet_planner.planning.methods import METHODS, method_named
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
+from poet_profiles.graph import PageCost
 from typer.testing import CliRunner
 
+from tests.support.graphs.chains import training_chain
 from tests.support.graphs.paper_graphs import FOLDER, paper_graph
 
 GRAPH = FOLDER / "linear.a72.json"
@@ -84,3 +87,24 @@ def test_the_optimiser_is_never_above_another_method() -> None:
         energies = [row.energy_j for row in rows if row.energy_j is not None]
         assert len(energies) >= 2  # a slow machine ends some of them
         assert energies[-1] <= min(energies) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("page_j", "technique", "other"),
+    [(9.0, "rematerialization_only", "paging_only"), (0.1, "paging_only", "rematerialization_only")],
+)
+def test_a_proven_plan_that_does_with_one_technique_is_that_techniques_own(
+    page_j: float, technique: str, other: str
+) -> None:
+    graph = training_chain(5)
+    page = PageCost(1.0, page_j, 1.0, page_j)
+    pageable = (replace(n, values=tuple(replace(v, page=page) for v in n.values)) for n in graph.nodes)
+    subject = Subject(replace(graph, nodes=tuple(pageable)), "chain")
+    methods = [method_named(name) for name in ("optimal", technique, other)]
+    setting = Setting(subject, subject.store_all.peak_bytes - 4, None)
+    rows = {row.method: row for row in compare(setting, methods, OptimiseOptions(time_limit_s=60))}
+    assert rows["optimal"].status == "optimal"
+    assert rows[technique].note.startswith("the optimiser's plan")
+    assert rows[technique].energy_j == rows["optimal"].energy_j
+    assert rows[other].note == ""
+    assert rows[other].energy_j is None or rows[other].energy_j > rows["optimal"].energy_j
