@@ -73,7 +73,7 @@ static void forget_transfer(void)
 
 static void put_data(const uint8_t *bytes, uint32_t count)
 {
-    const uint16_t crc = sdcard_crc16(bytes, count);
+    const uint16_t crc = poet_sdcard_crc16(bytes, count);
     put(0xFFu);
     put(0xFEu);
     memcpy(card.answer + card.answers, bytes, count);
@@ -131,7 +131,7 @@ static void obey(void)
     card.application = false;
     card.answered = card.answers = 0;
     card.reading = card.writing = false;
-    if ((card.crc_on || index == 0 || index == 8) && card.frame[5] != (sdcard_crc7(card.frame, 5u) << 1 | 1)) {
+    if ((card.crc_on || index == 0 || index == 8) && card.frame[5] != (poet_sdcard_crc7(card.frame, 5u) << 1 | 1)) {
         put_status(0x08u);
         return;
     }
@@ -196,7 +196,7 @@ static void obey(void)
 
 static void programme(void)
 {
-    const bool sound = sdcard_crc16(card.data, POET_BLOCK_BYTES) ==
+    const bool sound = poet_sdcard_crc16(card.data, POET_BLOCK_BYTES) ==
                        ((uint32_t)card.data[POET_BLOCK_BYTES] << 8 | card.data[POET_BLOCK_BYTES + 1u]);
     const bool there = card.block < FUZZ_CARD_BLOCKS;
     const uint32_t response = !sound && card.crc_on ? 0xEBu : there ? 0xE5u : 0xEDu;
@@ -398,7 +398,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; any_csd && i < sizeof card.csd; i++) {
         card.csd[i] = (uint8_t)take();
     }
-    card.csd[15] = (uint8_t)((uint32_t)sdcard_crc7(card.csd, 15u) << 1 | 1u);
+    card.csd[15] = (uint8_t)((uint32_t)poet_sdcard_crc7(card.csd, 15u) << 1 | 1u);
 
     const poet_spi spi = {
         .fastest_hz = 8000000u,

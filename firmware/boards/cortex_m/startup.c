@@ -10,6 +10,8 @@
 
 extern uint32_t poet_stack_start[], poet_stack_top[];
 extern const uint32_t poet_data_load[];
+typedef void (*constructor)(void);
+extern const constructor poet_constructors[], poet_constructors_end[];
 extern uint32_t poet_data_start[], poet_data_end[], poet_bss_start[], poet_bss_end[];
 
 int main(void);
@@ -65,6 +67,9 @@ void poet_reset(void)
         bss[i] = 0u;
     }
     failure_take();
+    for (const constructor *one = poet_constructors; one != poet_constructors_end; one++) {
+        (*one)(); /* of an application's C++ objects */
+    }
     (void)main();
     failure_restart(FAILURE_FAULT, 0u);
 }

@@ -20,6 +20,10 @@
 
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_block {
     uint32_t offset;
     uint32_t bytes;
@@ -56,5 +60,9 @@ const poet_block *poet_arena_find(const poet_arena *arena, uint16_t owner);
 
 /* Releases the owner's block. POET_E_MEMORY if there is none. */
 int poet_arena_release(poet_arena *arena, uint16_t owner);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

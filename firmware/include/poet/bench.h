@@ -14,6 +14,10 @@
 #include "poet/pager.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_operator_bench {
     uint64_t ticks; /* of all repeats */
     uint32_t output_bytes;
@@ -23,12 +27,12 @@ typedef struct poet_operator_bench {
 
 /* Whether a benchmark of the operator reads or writes kept tensors, and so needs the pager: they lie in the page area.
  */
-bool poet_bench_needs_card(const poet_operator *operator, const int32_t *params);
+bool poet_bench_needs_card(const poet_operator *benched, const int32_t *params);
 
 /* Runs an operator `repeats` times on pseudo-random data, equal on every board. POET_E_MEMORY if its operands do not
  * fit the RAM, POET_E_ARGUMENT for parameters that make no sense, POET_E_UNSUPPORTED for what the schedule runner does
  * itself. `pager` may be NULL where poet_bench_needs_card says no. */
-int poet_bench_operator(const poet_operator *operator, const int32_t *params, uint32_t repeats, uint8_t *ram,
+int poet_bench_operator(const poet_operator *benched, const int32_t *params, uint32_t repeats, uint8_t *ram,
                         uint32_t ram_bytes, poet_pager *pager, poet_operator_bench *result);
 
 typedef struct poet_page_bench {
@@ -41,5 +45,9 @@ typedef struct poet_page_bench {
 
 /* Transfers a page `repeats` times within the page area, check included, as the schedule runner does it. */
 int poet_bench_page(poet_pager *pager, uint8_t *ram, uint32_t ram_bytes, poet_page_bench *bench);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,6 +19,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_BLOCK_BYTES 512u
 
 typedef struct poet_block_device {
@@ -31,5 +35,9 @@ typedef struct poet_block_device {
     int (*start_write)(void *context, uint32_t block, const void *data, uint32_t bytes);
     int (*wait)(void *context);
 } poet_block_device;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "poet/block_device.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Name as in profiles/boards/NAME.toml. */
 extern const char poet_board_name[];
 
@@ -73,5 +77,9 @@ void poet_board_sensors(poet_sensors *sensors);
 
 /* Most stack used since boot, in bytes (found by painting), or 0 where unknown. */
 uint32_t poet_board_stack_peak(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

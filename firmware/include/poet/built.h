@@ -7,6 +7,10 @@
 #include "poet/runner.h"
 #include "poet/schedule.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_built {
     const poet_model *model; /* NULL for none */
     const poet_schedule *schedule;
@@ -14,5 +18,9 @@ typedef struct poet_built {
 } poet_built;
 
 extern const poet_built poet_built_in;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,6 +19,10 @@
 #include "poet/model.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_SLOT_COUNT 2u
 #define POET_SLOT_FIRST_BLOCK 16u
 #define POET_SLOT_BLOCKS 1016u /* one for the header; both slots end where the page area begins */
@@ -32,5 +36,9 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
  * check; the tensors in RAM are then unchanged. */
 int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint8_t *residents,
                             uint32_t *step, uint32_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

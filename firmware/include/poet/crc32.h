@@ -9,6 +9,14 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 uint32_t poet_crc32(uint32_t crc, const void *data, uint32_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

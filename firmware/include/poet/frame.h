@@ -17,6 +17,10 @@
 #include "poet/status.h"
 #include "poet/text.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_LINE_BYTES 512u /* the longest line, without its line feed */
 
 typedef struct poet_line {
@@ -43,5 +47,9 @@ int poet_frame_open(char *line, uint32_t length, poet_request *request);
 /* Begins a frame to the host, `<SSSS `, in an empty text; poet_frame_close adds its CRC and the line feed. */
 void poet_frame_begin(poet_text *text, uint16_t sequence);
 void poet_frame_close(poet_text *text);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

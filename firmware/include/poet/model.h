@@ -11,6 +11,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What a node needs for itself: the CPU alone, the card's bus alone, or both (docs/SPEC.md, section 4). */
 typedef enum poet_uses { POET_USES_CPU = 0, POET_USES_BUS = 1, POET_USES_BOTH = 2 } poet_uses;
 
@@ -95,5 +99,9 @@ typedef struct poet_model {
     uint32_t batch_blocks; /* what one batch takes */
     const poet_kept *kept;
 } poet_model;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

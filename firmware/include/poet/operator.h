@@ -24,6 +24,10 @@
 
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_MAX_INPUTS 6
 #define POET_MAX_OUTPUTS 4
 #define POET_MAX_PARAMS 16
@@ -107,5 +111,9 @@ const poet_operator *poet_operator_find(uint8_t code);
 
 /* The inputs in whose place the first output may lie: bit i stands for input i. */
 uint32_t poet_operator_takes_over(uint8_t code);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -18,6 +18,10 @@
 #include "poet/block_device.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_CARD_DATA_BLOCK 2048u /* behind the label and what is committed */
 #define POET_PAGE_READS 3u         /* one, and two more if the check fails */
 
@@ -57,5 +61,9 @@ int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, ui
 int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
 int poet_pager_start_unchecked_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes);
 int poet_pager_wait(poet_pager *pager);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

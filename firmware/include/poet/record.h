@@ -25,6 +25,10 @@
 #include "poet/model.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What the firmware remembers of each unit (a kept tensor that a step changes, or all residents that outlive a step),
  * and behind them of each kept tensor that is neither one nor of a batch. A check is the sum of the CRCs of all rows,
  * each begun with the row's number: of a tensor that lies as a whole, its CRC. */
@@ -119,5 +123,9 @@ uint32_t poet_record_bytes(const poet_record *record);
 
 /* Whether the table of kept tensors is the layout that docs/SPEC.md describes. */
 bool poet_record_layout_is_sound(const poet_model *model);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -24,6 +24,10 @@
 #include "poet/schedule.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_page {
     uint32_t crc;
     bool written; /* in this step */
@@ -99,5 +103,9 @@ int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step
 
 /* To be called when the RAM was used otherwise. */
 void poet_runner_forget_trace(poet_runner *runner);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

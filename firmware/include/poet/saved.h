@@ -10,6 +10,10 @@
 #include "poet/model.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define POET_SAVED_READS 3u /* one, and two more if the check fails */
 
 uint32_t poet_blocks_of(uint32_t bytes);
@@ -30,5 +34,9 @@ int poet_saved_check(const poet_block_device *device, const poet_model *model, u
 /* Checks them on the card, and then reads them into RAM, where they are checked again. */
 int poet_saved_read(const poet_block_device *device, const poet_model *model, uint8_t *residents, uint32_t block,
                     uint32_t crc);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -5,6 +5,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum poet_action {
     POET_COMPUTE = 1,  /* index: node; place: index into `offsets` of its value outputs in order, then its workspace */
     POET_PAGE_IN = 2,  /* index: value; place: its arena offset in bytes */
@@ -33,5 +37,9 @@ typedef struct poet_schedule {
     const poet_step *steps;
     const uint32_t *offsets;
 } poet_schedule;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -18,6 +18,10 @@
 #include "poet/block_device.h"
 #include "poet/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The bus, mode 0, most significant bit first. Not both of `send` and `receive` are NULL: a missing `send` stands for
  * bytes of 0xFF, a missing `receive` drops what comes.
  *
@@ -72,5 +76,9 @@ int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *
 
 /* What the interrupt handler calls at the end of every transfer that the driver has started. */
 void poet_sdcard_interrupt(poet_sdcard *card);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -22,6 +22,10 @@
 #include "poet/record.h"
 #include "poet/runner.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_server {
     const poet_built *built;
     uint8_t *ram;
@@ -52,5 +56,9 @@ void poet_server_receive(poet_server *server, char byte);
 
 /* Carries out one request: writes ` key=value` pairs, or words behind an error, and returns a poet_status. */
 int poet_command_run(poet_server *server, const char *body, poet_text *answer);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

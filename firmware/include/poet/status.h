@@ -3,6 +3,10 @@
 #ifndef POET_STATUS_H
 #define POET_STATUS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum poet_status {
     POET_OK = 0,
     POET_E_ARGUMENT = -1,    /* a caller's argument or an operator's parameters make no sense */
@@ -17,5 +21,9 @@ typedef enum poet_status {
     POET_E_PROTECTED = -10,  /* the storage device is write-protected */
     POET_E_TAKEN = -11       /* the storage device holds the tensors of another model */
 } poet_status;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

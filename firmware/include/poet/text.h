@@ -14,6 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct poet_text {
     char *buffer;
     uint32_t capacity; /* at least 1 */
@@ -32,5 +36,9 @@ bool poet_read_word(const char **cursor, const char *word);                 /* a
 bool poet_read_decimal(const char **cursor, int64_t *number);               /* within +-2^62 */
 bool poet_read_unsigned(const char **cursor, uint32_t *number);             /* within 32 bits */
 bool poet_read_hex(const char **cursor, uint32_t digits, uint32_t *number); /* exactly so many, lower case */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -16,6 +16,8 @@
 
 #include <stdint.h>
 
+#include "rounding.h"
+
 #define POET_TILE 4 /* rows and columns of results that a micro-kernel computes at once */
 
 typedef struct poet_gemm {

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "rounding.h"
+
 /* Within 2 units in the last place; 0 below -103.98, infinity above 88.73. */
 float poet_exp(float x);
 

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "rounding.h"
+
 /* Distances in floats. */
 typedef struct poet_product {
     int32_t m, k, n;

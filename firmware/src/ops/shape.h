@@ -5,6 +5,8 @@
 
 #include "poet/operator.h"
 
+#include "rounding.h"
+
 /* Elements of a tensor a x b x c x d; 0 if an extent is not positive or the f32 tensor would exceed 1 GiB. */
 uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
 

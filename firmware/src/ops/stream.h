@@ -18,6 +18,8 @@
 
 #include "poet/operator.h"
 
+#include "rounding.h"
+
 #define POET_STREAM_BLOCK_BYTES 512u /* of the card: tiles begin where blocks do */
 
 typedef struct poet_stream {

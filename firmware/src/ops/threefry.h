@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "rounding.h"
+
 /* Two words of random bits for a key and a counter of two words each. */
 void poet_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
 

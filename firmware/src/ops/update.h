@@ -12,6 +12,8 @@
 
 #include "poet/operator.h"
 
+#include "rounding.h"
+
 #define POET_UPDATE_BUFFER_BYTES                                                        \
     512u /* a block of the card: at the begin of the workspace, for what fills none yet \
           */

@@ -165,7 +165,7 @@ static void send_command(poet_sdcard *card, uint8_t index, uint32_t argument)
         (uint8_t)(argument >> 8), (uint8_t)argument,         0u,
     };
 
-    frame[5] = (uint8_t)((uint32_t)sdcard_crc7(frame, 5u) << 1 | 1u);
+    frame[5] = (uint8_t)((uint32_t)poet_sdcard_crc7(frame, 5u) << 1 | 1u);
     send_bytes(card, frame, sizeof frame);
 }
 
@@ -364,7 +364,7 @@ static bool check_fits(poet_sdcard *card)
     const uint8_t *block = whole ? card->data + card->done : card->edge;
 
     card->check_pending = false;
-    if (card->checks_crc && sdcard_crc16(block, POET_BLOCK_BYTES) != card->crc) {
+    if (card->checks_crc && poet_sdcard_crc16(block, POET_BLOCK_BYTES) != card->crc) {
         return false;
     }
     if (!whole) {
@@ -473,7 +473,7 @@ static void send_block(poet_sdcard *card)
     send_bytes(card, &token, 1u);
     start(card, WRITE_DATA, source, NULL, POET_BLOCK_BYTES);
     /* While the block moves: that takes several times as long. */
-    card->crc = sdcard_crc16(source, POET_BLOCK_BYTES);
+    card->crc = poet_sdcard_crc16(source, POET_BLOCK_BYTES);
 }
 
 static void send_crc(poet_sdcard *card)
@@ -847,8 +847,8 @@ static int receive_csd(poet_sdcard *card, uint8_t *csd)
     }
     card->spi->transfer(card->spi->context, NULL, csd, CSD_BYTES);
     card->spi->transfer(card->spi->context, NULL, crc, sizeof crc);
-    const bool whole = card->checks_crc ? sdcard_crc16(csd, CSD_BYTES) == ((uint32_t)crc[0] << 8 | crc[1])
-                                        : csd[CSD_BYTES - 1u] >> 1 == sdcard_crc7(csd, CSD_BYTES - 1u);
+    const bool whole = card->checks_crc ? poet_sdcard_crc16(csd, CSD_BYTES) == ((uint32_t)crc[0] << 8 | crc[1])
+                                        : csd[CSD_BYTES - 1u] >> 1 == poet_sdcard_crc7(csd, CSD_BYTES - 1u);
     return whole ? POET_OK : POET_E_CORRUPT;
 }
 

@@ -101,7 +101,7 @@ static const uint16_t remainder_of[4][256] = {
     },
 };
 
-uint8_t sdcard_crc7(const uint8_t *data, uint32_t bytes)
+uint8_t poet_sdcard_crc7(const uint8_t *data, uint32_t bytes)
 {
     uint32_t crc = 0u;
 
@@ -115,7 +115,7 @@ uint8_t sdcard_crc7(const uint8_t *data, uint32_t bytes)
 }
 
 /* Four bytes at once: the remainders of the parts of a sum add up. */
-uint16_t sdcard_crc16(const uint8_t *data, uint32_t bytes)
+uint16_t poet_sdcard_crc16(const uint8_t *data, uint32_t bytes)
 {
     uint32_t crc = 0u;
 

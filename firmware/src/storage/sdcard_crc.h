@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /* Polynomial x^7 + x^3 + 1, over a command frame. */
-uint8_t sdcard_crc7(const uint8_t *data, uint32_t bytes);
+uint8_t poet_sdcard_crc7(const uint8_t *data, uint32_t bytes);
 
 /* Polynomial x^16 + x^12 + x^5 + 1, start 0, over a data block. */
-uint16_t sdcard_crc16(const uint8_t *data, uint32_t bytes);
+uint16_t poet_sdcard_crc16(const uint8_t *data, uint32_t bytes);
 
 #endif

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds firmware/src and one board's folder: ELF, HEX, BIN, a size report, and the upload command."""
+"""Builds a project for one board, or for the host: ELF, HEX, BIN, a size report, and the upload command.
+
+The project is poet's own firmware, or an application anywhere that has poet as a library (docs/own_application.md).
+"""
 
 import hashlib
 import os
@@ -9,17 +12,20 @@ from SCons.Script import Default, DefaultEnvironment
 
 env = DefaultEnvironment()
 project = Path(env.subst("$PROJECT_DIR"))
+firmware = Path(env.PioPlatform().get_dir()).resolve().parents[1]  # of poet's clone, wherever the project lies
 board = env.BoardConfig() if env.get("BOARD") else None
 
 COMMON_FLAGS = ["-O2", "-g", "-ffunction-sections", "-fdata-sections"]
+# What no program here uses of C++, and what would link the unwinder and libstdc++.
+CXX_FLAGS = ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
 
 
 def source_identity():
     """Twelve hex digits that change with any firmware source file."""
     digest = hashlib.sha256()
-    for path in sorted((project / "firmware").rglob("*")):
+    for path in sorted(firmware.rglob("*")):
         if path.suffix in {".c", ".h", ".def", ".ld"}:
-            digest.update(path.relative_to(project).as_posix().encode() + b"\0" + path.read_bytes())
+            digest.update(path.relative_to(firmware.parent).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -34,7 +40,7 @@ settings = {"POET_FIRMWARE_ID": env.StringifyMacro(source_identity())}
 # `regulator.dcdc` of the board's profile, as poet-harness passes it on; the board's own source has the default.
 if "POET_DCDC" in os.environ:
     settings["POET_DCDC"] = os.environ["POET_DCDC"]
-env.Append(CCFLAGS=COMMON_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(project / "firmware" / "include")])
+env.Append(CCFLAGS=COMMON_FLAGS, CXXFLAGS=CXX_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(firmware / "include")])
 env.AddBuildMiddleware(define_settings, "*.c")
 
 model_dir = os.environ.get("POET_MODEL_DIR")
@@ -44,7 +50,7 @@ else:
     env.Append(CPPDEFINES=["POET_NO_MODEL"])
 
 if board is None:
-    env.Replace(CC="gcc", AS="gcc", LINK="gcc", PROGNAME="poet", SIZETOOL=None)
+    env.Replace(CC="gcc", CXX="g++", AS="gcc", LINK="gcc", PROGNAME="poet", SIZETOOL=None)
     program = env.BuildProgram()
     Default([program])
 else:
@@ -52,10 +58,11 @@ else:
     machine = board.get("build.machine_flags")
     env.Replace(
         CC=prefix + "gcc",
+        CXX=prefix + "g++",
         AS=prefix + "gcc",
         AR=prefix + "gcc-ar",
         RANLIB=prefix + "gcc-ranlib",
-        LINK=prefix + "gcc",
+        LINK=prefix + "gcc",  # g++ would ask for libstdc++
         OBJCOPY=prefix + "objcopy",
         SIZETOOL=prefix + "size",
         PROGNAME="firmware",
@@ -64,10 +71,11 @@ else:
         SIZEDATAREGEXP=r"^(?:\.stack|\.data|\.bss|\.noinit)\s+([0-9]+).*",
         SIZECHECKCMD="$SIZETOOL -A -d $SOURCES",
         SIZEPRINTCMD="$SIZETOOL -B -d $SOURCES",
-        LDSCRIPT_PATH=str(project / board.get("build.ldscript")),
+        LDSCRIPT_PATH=str(firmware / board.get("build.ldscript")),
     )
     env.Append(
-        CPPPATH=[str(project / "firmware" / "boards" / "cortex_m")],
+        CPPPATH=[str(firmware / "boards" / "cortex_m")],
+        LIBPATH=[str(firmware / "boards")],  # where a linker script looks for what it includes
         CCFLAGS=machine,
         ASFLAGS=machine,
         # PlatformIO's own options stay behind these; the map lies beside the image, also on a path with a space.

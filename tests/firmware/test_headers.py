@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every public header stands alone, in C and in C++."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.support.firmware.core import FIRMWARE
+
+HEADERS = sorted((FIRMWARE / "include" / "poet").glob("*.h"))
+
+
+@pytest.mark.parametrize("language", [("c", "-std=c99"), ("c++", "-std=c++11"), ("c++", "-std=c++20")], ids=str)
+def test_each_public_header_compiles_alone(language: tuple[str, str]) -> None:
+    """The compiler takes each file by itself, though it is called once for all."""
+    warnings = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
+    assert len(HEADERS) > 15
+    command = ["gcc", "-fsyntax-only", *warnings, f"-I{FIRMWARE / 'include'}", "-x", *language, *map(str, HEADERS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_header_declares_has_the_names_of_c() -> None:
+    assert not [header.name for header in HEADERS if 'extern "C" {' not in header.read_text()]
