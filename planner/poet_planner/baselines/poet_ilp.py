@@ -84,6 +84,7 @@ def algorithm_1(
     model.U = pyo.Var(stages, stages, bounds=(0, 1))
     free = [[(t, i, k) for k in range(t + 1) for i in (*inputs[k], k)] for t in stages]
     model.FREE = pyo.Var(list(chain.from_iterable(free)), domain=pyo.Binary)
+    stating.has_variables()
     model.rows = pyo.ConstraintList()
     add = model.rows.add
     for t in stages:
@@ -121,7 +122,7 @@ def algorithm_1(
         for k in range(t):
             freed = sum(float(size[i]) / budget * model.FREE[t, i, k] for i in (*inputs[k], k))
             add(model.U[t, k + 1] == model.U[t, k] - freed + float(size[k + 1]) / budget * model.R[t, k + 1])
-        stating.check(t + 1)
+        stating.has_stages(t + 1)
     if np.isfinite(problem.deadline):
         add(sum(float(problem.node_time[i]) * model.R[t, i] for t in stages for i in range(t + 1)) <= problem.deadline)
     model.energy = pyo.Objective(
@@ -137,23 +138,34 @@ def algorithm_1(
 
 
 class _Stating:
-    """Foresees from the stages that are stated how long the rest takes, and the solver's reading of it all."""
+    """Foresees from what is stated how long the rest takes, and the solver's reading of it all."""
 
     def __init__(self, name: str, stages: int, time_left: TimeBudget) -> None:
         self._name = name
         self._stages = stages
         self._time_left = time_left
         self._allowed_s = time_left.left()
+        self._variables_s = 0.0
 
-    def check(self, stated: int) -> None:
-        """Refuse to go on if that leaves no time to solve it. Stage t has t times as many rows as the first."""
-        if stated < SURE_SHARE * self._stages or self._allowed_s == math.inf:
-            return
-        stating_s = (self._allowed_s - self._time_left.left()) * (self._stages / stated) ** 2
+    def has_variables(self) -> None:
+        """Refuse to go on if the variables alone have taken too long."""
+        self._variables_s = self._spent_s()
+        self._refuse(self._variables_s)
+
+    def has_stages(self, stated: int) -> None:
+        """Refuse to go on if the rows will take too long. Stage t has t times as many as the first."""
+        if stated >= SURE_SHARE * self._stages:
+            rows_s = self._spent_s() - self._variables_s
+            self._refuse(self._variables_s + rows_s * (self._stages / stated) ** 2)
+
+    def _spent_s(self) -> float:
+        return 0.0 if self._allowed_s == math.inf else self._allowed_s - self._time_left.left()
+
+    def _refuse(self, stating_s: float) -> None:
         needed_s = (1 + READING) * stating_s
         if needed_s > self._allowed_s:
             raise UserError(
-                f"{self._name} of {self._stages} nodes takes about {needed_s:.2g} s to state, and it has "
+                f"{self._name} of {self._stages} nodes takes {needed_s:.2g} s or more to state, and it has "
                 f"{max(0.0, self._allowed_s):.2g} s; raise --time-limit, or use another method",
                 NO_SCHEDULE,
             )
