@@ -92,6 +92,11 @@ def test_the_agent_needs_torch_and_numpy_alone(site: Path, tmp_path: Path) -> No
     assert answers[1] is not None and " threads=1 " in answers[1].text
 
 
+def test_the_page_of_a_report_is_inside(site: Path) -> None:
+    template = Path("poet_planner") / "report" / "plan.html"
+    assert (site / template).read_bytes() == (ROOT / "planner" / template).read_bytes()
+
+
 def test_every_source_of_the_firmware_is_inside(site: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "firmware"], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in ("platformio.ini", *tracked.stdout.split()):

@@ -97,11 +97,14 @@ def finishing() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def interrupting() -> Iterator[None]:
-    """Inside this block a signal raises `KeyboardInterrupt`, for code that then answers with the best it has so far."""
+def interrupting() -> Iterator[Callable[[], bool]]:
+    """Inside this block a signal raises `KeyboardInterrupt`, for code that then answers with the best it has so far.
+
+    Gives what tells, inside the block, whether one has come.
+    """
     _listener.interrupting += 1
     try:
-        yield
+        yield lambda: bool(_listener.heard)
     finally:
         _listener.interrupting -= 1
     acted_upon()

@@ -22,6 +22,7 @@ from poet_planner.cli import (
     plan,
     plot,
     reference,
+    report,
     solvers,
     sweep,
     verify,
@@ -39,6 +40,7 @@ app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
 app.command("plot")(plot.plot)
 app.command("methods")(methods.methods)
+app.command("report")(report.report)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
 app.command("execute")(execute.execute)

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.pipeline import Plan, Prepared
-    from poet_planner.report.summary import Summary
+    from poet_planner.report.summary import MoreRam, Summary
     from poet_planner.solve import OptimiseOptions, Progress
 
-DEAR = 0.1  # overhead above which larger budgets are suggested, relative to the store-all schedule's energy
-MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # the suggested budgets, relative to this one
+MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
 SAME_COST = 1e-9  # energies, or times, that differ by less are equal: relative
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
@@ -155,6 +154,7 @@ def plan(
         return
     from poet_profiles.whole_file import check_writable
 
+    from poet_planner.planning.more_ram import seconds_for
     from poet_planner.planning.pipeline import prepare
     from poet_planner.report.quantities import size_bytes
     from poet_planner.solve import OptimiseOptions, Statistics
@@ -178,23 +178,27 @@ def plan(
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
     method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
+    time_limit_s = time_limit or prepared.time_limit_s
+    asking_s = seconds_for(time_limit_s) if method == METHODS[Formulation.BEST] and prepared.is_short_of_ram else 0.0
     options = OptimiseOptions(
-        time_limit_s=time_limit or prepared.time_limit_s,
+        time_limit_s=time_limit_s - asking_s,
         seed=seed,
         solver=solver,
         objective=objective,
         statistics=Statistics(),
     )
-    schedule, best = _schedule(prepared, method, options)
+    schedule, best, interrupted = _schedule(prepared, method, options)
+    asks = asking_s and not interrupted
+    saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
-        made = prepared.verified(schedule, options.statistics, endurance_bytes)
+        made = prepared.verified(schedule, options.statistics, endurance_bytes, saving)
         _tell_of_lost_best(best, made.summary)
         made.write(out, time_to_scale)
         _report(made, out, verbose, json)
 
 
-def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, float]:
-    """The schedule, with its progress shown, and what the best schedule on the way cost by the objective."""
+def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, float, bool]:
+    """The schedule, with its progress shown; what the best on the way cost; whether a signal ended the search."""
     best = math.inf
     with progress(options.objective) as show:
 
@@ -204,11 +208,23 @@ def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tupl
             show(state)
 
         try:
-            with interrupting():
+            with interrupting() as heard:
                 schedule = prepared.schedule(method, replace(options, progress=tell))
+                interrupted = heard()
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
-    return schedule, best
+    return schedule, best, interrupted
+
+
+def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
+    """What a little more RAM would save; a signal ends the question, not the plan."""
+    from poet_planner.planning.more_ram import more_ram
+
+    try:
+        with interrupting():
+            return more_ram(prepared.graph, schedule, prepared.store_all, options)
+    except KeyboardInterrupt:
+        return None
 
 
 def _tell_of_lost_best(best: float, summary: Summary) -> None:
@@ -255,8 +271,6 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
-    if summary.overhead > DEAR and summary.ram_budget_bytes < summary.plain_peak_bytes:
+    if summary.more_ram is not None:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
-        console.print(
-            f"a little more RAM may cost much less energy: poet-plan sweep --graph {out / 'graph.json'} {rams}"
-        )
+        console.print(f"{summary.more_ram}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")

@@ -41,7 +41,7 @@ from poet_planner.planning.task import (
     without_paging,
 )
 from poet_planner.report.quantities import deadline_s, ram_bytes, size_bytes
-from poet_planner.report.summary import Summary, summarise
+from poet_planner.report.summary import MoreRam, Summary, summarise
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 
@@ -166,6 +166,11 @@ class Prepared:
     def graph(self) -> Graph:
         return self.residency.task.graph
 
+    @property
+    def is_short_of_ram(self) -> bool:
+        """Whether the store-all schedule does not fit."""
+        return self.store_all.peak_bytes > self.residency.budget_bytes
+
     def schedule(self, method: str, options: OptimiseOptions) -> Schedule:
         """A schedule within the limits, not verified yet: see `plan`."""
         from poet_planner.planning.methods import method_named
@@ -173,7 +178,11 @@ class Prepared:
         return method_named(method).schedule(self.graph, self.residency.budget_bytes, self.deadline_s, options)
 
     def verified(
-        self, schedule: Schedule, statistics: Statistics | None = None, endurance_bytes: int | None = None
+        self,
+        schedule: Schedule,
+        statistics: Statistics | None = None,
+        endurance_bytes: int | None = None,
+        more_ram: MoreRam | None = None,
     ) -> Plan:
         """The plan, once the schedule has been replayed by the contract alone.
 
@@ -183,6 +192,8 @@ class Prepared:
             Those that the optimiser was given in its options: they go into the summary.
         endurance_bytes : int, optional
             What may be written to the card in all, for its life in the summary; default is the board file's.
+        more_ram : MoreRam, optional
+            What a little more RAM would save, for the summary.
 
         Raises
         ------
@@ -198,7 +209,15 @@ class Prepared:
         task, excluded_bytes = residency.task, residency.excluded_bytes
         refuse_beyond_flash(self.graph, schedule, task.board)
         summary = summarise(
-            self.graph, schedule, store_all, task.costed, excluded_bytes, statistics, task.board, endurance_bytes
+            self.graph,
+            schedule,
+            store_all,
+            task.costed,
+            excluded_bytes,
+            statistics,
+            task.board,
+            endurance_bytes,
+            more_ram,
         )
         why_none = why_no_headers(self.graph, task.constants)
         program = task.program

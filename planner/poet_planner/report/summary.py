@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.json_file import read_json
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
@@ -41,6 +44,27 @@ class FitReport:
 
 
 @dataclass(frozen=True)
+class MoreRam:
+    """The price of the last bytes: a larger budget, and what a step would cost within it.
+
+    ``saved`` is the share of the plan's energy that it would save.
+    """
+
+    ram_budget_bytes: int
+    more_bytes: int
+    energy_j: float
+    saved: float
+
+    def __str__(self) -> str:
+        ram = self.ram_budget_bytes
+        budget = f"{ram // 1024}KB" if ram % 1024 == 0 else str(ram)
+        return (
+            f"{bytes_text(self.more_bytes)} more RAM would save {share_text(self.saved)} of the energy: "
+            f"{energy_text(self.energy_j)} with --ram {budget}"
+        )
+
+
+@dataclass(frozen=True)
 class Summary:
     """A plan in figures.
 
@@ -51,7 +75,8 @@ class Summary:
     which the costs were profiled. ``energy_sensed`` is False where no sensor was: energies then are times, multiplied
     by the powers of the board file. ``idle_power_w`` is what the sleeping board draws besides: 0 where the energies are
     all that is drawn, as published ones are, and None where it is not known. ``optimiser`` is None if the plan comes
-    from another method; where time is the objective, its joules are seconds.
+    from another method; where time is the objective, its joules are seconds. ``more_ram`` is None where nobody
+    asked, or a little more RAM was not found to save much.
     """
 
     graph: str
@@ -97,10 +122,29 @@ class Summary:
     firmware: tuple[str, ...]
     idle_power_w: float | None
     optimiser: OptimiserReport | None
+    more_ram: MoreRam | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
         return asdict(self)
+
+
+def read_summary(path: Path) -> Summary:
+    """Read `summary.json`.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is no summary of this version's.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    document = read_json(path)
+    try:
+        return TypeAdapter(Summary).validate_python(document)
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UserError(f"{path}: no summary of this version of poet (at {key!r}); plan again") from None
 
 
 def summarise(
@@ -112,6 +156,7 @@ def summarise(
     statistics: Statistics | None = None,
     board: Board | None = None,
     endurance_bytes: int | None = None,
+    more_ram: MoreRam | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -129,6 +174,8 @@ def summarise(
         Whose card it writes to.
     endurance_bytes : int, optional
         What may be written to the card in all, instead of the board's.
+    more_ram : MoreRam, optional
+        What `poet_planner.planning.more_ram` found.
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not Kind.FREE)
@@ -182,6 +229,7 @@ def summarise(
         firmware=costed.firmware if costed else (),
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
+        more_ram=more_ram,
     )
 
 
@@ -220,17 +268,22 @@ def table(summary: Summary, verbose: bool = False) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    rows = Table(
+    shown = Table(
         title=f"{escape(summary.graph)}, {summary.nodes} nodes: {summary.status}",
         show_header=False,
         title_justify="left",
     )
-    rows.add_column(style="bold", no_wrap=True)
-    rows.add_column(justify="right", no_wrap=True)
-    rows.add_column()
-    for row in (*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary, verbose)):
-        rows.add_row(*row)
-    return rows
+    shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(justify="right", no_wrap=True)
+    shown.add_column()
+    for row in rows(summary, verbose):
+        shown.add_row(*row)
+    return shown
+
+
+def rows(summary: Summary, verbose: bool = False) -> list[tuple[str, str, str]]:
+    """The summary as names, figures and remarks; what belongs to the row above is indented."""
+    return [*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary, verbose)]
 
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:

@@ -487,13 +487,3 @@ def test_a_plan_dearer_than_what_the_progress_showed_says_why(
     monkeypatch.setattr(methods, "METHODS", (replace(methods.OPTIMAL, schedule=without_offsets),))
     assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan") == 0
     assert "no static offsets" in capsys.readouterr().err
-
-
-def test_a_dear_plan_names_a_sweep_that_works(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 0
-    [advice] = [line for line in capsys.readouterr().out.splitlines() if "poet-plan sweep" in line]
-    words = advice.partition("poet-plan ")[2].split()
-    assert run(monkeypatch, *words, "--time-limit", 1, "--out", tmp_path / "sweep") == 0

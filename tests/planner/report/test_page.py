@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan report`: the page as a real browser shows it, and what its table says of a plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.cli import main
+from poet_planner.planning.pipeline import plan
+from poet_planner.report.absences import absences
+from poet_planner.report.cautions import cautions
+from poet_planner.report.summary import MoreRam, read_summary
+from poet_planner.schedule.timeline import Kind, timeline
+from poet_planner.solve import OptimiseOptions, optimise
+from poet_profiles.errors import BAD_INPUT
+from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.schedule.ram import held_bytes
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+TITLE = "<b>&\u2028 $x$ </script>"
+
+
+def network(depth: int = 6) -> Graph:
+    """A chain forwards and back that needs half of what it holds; its ids are what a page must not trip over."""
+    ids = [f"net.{k}.relu" if k else "</script><i>" for k in range(depth)]
+    page = PageCost(0.3, 3.0, 0.2, 2.0)
+    nodes = [
+        Node(id, 1.0, 1.0 + 4 * (k == 2), (Value(id, 400, page),), (ids[k - 1],) if k else ())
+        for k, id in enumerate(ids)
+    ]
+    above = ids[-1]
+    for id in reversed(ids):
+        nodes.append(
+            Node(f"{id}.backward", 1.0, 1.0, (Value(f"{id}.backward", 40),), tuple({above: 0, id: 0}), backward=True)
+        )
+        above = f"{id}.backward"
+    return Graph(TITLE, tuple(nodes), resident_bytes=64)
+
+
+GRAPH = network()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan that recomputes and pages, in whose folder lies its report."""
+    out = tmp_path_factory.mktemp("plan")
+    made = plan(GRAPH, ram="60%", options=OptimiseOptions(time_limit_s=1))
+    summary = replace(made.summary, more_ram=MoreRam(2048, 512, 9.5, 0.25))
+    replace(made, summary=summary).write(out)
+    assert report(out, out / "report.html") == 0
+    return out
+
+
+def report(folder: Path, out: Path) -> int:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr("sys.argv", ["poet-plan", "report", str(folder), "--out", str(out)])
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Iterator[Page]:
+    """The report in a browser that is offline. What it asks for, and what goes wrong, is in its ``said``."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        if os.environ.get("CI"):
+            pytest.fail("no browser: debian-packages.txt names one")
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        context = opened.new_context(viewport={"width": 1300, "height": 900}, offline=True)
+        shown = context.new_page()
+        said: list[str] = []
+        shown.on("console", lambda message: said.append(message.text))
+        shown.on("pageerror", lambda error: said.append(str(error)))
+        shown.on("request", lambda request: said.append(request.url))
+        url = (folder / "report.html").as_uri()
+        shown.goto(url)
+        assert said == [url]
+        yield shown
+        assert said == [url], "an error, or something fetched"
+        opened.close()
+
+
+def test_the_browser_shows_the_summary_and_the_rows_of_the_plan(page: Page, folder: Path) -> None:
+    summary = read_summary(folder / "summary.json")
+    assert page.title() == page.locator("h1").inner_text() + ": a plan by poet"
+    assert "<b>&" in page.title() and page.locator("h1 b").count() == 0
+    figures = page.locator("#summary").inner_text()
+    assert f"{summary.recomputes} recomputation" in figures and f"{summary.page_ins} transfer" in figures
+    assert (
+        "512 B more RAM would save 25 % of the energy: 9.5 J with --ram 2KB."
+        in page.locator(".caution").all_inner_texts()
+    )
+    rows = [row.split("\t") for row in page.locator("#absences tbody").inner_text().splitlines()]
+    assert len(rows) == summary.recomputes + summary.page_ins > 1
+    steps = json.loads((folder / "schedule.json").read_text())["steps"]
+    back = [step["value"] for step in steps if step["do"] == "page_in"]
+    assert sorted(row[0] for row in rows if row[1] == "paged in") == sorted(back)
+
+
+@pytest.mark.parametrize("name", ["schedule", "scaled"])
+def test_hovering_tells_the_step_under_the_pointer(page: Page, folder: Path, name: str) -> None:
+    """In the middle of each compute's cell the page names that operator, twice: as the column and as the step."""
+    page.set_checked("#to-scale", name == "scaled")
+    assert page.locator("#schedule").is_visible() == (name == "schedule")
+    cells = page.locator(f"#{name} svg [id*=PatchCollection_1] path, #{name} svg [id*=PatchCollection_1] use")
+    seen = set()
+    for index in range(cells.count()):
+        cells.nth(index).scroll_into_view_if_needed()
+        box = cells.nth(index).bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        column, step = page.locator("#tip").inner_text().splitlines()
+        operator = re.fullmatch(r"(.*): (not )?in RAM", column)
+        assert operator is not None
+        assert step.startswith(f"computed {operator[1]}: ")
+        seen.add(operator[1])
+    assert seen == {node.id for node in GRAPH.nodes}
+
+
+def test_hovering_over_ram_and_energy_tells_both(page: Page) -> None:
+    page.locator("#ram svg").scroll_into_view_if_needed()
+    page.locator("#ram svg").hover()
+    assert re.search(r"at [\d.]+ m?s, for .*; RAM [\d.]+ K?B", page.locator("#tip").inner_text())
+    page.mouse.move(2, 2)
+    assert not page.locator("#tip").is_visible()
+
+
+def test_each_absence_says_what_it_costs_and_what_it_makes_room_for(folder: Path) -> None:
+    schedule = optimise(GRAPH, int(0.6 * store_all_schedule(GRAPH).peak_bytes), None, OptimiseOptions(time_limit_s=1))
+    moments = timeline(GRAPH, schedule)
+    found = absences(GRAPH, schedule, moments)
+    again = [m for m in moments if m.kind in (Kind.RECOMPUTE, Kind.PAGE_IN)]
+    assert [(a.how, a.target) for a in found] == [(m.kind, m.target) for m in again]
+    added_j = sum(m.energy_j for m in moments if m.kind is not Kind.COMPUTE)
+    assert sum(absence.energy_j for absence in found) == pytest.approx(added_j)
+    held = [step.during for step in held_bytes(GRAPH, schedule.steps)]
+    for absence in found:
+        assert absence.bytes == 400
+        assert absence.j_per_byte == pytest.approx(absence.energy_j / 400)
+        within = [ram for ram, m in zip(held, moments, strict=True) if absence.from_s <= m.start_s < absence.to_s]
+        assert absence.fullest_bytes <= schedule.ram_budget_bytes
+        assert absence.fullest_bytes >= max(within, default=0) - 400
+        reader = next(node for node in GRAPH.nodes if node.id == absence.needed_by)
+        assert absence.target in reader.inputs
+
+
+def test_without_absences_it_says_so(tmp_path: Path) -> None:
+    plan(GRAPH, ram="100%", method="store_all").write(tmp_path)
+    assert report(tmp_path, tmp_path / "report.html") == 0
+    assert "Nothing is recomputed or paged." in (tmp_path / "report.html").read_text()
+
+
+def test_what_is_no_plan_is_refused_and_nothing_is_written(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(name: str, change: dict[str, object]) -> str:
+        document = json.loads((folder / name).read_text()) | change
+        (tmp_path / name).write_text(json.dumps(document))
+        assert report(tmp_path, tmp_path / "report.html") == BAD_INPUT
+        assert not (tmp_path / "report.html").exists()
+        shutil.copy(folder / name, tmp_path / name)
+        [line] = capsys.readouterr().err.splitlines()
+        return line
+
+    assert report(tmp_path, tmp_path / "report.html") == BAD_INPUT
+    for name in ("graph.json", "schedule.json", "summary.json"):
+        shutil.copy(folder / name, tmp_path / name)
+    capsys.readouterr()
+    assert "plan again" in refused("schedule.json", {"energy_j": 1.0})
+    assert "another plan" in refused("summary.json", {"energy_j": 1.0})
+    assert "'nodes'" in refused("summary.json", {"nodes": None})
+
+
+def test_cautions_are_those_of_the_summary(folder: Path) -> None:
+    summary = read_summary(folder / "summary.json")
+    sound = replace(summary, more_ram=None, gap=0.0)
+    assert cautions(sound) == []
+    for change, words in (
+        ({"gap": 0.2}, "up to 20 % less energy"),
+        ({"excluded_bytes": 2048}, "2.0 KB of parameters"),
+        ({"energy_sensed": False}, "no sensor"),
+        ({"energy_share": {"emulated": 1.0}}, "100 % emulated"),
+        ({"wear": replace(summary.wear, life_steps=4321.0)}, "4,300 steps"),
+        ({"firmware": ("a", "b")}, "2 builds"),
+    ):
+        [said] = cautions(replace(sound, **change))
+        assert words in said
+    assert cautions(replace(sound, energy_share={"measured": 1.0})) == []
