@@ -8,7 +8,7 @@ it works. Both are read off PyTorch's allocator during a run of the step, so the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +26,20 @@ _MARK = "poet:"
 def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
     """The same graph with the bytes of real storages, and with every operator's workspace at the present thread count.
 
+    See :func:`rehearsed`; the module stays as it is.
+    """
+    return rehearsed(graph, residents_of(graph, module, inputs, targets))
+
+
+def rehearsed(graph: TracedGraph, residents: Mapping[str, Tensor]) -> TracedGraph:
+    """The same of a step on any numbers.
+
     Workspace is what the kernel allocates at most, its results left out. Known afterwards is also the range of the
-    numbers in each integer tensor. The step runs once; module and random generator stay as they are.
+    numbers in each integer tensor. The step runs once; residents and random generator stay as they are.
     """
     # Read when the profiler first starts: it would announce itself on standard error.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    rehearsal = _Rehearsal(graph, residents_of(graph, module, inputs, targets))
+    rehearsal = _Rehearsal(graph, residents)
     with torch.random.fork_rng(devices=[]), profile(use_device=None, profile_memory=True, use_kineto=True) as record:
         for step in store_all_steps(graph):
             rehearsal.step(step)

@@ -14,7 +14,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -68,10 +68,13 @@ class Program:
     @classmethod
     def of_plan(cls, traced: TracedGraph, planned: Graph) -> Program:
         """The program of a graph that was lowered for PyTorch: a node is an operator, an update or a mere ordering."""
-        operators = {operator.id for operator in traced.operators}
-        nodes = {node.id for node in planned.nodes}
+        nodes = {node.id: node for node in planned.nodes}
+        operators = tuple(
+            replace(operator, workspace_bytes=nodes[operator.id].workspace_bytes) for operator in traced.operators
+        )
         values = {value.id for node in planned.nodes for value in node.values}
-        return cls(traced, graph_hash(planned), frozenset((nodes - operators) | (values - traced.values.keys())))
+        orderings = (nodes.keys() - {operator.id for operator in operators}) | (values - traced.values.keys())
+        return cls(replace(traced, operators=operators), graph_hash(planned), frozenset(orderings))
 
     def why_unwritable(self) -> str | None:
         """What of it has no place in a file; None if it can be written."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SOURCES = ("measured", "emulated", "published")
 # A row's meter begins with it where the time was measured, and the energy is that times a power of the board file.
 NO_SENSOR = "no sensor"
+# Where an operator was timed: call by call in a loop, or in its place in a training step.
+LOOP, PLACE = "loop", "place"
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.plan import read_plan
 from poet_harness.training.trainer import make_ready
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.costs.cost_model import CostModel
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -106,6 +107,17 @@ def test_every_operator_of_the_step_has_a_row_and_each_row_says_how_it_came_abou
     operators = rows.loc[sorted(wanted)]
     assert set(operators["where"]) == {"place"}
     assert {json.loads(call)["op"].split("::")[0] for call in operators["call"]} == {"aten"}
+
+
+def test_workspaces_are_the_boards_own_and_a_plan_is_made_with_them(plan: Path, whole: pd.DataFrame) -> None:
+    graph = read_graph(plan / "graph.json")
+    other = replace(graph, nodes=tuple(replace(node, workspace_bytes=10**6) for node in graph.nodes))
+    planned = CostModel(whole).apply(other).graph
+    rows = whole.set_index(["op", "params"])["workspace_bytes"]
+    assert rows.max() > 0
+    for node in planned.nodes:
+        if node.operation is not None:
+            assert node.workspace_bytes == rows[node.operation.op, node.operation.params]
 
 
 def test_energies_without_a_sensor_are_the_board_files_powers(whole: pd.DataFrame) -> None:

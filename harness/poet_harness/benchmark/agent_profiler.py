@@ -21,7 +21,7 @@ from math import hypot
 from typing import NamedTuple, TypeVar
 
 from poet_profiles.boards import Board
-from poet_profiles.profile import ProfileWriter, read_profile
+from poet_profiles.profile import PLACE, ProfileWriter, read_profile
 
 from ..meters.meter import Activity, Mark
 from ..protocol.device import Timing
@@ -29,7 +29,7 @@ from ..protocol.link import DeviceError
 from .configurations import PAGE_OPS, Configuration, page
 from .measure import Measurement, measure, spread
 from .network import Network
-from .profiler import PLACE, REST_S, STEADY_ATTEMPTS, Outcome, Profiler
+from .profiler import REST_S, STEADY_ATTEMPTS, Outcome, Profiler
 
 WARM_UP_STEPS = 2
 PLACED_STEPS = 7
@@ -71,22 +71,23 @@ class Placement:
         Of the steps.
     whole : list of Timing
         Of as many steps that nothing interrupted, one behind each: what else the board does meets both alike.
+    workspaces_bytes : list of int
+        By operator, what its kernel allocates on the board beside its results.
     """
 
     times_s: list[list[float]] = field(default_factory=list)
     between_s: list[float] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
     whole: list[Timing] = field(default_factory=list)
+    workspaces_bytes: list[int] = field(default_factory=list)
 
     def measurement(self, network: Network, item: Configuration) -> Measurement:
         """Time of one configuration: over steps the median, over its places the mean, as a plan adds them up."""
         places = network.places[item]
         medians = (statistics.median(step[place] for step in self.times_s) for place in places)
         steps = [statistics.fmean(step[place] for place in places) for step in self.times_s]
-        operator = network.operators[places[0]]
-        return self._measurement(
-            statistics.fmean(medians), steps, len(places), operator.bytes, operator.workspace_bytes
-        )
+        size, workspace = network.operators[places[0]].bytes, max(self.workspaces_bytes[place] for place in places)
+        return self._measurement(statistics.fmean(medians), steps, len(places), size, workspace)
 
     def overhead(self, operators: int) -> Measurement:
         """Time between two operators."""
@@ -207,6 +208,9 @@ class AgentProfiler(Profiler):
                 placement.between_s.append(placed.between_s / max(1, operators - 1))
                 placement.timings.append(placed.timing)
                 placement.whole.append(whole)
+        placement.workspaces_bytes.extend(
+            self._loaded(network, lambda: self._device.workspaces(operators, placement.step().time_s))
+        )
         return placement
 
     def _run_step(self, network: Network, repeats: int, expected_s: float) -> Timing:

@@ -25,11 +25,10 @@ PROGRAM_FORMAT = "poet-program/1"
 
 @dataclass(frozen=True)
 class PlacedOperator:
-    """An operator of a step: its configuration, and bytes of its values and of its workspace by the graph."""
+    """An operator of a step: its configuration, and bytes of its values by the graph."""
 
     configuration: Configuration
     bytes: int
-    workspace_bytes: int
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def from_plan(folder: Path) -> Network:
         if node.operation is None:
             raise UserError(f"{folder / GRAPH_FILE}: {node.id}: names no operator (op); make the plan again")
         configuration = Configuration(node.operation.op, node.operation.params)
-        placed.append(PlacedOperator(configuration, sum(v.bytes for v in node.values), node.workspace_bytes))
+        placed.append(PlacedOperator(configuration, sum(v.bytes for v in node.values)))
     return Network(graph.name, document["graph_hash"], packed(document), tuple(placed))
 
 

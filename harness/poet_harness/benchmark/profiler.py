@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.operators import OPERATORS, parse_params
-from poet_profiles.profile import ProfileRow, ProfileWriter
+from poet_profiles.profile import LOOP, PLACE, ProfileRow, ProfileWriter
 from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import undisturbed
 
@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 DTYPE = "f32"
 # Where a row's time was taken: of repeated calls, or in a training step.
-LOOP, PLACE = "loop", "place"
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
 REST_S = 1.0

@@ -214,6 +214,10 @@ class Device:
         answer = self._ask(f"place {repeats} {int(trace)}", expected_s)
         return Placed(self._timing(answer, repeats), int(answer.values.get("between", 0)) / self.hello.ticks_hz)
 
+    def workspaces(self, operators: int, expected_s: float = 0.0) -> list[int]:
+        """Bytes that the kernel of each of a program's operators allocates on the board, beside its results."""
+        return self._of_each("workspaces", "bytes", operators, expected_s)
+
     def idle(self, duration_s: float) -> Timing:
         """Sleep inside one window."""
         answer = self._ask(f"idle {round(duration_s * self.hello.ticks_hz)}", duration_s)
@@ -281,12 +285,14 @@ class Device:
         """Label the card for paging, and return how many blocks it has."""
         return int(self._ask("format").values["blocks"])
 
-    def _of_each(self, verb: str, key: str, steps: int) -> list[int]:
+    def _of_each(self, verb: str, key: str, steps: int, expected_s: float = 0.0) -> list[int]:
         """A number of each schedule step, asked for line by line."""
         numbers: list[int] = []
         while len(numbers) < steps:
             count = min(STEPS_PER_LINE, steps - len(numbers))
-            numbers += [int(word) for word in self._ask(f"{verb} {len(numbers)} {count}").values[key].split(",")]
+            numbers += [
+                int(word) for word in self._ask(f"{verb} {len(numbers)} {count}", expected_s).values[key].split(",")
+            ]
         return numbers
 
     def _transfer(self, text: str, tensor_bytes: int) -> Answer | None:

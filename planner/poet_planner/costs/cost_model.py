@@ -27,7 +27,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
 from poet_profiles.operators import ACCUMULATE
-from poet_profiles.profile import NO_SENSOR
+from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, card_work
 from poet_planner.costs.features import features, has_features
@@ -131,6 +131,7 @@ class CostModel:
         paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_operator.get(op, ())}
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._fits: dict[str, Fit] = {}
+        self._workspaces = _workspaces(profile)
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
         self._idle_power_w = _idle_power_w(profile)
         self._senses = not any(str(meter).startswith(NO_SENSOR) for meter in profile["meter"])
@@ -138,7 +139,8 @@ class CostModel:
     def apply(self, graph: Graph) -> CostedGraph:
         """Give every node its time and energy, and every value its page costs where the board has storage.
 
-        A fetched value has none: it is on the card anyway.
+        A fetched value has none: it is on the card anyway. Where an agent has seen what PyTorch's kernels allocate on
+        the board, a node's workspace is that, and not what the tracing computer's kernels take.
 
         Raises
         ------
@@ -152,7 +154,10 @@ class CostModel:
             basis[node.id] = cost.basis
             fetched = node.operation is not None and node.operation.op == FETCH
             values = tuple(replace(value, page=None if fetched else self._page(value)) for value in node.values)
-            nodes.append(replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values))
+            workspace = self._workspace(node) if graph.allocates else node.workspace_bytes
+            nodes.append(
+                replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values, workspace_bytes=workspace)
+            )
         fits = dict(sorted(self._fits.items()))
         costed = replace(graph, nodes=tuple(nodes))
         return CostedGraph(costed, basis, fits, self._firmware, self._senses, self._idle_power_w)
@@ -164,6 +169,10 @@ class CostModel:
         work = None if (op, params) in self._exact else card_work(graph, op, params, self._overlaps)
         cost = self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
         return _Cost(cost.time_s + self._between[0], cost.energy_j + self._between[1], cost.basis)
+
+    def _workspace(self, node: Node) -> int:
+        key = (node.operation.op, node.operation.params) if node.operation else ("", "")
+        return self._workspaces.get(key, node.workspace_bytes)
 
     def _operator(self, node: str, op: str, params: str) -> _Cost:
         row = self._exact.get((op, params))
@@ -227,6 +236,15 @@ class CostModel:
 
     def _blocks(self, size: int) -> int:
         return -(-size // self._block_bytes)
+
+
+def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:
+    """Of operators that an agent saw in a step, by op and params."""
+    if "where" not in profile:
+        return {}
+    placed = profile[profile["where"] == PLACE].sort_values("workspace_bytes")
+    keys = zip(placed["op"], placed["params"], strict=True)
+    return {key: int(size) for key, size in zip(keys, placed["workspace_bytes"], strict=True)}
 
 
 def _idle_power_w(profile: pd.DataFrame) -> float | None:

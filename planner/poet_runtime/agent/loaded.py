@@ -21,6 +21,7 @@ from poet_runtime.agent.operands import random_residents
 from poet_runtime.agent.placement import PlainStep
 from poet_runtime.agent.scheduled import ScheduledStep
 from poet_runtime.agent.server import RefusedError
+from poet_runtime.measured_sizes import rehearsed
 from poet_runtime.program import program_from_document
 
 MOST_BYTES = 1 << 28
@@ -94,6 +95,18 @@ class Loaded:
             raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
         _check_room(step.peak_bytes, "the step needs")
         return step
+
+    @cached_property
+    def workspaces_bytes(self) -> list[int]:
+        """What the kernel of each operator allocates here beside its results, with the agent's number of threads.
+
+        Raises
+        ------
+        RefusedError
+            As :attr:`plain_step` does.
+        """
+        self.plain_step.run()
+        return [operator.workspace_bytes for operator in rehearsed(self.program.graph, self.residents).operators]
 
     def call(self, index: int) -> Call:
         """An operator's call as the step makes it."""

@@ -88,6 +88,7 @@ class Agent:
             "call": self._call,
             "text": self._text,
             "place": self._place,
+            "workspaces": self._workspaces,
             "put": self._put,
             "get": self._get,
             "step": self._step,
@@ -204,6 +205,10 @@ class Agent:
         between = f" between={step.between_ns}" if trace else ""
         self._times_ns = step.times_ns if trace else []
         return f"ticks={self._window.last_ns} repeats={repeats}{between}{self._sensed()}"
+
+    def _workspaces(self, arguments: Sequence[str]) -> str:
+        program = self._program()
+        return f"bytes={_listed(_working(lambda: program.workspaces_bytes), arguments)}"
 
     def _repeated(self, call: Callable[[], Any], repeats: int) -> str:
         """Time a call, once more beforehand: some kernels prepare themselves."""

@@ -295,6 +295,16 @@ def test_the_time_between_operators_is_added_to_every_node_and_no_model_is_fitte
     assert other.fits[ALL_OPERATORS].rows == 1
 
 
+def test_workspaces_are_those_that_an_agent_saw_on_the_board(tmp_path: Path) -> None:
+    """Of a graph for PyTorch alone: a microcontroller's kernels take what the firmware says."""
+    rows = [replace(relu_row(size), workspace_bytes=4096, where=where) for size, where in ((10, "place"), (20, "loop"))]
+    costs = model(tmp_path, rows)
+    for size, allocates, workspace in ((10, True, 4096), (10, False, 7), (20, True, 7), (30, True, 7)):
+        given = graph("relu", f"size={size}")
+        given = replace(given, allocates=allocates, nodes=(replace(given.nodes[0], workspace_bytes=7),))
+        assert costs.apply(given).graph.nodes[0].workspace_bytes == workspace
+
+
 def test_values_too_small_to_follow_the_line_of_pages_are_not_paged(tmp_path: Path) -> None:
     line = {size: LATENCY + PER_BLOCK * size / 512 for size in (65536, 2**20, 2**24)}
     rows = [

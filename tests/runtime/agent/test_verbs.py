@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from poet_runtime.agent import system
 from poet_runtime.agent.server import RefusedError, Server
 from poet_runtime.agent.verbs import Agent
 from poet_runtime.agent.window import WindowLine
+from poet_runtime.measured_sizes import measured
 from poet_runtime.pager import Pager
 from poet_runtime.program import Program, document_of_program
 from torch import Tensor
@@ -188,6 +190,20 @@ def test_every_operator_is_timed_in_its_place(board: Board, small: tuple[Graph, 
     assert all(time > 0 for time in times)
     assert sum(times) + int(answer["between"]) <= int(answer["ticks"])
     assert board.ask("place 3 0")["repeats"] == "3"
+
+
+def test_workspaces_are_those_of_this_computer_and_number_of_threads(
+    board: Board, small: tuple[Graph, Program]
+) -> None:
+    """As measured on the model itself with one thread; the program has others in it."""
+    graph = small[1].graph
+    wrong = replace(graph, operators=tuple(replace(operator, workspace_bytes=1) for operator in graph.operators))
+    board.load(document_of_program(replace(small[1], graph=wrong)))
+    model = models.load(MODEL, BATCH)
+    rehearsal = measured(wrong, model.module, model.inputs, model.targets)
+    expected = [operator.workspace_bytes for operator in rehearsal.operators]
+    assert board.numbers("workspaces", "bytes", len(expected)) == expected
+    assert max(expected) > 1
 
 
 def test_a_call_is_the_steps_own_and_its_text_is_the_same_call(board: Board, small: tuple[Graph, Program]) -> None:
