@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from poet_planner.planning.comparison import chosen, place_of
 from poet_planner.report.points import write_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import Stopped, listening
 
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
@@ -44,6 +46,8 @@ def main(
 
 if __name__ == "__main__":
     try:
-        typer.run(main)
-    except UserError as error:
-        raise SystemExit(str(error)) from None
+        with listening():
+            typer.run(main)
+    except (UserError, Stopped) as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

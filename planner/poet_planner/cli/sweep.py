@@ -105,7 +105,7 @@ def plan_missing(
     jobs: int = 1,
     scheduler: str | None = None,
 ) -> list[Point]:
-    """Make the points that the table at ``path`` lacks, with a bar, and settle what its points tell of one another.
+    """Make the points that the table at ``path`` lacks, and settle what its points tell of one another.
 
     Returns
     -------
@@ -117,9 +117,6 @@ def plan_missing(
     UserError
         If a signal comes. What was planned until then is in the table.
     """
-    from rich.console import Console
-    from rich.progress import track
-
     from poet_planner.planning.cluster import workers
     from poet_planner.planning.sharing import settled
     from poet_planner.planning.sweep import missing, sweep, tasks_of
@@ -133,8 +130,7 @@ def plan_missing(
     tasks = tasks_of(missing(settings, methods, options, known))
     try:
         with workers(scheduler):
-            made = sweep(tasks, options, jobs)
-            for points in track(made, "planning", len(tasks), console=Console(stderr=True)):
+            for points in _shown(sweep(tasks, options, jobs), len(tasks)):
                 with undisturbed():
                     append_points(points, path)
     except Stopped as stopped:
@@ -143,6 +139,22 @@ def plan_missing(
     with undisturbed():
         write_points(in_order(settled(read_points(path))), path)
     return read_points(path)
+
+
+def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
+    """A bar on a terminal, and in a log a line for each task."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if console.is_terminal:
+        yield from track(made, "planning", tasks, console=console)
+        return
+    for number, points in enumerate(made, 1):
+        boards = ", ".join(dict.fromkeys(point.board for point in points if point.board))
+        place = f"{points[0].model} {boards} in {points[0].ram_budget_bytes} B"
+        console.print(f"{number} of {tasks}: {place}")
+        yield points
 
 
 def _subjects(
