@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # A curve above it leaves the picture at the top: it would flatten all others.
 MOST = 3.0
+# Powers of ten below which ticks stand between them, too.
+FEW = 4
 RATIOS = (
     (1.0, 1.001, 1.002, 1.003, 1.004, 1.005),
     (1.0, 1.01, 1.02, 1.03, 1.04, 1.05),
@@ -35,6 +37,8 @@ def percent_axis(axis: Axes, floor: float) -> None:
     axis.set_yscale("log")
     axis.set_ylim(bottom=floor / 1.4)
     most = axis.get_ylim()[1]
-    ticks = [10.0**power for power in range(round(math.log10(floor)), math.floor(math.log10(most)) + 1)]
+    powers = range(round(math.log10(floor)), math.floor(math.log10(most)) + 1)
+    steps = (1, 2, 5) if len(powers) < FEW else (1,)
+    ticks = [step * 10.0**power for power in powers for step in steps if step * 10.0**power <= most]
     axis.set_yticks(ticks, [f"\u2264 {ticks[0]:g}", *(f"{tick:g}" for tick in ticks[1:])])
     axis.set_yticks([], minor=True)
