@@ -38,7 +38,7 @@ def energy_vs_deadline(points: Iterable[Point]) -> Figure:
         _scale_deadlines(axis, panel)
         return curves
 
-    labels = "deadline, of the store-all schedule's time", "above store-all, %"
+    labels = "deadline, \u00d7 store-all", "above store-all, %"
     return draw_panels(panels_of(limited, ram_text), draw, labels, FLOOR)
 
 

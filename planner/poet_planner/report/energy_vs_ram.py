@@ -30,7 +30,7 @@ def energy_vs_ram(points: Iterable[Point]) -> Figure:
         ratio_axis(axis)
         return curves
 
-    labels = "RAM", "energy, × store-all"
+    labels = "RAM", "energy, \u00d7 store-all"
     return draw_panels(panels_of(points, deadline_text), draw, labels)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from poet_profiles.errors import UserError
+
 from poet_planner.report.curves import Curve, label_curves, legend
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.points import Point
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 # Of a page's column, and of both columns of a page together.
 COLUMN_INCHES = 3.3
 PAGE_INCHES = 7.0
+MOST_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -32,19 +35,30 @@ class Panel:
 
 
 def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Panel]:
-    """Group points by model, board and ``limit``, in the order of the file."""
-    listed = list(points)
-    models = list(dict.fromkeys(point.model for point in listed))
-    columns = list(dict.fromkeys((point.board, limit(point)) for point in listed))
-    several_models, several_boards = len(models) > 1, len({board for board, _ in columns}) > 1
-    several_limits = len({text for _, text in columns}) > 1
+    """Group points by model, board and ``limit``, in the order of the file; a group without a schedule has no panel.
+
+    Where a model has more columns than a page has room for, panels stand one after the other.
+
+    Raises
+    ------
+    UserError
+        If no point has a schedule.
+    """
+    groups: dict[tuple[str, str, str], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.model, point.board, limit(point)), []).append(point)
+    groups = {key: group for key, group in groups.items() if any(point.energy_j is not None for point in group)}
+    if not groups:
+        raise UserError("nothing to draw: no point has a schedule")
+    models, boards, limits = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
+    columns = list(dict.fromkeys(key[1:] for key in groups))
     panels = []
-    for row, model in enumerate(models):
-        for column, (board, text) in enumerate(columns):
-            chosen = tuple(p for p in listed if (p.model, p.board, limit(p)) == (model, board, text))
-            names = (model if several_models or not several_boards else "", board, text if several_limits else "")
-            if chosen:
-                panels.append(Panel(row, column, ", ".join(name for name in names if name), chosen))
+    for number, ((model, board, text), group) in enumerate(groups.items()):
+        row, column = models.index(model), columns.index((board, text))
+        if len(columns) > MOST_COLUMNS:
+            row, column = divmod(number, MOST_COLUMNS)
+        names = (model if len(models) > 1 or len(boards) == 1 else "", board, text if len(limits) > 1 else "")
+        panels.append(Panel(row, column, ", ".join(name for name in names if name), tuple(group)))
     return panels
 
 
@@ -91,7 +105,7 @@ def draw_panels(
         axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False)
         of_panel.append((axis, draw(axis, panel)))
         drawn += of_panel[-1][1]
-        if panel.row == rows - 1:
+        if not any(other.column == panel.column and other.row > panel.row for other in panels):
             axis.set_xlabel(labels[0], fontsize=7, color=INK)
         if panel.column == 0:
             axis.set_ylabel(labels[1], fontsize=7, color=INK)

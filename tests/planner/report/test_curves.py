@@ -17,6 +17,7 @@ from poet_planner.report.energy_vs_ram import energy_vs_ram, overhead_log
 from poet_planner.report.max_batch import max_batch
 from poet_planner.report.method_styles import STYLES, in_legend_order, style_of
 from poet_planner.report.overhead_map import overhead_map
+from poet_planner.report.panels import deadline_text, panels_of
 from poet_planner.report.points import Point
 from poet_profiles.errors import UserError
 
@@ -89,6 +90,17 @@ def test_a_panel_stands_for_each_model_board_and_limit() -> None:
     late = [sweep_point("optimal", 0.5, 0.1, deadline_s=12.0, deadline_of_plain=1.2), *POINTS]
     titles = {axis.get_title() for axis in energy_vs_ram(late).axes}
     assert titles == {"net, m4, within 1.2\u00d7 the time", "net, m4, no deadline"}
+
+
+def test_more_limits_than_a_page_has_columns_go_on_in_the_next_row() -> None:
+    many = [
+        sweep_point("optimal", 0.5, 0.1, deadline_s=10.0 * late, deadline_of_plain=1.0 * late) for late in range(1, 7)
+    ]
+    unplanned = sweep_point("optimal", 0.5, None, deadline_s=9.0, deadline_of_plain=0.9)
+    places = [(panel.row, panel.column) for panel in panels_of([*many, unplanned], deadline_text)]
+    assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    with pytest.raises(UserError, match="no point has a schedule"):
+        energy_vs_ram([unplanned])
 
 
 def by_deadline() -> list[Point]:
