@@ -49,8 +49,10 @@ MOST_PLACING_S = 8.0
 MOST_NODES = 400
 # What a solver takes to be given the model, in times that it takes to state it.
 READING = 1.5
-# Of the stages, after which the time for all is foreseen.
-SURE_SHARE = 0.3
+# The time for all is foreseen once so much of the time is spent, or so many of the stages are stated.
+SURE_TIME = 0.1
+SURE_STAGES = 0.3
+VARIABLES = ("R", "S_ram", "S_aux", "M_in", "M_out", "U")  # by stage and node, as the paper names them
 
 
 def algorithm_1(
@@ -76,15 +78,15 @@ def algorithm_1(
 
     model = pyo.ConcreteModel()
     stages = range(n)
-    model.R = pyo.Var(stages, stages, domain=pyo.Binary)
-    model.S_ram = pyo.Var(stages, stages, domain=pyo.Binary)
-    model.S_aux = pyo.Var(stages, stages, domain=pyo.Binary)
-    model.M_in = pyo.Var(stages, stages, domain=pyo.Binary)
-    model.M_out = pyo.Var(stages, stages, domain=pyo.Binary)
-    model.U = pyo.Var(stages, stages, bounds=(0, 1))
     free = [[(t, i, k) for k in range(t + 1) for i in (*inputs[k], k)] for t in stages]
-    model.FREE = pyo.Var(list(chain.from_iterable(free)), domain=pyo.Binary)
-    stating.has_variables()
+    all_free = list(chain.from_iterable(free))
+    variables = len(VARIABLES) * n * n + len(all_free)
+    for number, variable in enumerate(VARIABLES, 1):
+        domain, bounds = (pyo.Reals, (0, 1)) if variable == "U" else (pyo.Binary, None)
+        model.add_component(variable, pyo.Var(stages, stages, domain=domain, bounds=bounds))
+        stating.has_variables(number * n * n / variables)
+    model.FREE = pyo.Var(all_free, domain=pyo.Binary)
+    stating.has_variables(1.0)
     model.rows = pyo.ConstraintList()
     add = model.rows.add
     for t in stages:
@@ -147,14 +149,16 @@ class _Stating:
         self._allowed_s = time_left.left()
         self._variables_s = 0.0
 
-    def has_variables(self) -> None:
-        """Refuse to go on if the variables alone have taken too long."""
-        self._variables_s = self._spent_s()
-        self._refuse(self._variables_s)
+    def has_variables(self, share: float) -> None:
+        """Refuse to go on if the variables alone take too long; so much of them is there."""
+        spent_s = self._spent_s()
+        self._variables_s = spent_s / share
+        if spent_s > SURE_TIME * self._allowed_s:
+            self._refuse(self._variables_s)
 
     def has_stages(self, stated: int) -> None:
         """Refuse to go on if the rows will take too long. Stage t has t times as many as the first."""
-        if stated >= SURE_SHARE * self._stages:
+        if stated >= SURE_STAGES * self._stages:
             rows_s = self._spent_s() - self._variables_s
             self._refuse(self._variables_s + rows_s * (self._stages / stated) ** 2)
 
