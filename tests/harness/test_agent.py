@@ -176,19 +176,35 @@ def test_resets_and_a_line_that_loses_bytes_leave_the_same_rows(
     assert noise[0].damaged and noise[1].damaged
 
 
+SSH = """#!{python} -S
+import os, select, socket
+line, left = socket.create_connection(("127.0.0.1", {port})), {count}
+while left:
+    for end in select.select([0, line], [], [])[0]:
+        data = os.read(0, left) if end == 0 else line.recv(4096)
+        if not data:
+            raise SystemExit
+        if end == 0:
+            line.sendall(data)
+            left -= len(data)
+        else:
+            os.write(1, data)
+"""
+
+
 def test_an_ssh_connection_that_is_cut_ends_in_one_line_and_resume_goes_on(
     plan: Path, undisturbed: tuple[pd.DataFrame, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in for ssh that runs the agent here; at first it ends a little before the run does."""
+    """With a stand-in for ssh, whose first connection ends a little before the run does, and the agent with it."""
     whole, sent_bytes = undisturbed
     shim, out = tmp_path / "ssh", tmp_path / "p.csv"
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    options = ["--port", "ssh://pi@far", "--no-pages"]
-    for cut, resumed in ((f"dd bs=1 count={sent_bytes - 150} status=none |", []), ("", ["--resume"])):
-        shim.write_text(f"#!/bin/sh\n{cut} {sys.executable} -m poet_runtime.agent --threads 1 --pages {tmp_path}\n")
-        shim.chmod(0o755)
-        done = profile(plan, out, *options, *resumed)
-        if cut:
+    for count, resumed in ((sent_bytes - 150, []), (2**30, ["--resume"])):
+        with serve(ServedAgent(tmp_path)) as url:
+            shim.write_text(SSH.format(python=sys.executable, port=url.rpartition(":")[2], count=count))
+            shim.chmod(0o755)
+            done = profile(plan, out, "--port", "ssh://pi@far", "--no-pages", *resumed)
+        if not resumed:
             assert isinstance(done.exception, UserError)
             assert done.exception.exit_code == NO_DEVICE
             assert "the port is gone" in str(done.exception) and "use --resume" in str(done.exception)
