@@ -255,20 +255,25 @@ def _last_frees(steps: Sequence[Step], operators: Mapping[str, TracedOperator], 
 
 def _peak_bytes(graph: TracedGraph, instructions: Iterable[_Instruction]) -> int:
     """The most that is allocated at once, in the graph's sizes."""
-    ledger = _Ledger(graph)
+    instructions = [*instructions]
+    ledger = _Ledger(graph, instructions)
     for instruction in instructions:
         ledger.carry_out(instruction)
     return ledger.peak_bytes
 
 
 class _Ledger:
-    """What is allocated while instructions are carried out; results and new contents of buffers stay."""
+    """What is allocated while instructions are carried out; results and new contents of buffers stay.
 
-    def __init__(self, graph: TracedGraph) -> None:
+    So do the generator's states before the operators that draw again, and its own meanwhile.
+    """
+
+    def __init__(self, graph: TracedGraph, instructions: Sequence[_Instruction]) -> None:
         self._bytes = {id: value.bytes for id, value in graph.values.items()}
         self._resident_bytes = {resident.id: resident.bytes for resident in graph.residents}
         self._updated: set[str] = set()
-        self.held_bytes = 0
+        states = len(_drawn_again(instructions))
+        self.held_bytes = (states + 1) * torch.get_rng_state().nbytes if states else 0
         self.peak_bytes = 0
 
     def needed_bytes(self, operator: TracedOperator) -> int:
@@ -296,7 +301,7 @@ def _joined(graph: TracedGraph, instructions: list[_Instruction], limit_bytes: f
 
     What is freed between them is freed before the whole call, or behind it if that reads it.
     """
-    ledger = _Ledger(graph)
+    ledger = _Ledger(graph, instructions)
     pending = deque(instructions)
     while pending:
         instruction = pending.popleft()
@@ -365,6 +370,12 @@ _MASKS = {
 }
 
 
+def _drawn_again(instructions: Iterable[_Instruction]) -> list[str]:
+    """Ids of the random operators that are computed again."""
+    again = (one.operator for one in instructions if isinstance(one, _Compute) and one.again)
+    return [*dict.fromkeys(operator.id for operator in again if operator.random)]
+
+
 class _Writer:
     """Writes the function. Its names: r residents, v values, u new contents of residents, g generator states."""
 
@@ -407,7 +418,7 @@ class _Writer:
             }
         self._constants: dict[int, str] = {}
         self._blanks: dict[Blank, str] = {}
-        self._states = {one.operator.id: f"g{number}" for number, one in enumerate(self._drawn_again())}
+        self._states = {id: f"g{number}" for number, id in enumerate(_drawn_again(instructions))}
         self._lines: list[str] = []
         self._backward: bool | None = None
         self._coming: set[str] = set()
@@ -460,11 +471,6 @@ class _Writer:
 
     def _line(self, statement: str, remark: str = "") -> None:
         self._lines.append(f"{statement}  # {remark}" if remark else statement)
-
-    def _drawn_again(self) -> list[_Compute]:
-        """One turn of each random operator that is recomputed."""
-        again = [one for one in self._instructions if isinstance(one, _Compute) and one.again and one.operator.random]
-        return [*{one.operator.id: one for one in again}.values()]
 
     def _move(self, move: _Move) -> None:
         id, name = move.value, self._values[move.value]

@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler
+from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler, Placement
+from poet_harness.benchmark.configurations import Configuration
 from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.network import from_plan
+from poet_harness.benchmark.network import Network, PlacedOperator, from_plan
 from poet_harness.cli import app, main
 from poet_harness.connection.ports import open_port
 from poet_harness.connection.target import connect
@@ -405,3 +406,11 @@ def test_a_network_that_the_board_cannot_run_is_listed_and_the_rest_is_measured(
     printed = served(ServedAgent(tmp_path), folder, tmp_path / "p.csv")
     assert "there is no operator aten::of_a_newer_pytorch.default in this PyTorch" in printed
     assert keys(tmp_path / "p.csv") == [("idle", "")]
+
+
+def test_times_in_place_add_up_to_the_median_step() -> None:
+    """Another operator is slow in each step, so that every median is 1 s and every step 6 s."""
+    operators = tuple(PlacedOperator(Configuration(f"aten.{name}", ""), 0, 0) for name in "abc")
+    network = Network("net", "0" * 16, b"", operators)
+    placement = Placement([[4.0, 1.0, 1.0], [1.0, 4.0, 1.0], [1.0, 1.0, 4.0]])
+    assert [placement.measurement(network, item).time_s for item in network.places] == pytest.approx([2.0, 2.0, 2.0])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from math import hypot
 from typing import NamedTuple, TypeVar
 
@@ -82,12 +82,25 @@ class Placement:
     workspaces_bytes: list[int] = field(default_factory=list)
 
     def measurement(self, network: Network, item: Configuration) -> Measurement:
-        """Time of one configuration: over steps the median, over its places the mean, as a plan adds them up."""
+        """Time of one configuration: over steps the median, over its places the mean, as a plan adds them up.
+
+        Something is slow in every step, each time something else, so that the medians add up to too little. They are
+        scaled to add up to the median step.
+        """
         places = network.places[item]
-        medians = (statistics.median(step[place] for step in self.times_s) for place in places)
+        medians = (self._medians_s[place] * self._scale for place in places)
         steps = [statistics.fmean(step[place] for place in places) for step in self.times_s]
         size, workspace = network.operators[places[0]].bytes, max(self.workspaces_bytes[place] for place in places)
         return self._measurement(statistics.fmean(medians), steps, len(places), size, workspace)
+
+    @cached_property
+    def _medians_s(self) -> list[float]:
+        return [statistics.median(times) for times in zip(*self.times_s, strict=True)]
+
+    @cached_property
+    def _scale(self) -> float:
+        total = sum(self._medians_s)
+        return statistics.median(map(sum, self.times_s)) / total if total else 1.0
 
     def overhead(self, operators: int) -> Measurement:
         """Time between two operators."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -125,6 +126,31 @@ def compile(
     return Step(example, planner.planned)
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What a step allocates beside its values.
+
+    Attributes
+    ----------
+    renewed_bytes : int
+        New contents of buffers, beside the old until the step is over.
+    states_bytes : int
+        At most, of a plan: the generator's states before what draws again.
+    """
+
+    renewed_bytes: int
+    states_bytes: int
+
+    @classmethod
+    def values_of(cls, traced: TracedGraph) -> _Beside:
+        renewed = {id for operator in traced.operators for id in operator.updates}
+        random = sum(operator.random for operator in traced.operators)
+        return cls(
+            sum(resident.bytes for resident in traced.residents if resident.id in renewed),
+            (random + 1) * torch.get_rng_state().nbytes if random else 0,
+        )
+
+
 @dataclass
 class _Planner:
     """Plans a step for one shape of batches after the other."""
@@ -147,8 +173,9 @@ class _Planner:
             traced = measured(traced, self.model, inputs, targets)
         graph = self._costed(traced, residents_of(traced, self.model, inputs, targets))
         store_all = store_all_schedule(graph)
+        beside = _Beside.values_of(traced)
         # A share of the memory is of the example's, whatever the shape of later batches.
-        plain_bytes = store_all.peak_bytes - graph.resident_bytes
+        plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
         budget = None if self.ram is None else self._budget(plain_bytes)
         state = ModuleState(traced, self.model, self.loss)
         if self.optimizer is not None:
@@ -157,7 +184,7 @@ class _Planner:
             )
             store_all = store_all_schedule(graph)
         limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
-        schedule = self._schedule(graph, store_all, budget, limit_s)
+        schedule = self._schedule(graph, store_all, beside, budget, limit_s)
         compiled = self._compiled(traced, graph, schedule, budget)
         report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
         if not self.quiet:
@@ -182,18 +209,21 @@ class _Planner:
         costed = CostModel(rows, board.storage_block_bytes, board.dma_overlap).apply(graph).graph
         return costed if self.folder is not None else without_paging(costed)
 
-    def _schedule(self, graph: Graph, store_all: Schedule, budget: int | None, limit_s: float | None) -> Schedule:
+    def _schedule(
+        self, graph: Graph, store_all: Schedule, beside: _Beside, budget: int | None, limit_s: float | None
+    ) -> Schedule:
         """The store-all schedule if it keeps the limits, for nothing takes less; a verified plan otherwise."""
-        fits = budget is None or store_all.peak_bytes - graph.resident_bytes <= budget
+        fits = budget is None or store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes <= budget
         if fits and (limit_s is None or store_all.time_s <= limit_s):
             return store_all
-        ram = store_all.peak_bytes if budget is None else graph.resident_bytes + budget
+        base_bytes = graph.resident_bytes - beside.renewed_bytes - beside.states_bytes
+        ram = store_all.peak_bytes if budget is None else base_bytes + budget
         try:
             schedule = optimise(graph, ram, limit_s, self.options)
         except NoScheduleError as lack:
             if budget is None:
                 raise
-            raise _too_little(graph, budget, lack) from None
+            raise _too_little(graph, base_bytes, budget, lack) from None
         faults = verify(graph, schedule).faults
         if faults:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
@@ -207,7 +237,7 @@ class _Planner:
         return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)
 
 
-def _too_little(graph: Graph, budget: int, lack: NoScheduleError) -> NoScheduleError:
+def _too_little(graph: Graph, base_bytes: int, budget: int, lack: NoScheduleError) -> NoScheduleError:
     """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it."""
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
@@ -220,7 +250,7 @@ def _too_little(graph: Graph, budget: int, lack: NoScheduleError) -> NoScheduleE
     message = f"{graph.name}: no plan was found that allocates {bytes_text(budget)} a step"
     least = lack.smallest_ram_bytes
     if math.isfinite(least):
-        least = int(least) - graph.resident_bytes
+        least = int(least) - base_bytes
         message += f"; {bytes_text(least)} does"
     if math.isfinite(lack.shortest_time_s):
         message += f", or a deadline of {time_text(lack.shortest_time_s)}"

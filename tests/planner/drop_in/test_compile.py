@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import poet_planner as poet
 import pytest
 import torch
@@ -22,14 +23,14 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tests.planner.drop_in.networks import Batch, built_in, narrow_mobilenet, small_bert, tiny
+from tests.planner.drop_in.networks import Batch, small_bert, small_mobilenet, small_resnet, small_vgg, tiny
 from tests.support import ROOT
 
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, Batch]]] = {
-    "resnet": lambda: built_in("resnet18_cifar_w4"),
-    "mobilenet": narrow_mobilenet,
+    "resnet": small_resnet,
+    "mobilenet": small_mobilenet,
     "bert": small_bert,
-    "vgg": lambda: built_in("vgg16_cifar_w4"),
+    "vgg": small_vgg,
 }
 
 
@@ -92,7 +93,7 @@ def test_three_steps_leave_eagers_bits_in_less_memory(
     assert [differing(one, other) for one, other in zip(expected, found, strict=True)] == [[], [], []]
     report = step.report
     assert report.budget_bytes is not None
-    assert report.planned_peak_bytes <= 1.01 * report.budget_bytes < report.plain_peak_bytes
+    assert report.planned_peak_bytes <= report.budget_bytes < report.plain_peak_bytes
     assert report.peak_bytes is not None
     assert report.peak_bytes <= 1.02 * report.planned_peak_bytes
     assert report.steps == 3
@@ -169,6 +170,13 @@ def test_autocast_is_traced_and_held_to() -> None:
     assert differing(state_of(other, loss), state_of(module, found)) == []
     with pytest.raises(UserError, match=r"autocast is off, compiled it was torch.bfloat16.*compile again"):
         step(*batch)
+
+
+def test_times_in_place_add_up_to_the_median_step() -> None:
+    """Another operator is slow in each step, so that every median is 1 and every step 6."""
+    steps = np.array([[4.0, 1.0, 1.0], [1.0, 4.0, 1.0], [1.0, 1.0, 4.0]])
+    assert profile_here._typical(steps).tolist() == [2.0, 2.0, 2.0]
+    assert profile_here._typical(np.zeros((3, 2))).tolist() == [0.0, 0.0]
 
 
 def test_costs_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

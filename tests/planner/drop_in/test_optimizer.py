@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import StepLR
 
-from tests.planner.drop_in.networks import Batch, built_in, small_bert, tiny
+from tests.planner.drop_in.networks import Batch, small_bert, small_resnet, small_vgg, tiny
 
 Made = Callable[[Any], Optimizer]
 
@@ -94,8 +94,8 @@ def ours(step: Step, module: nn.Module, batch: Batch, optimizer: Optimizer, step
 @pytest.mark.parametrize(
     ("network", "make", "ram"),
     [
-        (lambda: built_in("vgg16_cifar_w4"), momentum, None),
-        (lambda: built_in("resnet18_cifar_w4"), descent, "55%"),
+        (small_vgg, momentum, None),
+        (small_resnet, descent, "70%"),
         (small_bert, adamw, "70%"),
     ],
 )
@@ -116,7 +116,7 @@ def test_three_steps_leave_eagers_bits_state_and_rates(
     assert report.planned_peak_bytes < report.plain_peak_bytes
     assert (report.recomputations > 0) is (ram is not None)
     if report.budget_bytes is not None:
-        assert report.planned_peak_bytes <= 1.01 * report.budget_bytes
+        assert report.planned_peak_bytes <= report.budget_bytes
 
 
 @pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: kind.__name__)
