@@ -4,7 +4,6 @@
  * The card costs nothing in either case, so that the runner's share of a step comes out larger than on a board. */
 #include <string.h>
 
-#include "poet/board.h"
 #include "poet/crc32.h"
 #include "poet/operator.h"
 #include "poet_model.h"
@@ -18,10 +17,10 @@ static int no_work(const poet_op_args *args)
     return POET_OK;
 }
 
-static const poet_operator *find(uint8_t code)
+static const poet_operator *find(const poet_operator_set *set, uint8_t code)
 {
     static const poet_operator nothing = {.name = "nothing", .run = no_work};
-    const poet_operator *found = poet_operator_find(code);
+    const poet_operator *found = poet_operator_find(set, code);
     return without_work && found != NULL ? &nothing : found;
 }
 
@@ -41,15 +40,13 @@ static uint32_t check(uint32_t crc, const void *data, uint32_t bytes)
 #undef poet_operator_find
 #undef poet_crc32
 
-const uint32_t poet_board_ticks_hz = 1000000u;
-
-uint32_t poet_board_ticks(void)
+static uint32_t count_ticks(void)
 {
     static uint32_t ticks;
     return ++ticks;
 }
 
-void poet_board_window(bool inside)
+static void set_line(bool inside)
 {
     (void)inside;
 }
@@ -76,7 +73,8 @@ static uint64_t ram[(3u << 20) / 8u];
 static poet_block blocks[POET_BUILT_LIVE_COUNT];
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1u]; /* C has no array of none */
 static poet_trace_part trace;
-static const poet_tables tables = {.blocks = blocks, .pages = pages, .trace = &trace};
+static const poet_tables tables = {.blocks = blocks, .pages = pages, .trace = &trace, .operators = &poet_all_operators};
+static const poet_hooks hooks = {.ticks = count_ticks, .ticks_hz = 1000000u, .window = set_line};
 
 /* RAM begins as noise; labels must make sense. */
 void clear_ram(void)
@@ -94,7 +92,7 @@ int run_schedule(uint32_t nothing)
     if (status != POET_OK) {
         return status;
     }
-    poet_run run = {.pager = &pager, .learning_rate = 0.01f};
+    poet_run run = {.pager = &pager, .hooks = &hooks, .learning_rate = 0.01f};
     without_work = nothing;
     return poet_runner_step(&runner, &run);
 }

@@ -407,6 +407,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .transfer = transfer,
         .start = has_dma ? start : NULL,
         .sleep = has_dma ? sleep_until_over : NULL,
+        .ticks = poet_board_ticks,
+        .ticks_hz = poet_board_ticks_hz,
     };
     next_fault();
     const bool with_reset = abandoned > 0 && has_dma;

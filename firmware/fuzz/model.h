@@ -177,8 +177,9 @@ static inline void fuzz_build(void)
         .steps = fuzz_steps,
         .offsets = fuzz_offsets,
     };
-    fuzz_built =
-        (poet_built){&fuzz_model, &fuzz_schedule, {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace}};
+    fuzz_built = (poet_built){&fuzz_model,
+                              &fuzz_schedule,
+                              {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace, &poet_all_operators}};
 }
 
 /* A first record, with tensors of zeros. Whether it is there: a damaged model may not fit the card. */

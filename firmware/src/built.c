@@ -12,7 +12,7 @@
 TELL_LINKER(poet_built_ram_bytes, 0);
 TELL_LINKER(poet_built_table_bytes, 0);
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL}};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}};
 
 #else
 
@@ -32,6 +32,10 @@ static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
 static uint32_t homes[2 * POET_BIT_WORDS(POET_BUILT_BIT_COUNT) + 1];
 static poet_trace_part trace;
 
-const poet_built poet_built_in = {&poet_built_model, &poet_built_schedule, {blocks, pages, checks, homes, &trace}};
+const poet_built poet_built_in = {
+    &poet_built_model,
+    &poet_built_schedule,
+    {blocks, pages, checks, homes, &trace, &poet_all_operators},
+};
 
 #endif

@@ -47,6 +47,8 @@ class Spi(ctypes.Structure):
         ("transfer", TRANSFER),
         ("start", TRANSFER),
         ("sleep", SLEEP),
+        ("ticks", ctypes.c_void_p),  # card_on_host.c's own
+        ("ticks_hz", ctypes.c_uint32),
     ]
 
 

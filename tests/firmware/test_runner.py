@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.firmware.core import (
     ADD,
+    BETWEEN,
     COMPUTE,
     E_ABSENT,
     E_ARGUMENT,
@@ -23,7 +24,9 @@ from tests.support.firmware.core import (
     E_UNSUPPORTED,
     FREE,
     GRADIENT,
+    HOOKS,
     INPUT,
+    MORE,
     NO_VALUE,
     OK,
     PAGE_AREA,
@@ -32,7 +35,9 @@ from tests.support.firmware.core import (
     PARAMETER,
     RELU,
     SGD,
+    STOPPED,
     Card,
+    Hooks,
     Net,
     Pager,
     Run,
@@ -96,7 +101,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.ram = (c.c_uint64 * (self.ram_bytes // 8))()
         self.runner = Runner()
-        self.run_ = Run(learning_rate=0.5)
+        self.run_ = Run(hooks=c.pointer(HOOKS), learning_rate=0.5)
         self.x = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32)
         self.parameter = np.random.default_rng(2).standard_normal(SIZE).astype(np.float32)
         self.tensors = np.frombuffer(self.ram, np.float32)
@@ -533,3 +538,113 @@ def test_a_step_after_a_failed_one_starts_afresh(core: c.CDLL) -> None:
     card.fail_reads = None
     assert bench.run() == OK
     bench.assert_right()
+
+
+def begin(bench: Bench) -> int:
+    return bench.core.poet_runner_begin(c.byref(bench.runner), c.byref(bench.run_))
+
+
+def go_on(bench: Bench) -> int:
+    return bench.core.poet_runner_next(c.byref(bench.runner), c.byref(bench.run_))
+
+
+def stop(bench: Bench) -> int:
+    return bench.core.poet_runner_stop(c.byref(bench.runner), c.byref(bench.run_))
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_piece_by_piece_gives_what_a_whole_run_does(core: c.CDLL, dma: bool) -> None:
+    whole, pieces = (Bench(core, net(PAGED), Card(PAGE_AREA + 64, dma)) for _ in range(2))
+    assert whole.run() == OK
+    assert begin(pieces) == MORE
+    assert [go_on(pieces) for _ in PAGED] == [MORE] * (len(PAGED) - 1) + [OK]
+    pieces.assert_right()
+    np.testing.assert_array_equal(pieces.tensors, whole.tensors)
+    for name in ("ticks", "peak_bytes", "arena_bytes", "page_ins", "page_outs", "steps"):
+        assert getattr(pieces.run_, name) == getattr(whole.run_, name), name
+    assert pieces.card is not None and whole.card is not None
+    assert pieces.card.log == whole.card.log
+
+
+def test_nothing_goes_on_that_is_not_under_way(core: c.CDLL) -> None:
+    bench = Bench(core, net(PLAIN))
+    assert (go_on(bench), stop(bench)) == (E_ORDER, E_ORDER)
+    assert begin(bench) == MORE
+    while go_on(bench) == MORE:
+        pass
+    assert (go_on(bench), stop(bench)) == (E_ORDER, E_ORDER)
+    bench.assert_right()
+
+
+@pytest.mark.parametrize("done", range(1, len(PAGED)))
+def test_a_stop_leaves_no_half_step(core: c.CDLL, done: int) -> None:
+    """The last step of the schedule is the only change of a weight here; the line is low, the bus idle."""
+    card = Card(PAGE_AREA + 64, dma=True)
+    bench = Bench(core, net(PAGED), card)
+    assert begin(bench) == MORE
+    assert [go_on(bench) for _ in range(done)] == [MORE] * done
+    assert stop(bench) == STOPPED
+    np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], bench.parameter)
+    assert card._pending is None
+    assert bench.edges()[-1] == 0
+    assert go_on(bench) == E_ORDER
+    assert bench.run() == OK  # as if nothing had been
+    bench.assert_right()
+
+
+def test_a_stop_behind_the_first_change_completes_the_step(core: c.CDLL) -> None:
+    twice = [*NODES, (SGD, [SIZE], [3, 4], [4], 0)]
+    bench = Bench(core, net([*PLAIN, (COMPUTE, 5, [])], nodes=twice))
+    assert begin(bench) == MORE
+    assert [go_on(bench) for _ in PLAIN] == [MORE] * len(PLAIN)
+    bench.assert_right()
+    assert stop(bench) == OK
+    updated = bench.parameter - np.float32(0.5) * bench.tensors[SIZE : 2 * SIZE]
+    updated -= np.float32(0.5) * bench.tensors[SIZE : 2 * SIZE]
+    np.testing.assert_array_equal(bench.tensors[2 * SIZE : 3 * SIZE], updated)
+
+
+@pytest.mark.parametrize("last", [3, len(PLAIN)])
+def test_a_word_between_two_steps_can_stop_a_run(core: c.CDLL, last: int) -> None:
+    seen = []
+
+    def between(_context: int, progress: int) -> bool:
+        seen.append(tuple((c.c_uint32 * 2).from_address(progress)))
+        return len(seen) < last
+
+    bench = Bench(core, net(PLAIN))
+    hooks = Hooks(ticks=HOOKS.ticks, ticks_hz=HOOKS.ticks_hz, window=HOOKS.window, between=BETWEEN(between))
+    bench.run_.hooks = c.pointer(hooks)
+    assert bench.run() == (STOPPED if last < len(PLAIN) else OK)
+    assert seen == [(done, len(PLAIN)) for done in range(1, min(last, len(PLAIN) - 1) + 1)]
+    assert bench.edges() == [1, 0]
+
+
+def test_settling_waits_for_the_bus_and_a_failed_transfer_ends_the_run(core: c.CDLL) -> None:
+    for fails in (False, True):
+        card = Card(PAGE_AREA + 64, dma=True)
+        bench = Bench(core, net(PAGED), card)
+        assert begin(bench) == MORE
+        while card._pending is None:
+            assert go_on(bench) == MORE
+        if fails:
+            card.fail_writes = 0
+        status = core.poet_runner_settle(c.byref(bench.runner), c.byref(bench.run_))
+        assert (status, card._pending) == (E_IO if fails else OK, None)
+        while (status := go_on(bench)) == MORE:
+            pass
+        assert status == (E_ORDER if fails else OK)
+        if not fails:
+            bench.assert_right()
+
+
+def test_hooks_may_be_missing(core: c.CDLL) -> None:
+    for hooks in (None, c.pointer(Hooks())):
+        bench = Bench(core, net(PAGED))
+        bench.run_.hooks = hooks
+        for trace in (False, True):
+            bench.run_.under_way = False
+            bench.tensors[2 * SIZE : 3 * SIZE] = bench.parameter
+            assert bench.run(trace) == OK
+            bench.assert_right()
+            assert (bench.run_.ticks, bench.edges()) == (0, [])

@@ -8,6 +8,7 @@
 #include "pins.h"
 #include "poet/board.h"
 #include "registers.h"
+#include "timer.h"
 #include "wait.h"
 
 #define FASTEST_HZ 12000000u
@@ -84,6 +85,8 @@ const poet_spi card_spi = {
     .set_speed = set_speed,
     .select = select_card,
     .transfer = transfer,
+    .ticks = poet_board_ticks,
+    .ticks_hz = TIMER_HZ,
 };
 
 static void give_pins_to_sercom(void)

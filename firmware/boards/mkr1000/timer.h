@@ -3,6 +3,10 @@
 #ifndef MKR1000_TIMER_H
 #define MKR1000_TIMER_H
 
+#include "clocks.h"
+
+#define TIMER_HZ (CORE_HZ / 8u)
+
 void timer_init(void);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "pins.h"
+#include "poet/board.h"
 #include "registers.h"
 #include "timer.h"
 #include "wait.h"
@@ -142,4 +143,6 @@ const poet_spi card_spi = {
     .transfer = transfer,
     .start = start,
     .sleep = sleep_while,
+    .ticks = poet_board_ticks,
+    .ticks_hz = TIMER_HZ,
 };

@@ -13,7 +13,7 @@
 /* Shorter than this, the counter could pass the compare value before it is set. */
 #define SHORTEST_SLEEP 64u
 
-const uint32_t poet_board_ticks_hz = 16000000u;
+const uint32_t poet_board_ticks_hz = TIMER_HZ;
 
 void timer_init(void)
 {

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define TIMER_HZ 16000000u
+
 void timer_init(void);
 
 /* Raises TIMER0's interrupt in so many ticks, unless it is set anew before. */

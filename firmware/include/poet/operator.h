@@ -7,7 +7,7 @@
  * output may lie where an input does.
  *
  *     const int32_t params[] = {8, 1, 8, 8, 16, 3, 3, 1, 1, 1, 1, 1, 1};
- *     const poet_operator *conv = poet_operator_find(POET_OP_CONV2D);
+ *     const poet_operator *conv = poet_operator_find(&poet_all_operators, POET_OP_CONV2D);
  *     poet_sizes sizes;
  *     conv->sizes(params, &sizes);                 // POET_E_ARGUMENT if the parameters make no sense
  *     const void *in[] = {x, w, b};
@@ -103,11 +103,21 @@ enum {
 #include "poet/operators.def"
 #undef POET_OPERATOR
 
-extern const poet_operator poet_operators[];
-extern const size_t poet_operator_count;
+/* A row of a table of operators. */
+#define POET_OPERATOR_ROW(NAME, name) \
+    {#name, POET_OP_##NAME, sizeof(poet_##name##_params) / sizeof(int32_t), poet_##name##_sizes, poet_##name##_run}
 
-/* NULL for a code that this build does not know. */
-const poet_operator *poet_operator_find(uint8_t code);
+/* Operators that a program holds. One that names those alone which its networks need links no other. */
+typedef struct poet_operator_set {
+    const poet_operator *operators;
+    size_t count;
+} poet_operator_set;
+
+extern const poet_operator poet_operators[];
+extern const poet_operator_set poet_all_operators;
+
+/* NULL for a code that the set lacks. */
+const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t code);
 
 /* The inputs in whose place the first output may lie: bit i stands for input i. */
 uint32_t poet_operator_takes_over(uint8_t code);

@@ -10,6 +10,12 @@
  *     poet_run run = {.pager = &pager, .learning_rate = 0.05f};
  *     poet_runner_step(&runner, &run);
  *     // run.peak_bytes, run.ticks
+ *
+ * Or piece by piece, in a loop that has other work too:
+ *
+ *     int status = poet_runner_begin(&runner, &run);
+ *     while (status == POET_MORE)
+ *         status = poet_runner_next(&runner, &run);
  */
 #ifndef POET_RUNNER_H
 #define POET_RUNNER_H
@@ -18,7 +24,9 @@
 #include <stdint.h>
 
 #include "poet/arena.h"
+#include "poet/hooks.h"
 #include "poet/model.h"
+#include "poet/operator.h"
 #include "poet/pager.h"
 #include "poet/record.h"
 #include "poet/schedule.h"
@@ -53,12 +61,15 @@ typedef struct poet_tables {
     poet_page *pages;       /* page_count */
     poet_check *checks;     /* check_count */
     uint32_t *homes;        /* 2 * POET_BIT_WORDS(bit_count) */
-    poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card */
+    poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card. NULL where no
+                               run is traced */
+    const poet_operator_set *operators; /* those that the model's nodes name, at least */
 } poet_tables;
 
 typedef struct poet_runner {
     const poet_model *model;
     const poet_schedule *schedule;
+    const poet_operator_set *operators;
     uint8_t *residents;
     poet_arena arena;
     poet_page *pages;
@@ -71,16 +82,19 @@ typedef struct poet_runner {
 
 /* One run of the schedule: what the caller wants, and what came of it. */
 typedef struct poet_run {
-    poet_pager *pager;   /* may be NULL where poet_runner_needs_card says no */
-    poet_record *record; /* loaded; NULL for a model without kept tensors */
+    poet_pager *pager;       /* may be NULL where poet_runner_needs_card says no */
+    poet_record *record;     /* loaded; NULL for a model without kept tensors */
+    const poet_hooks *hooks; /* may be NULL */
     float learning_rate;
     bool trace; /* a window around each compute and page step, instead of one around all; no step overlaps another */
-    uint64_t ticks;
+    uint64_t ticks;      /* from its begin to its end, with what the caller does between two steps */
     uint32_t peak_bytes; /* resident tensors included */
     uint32_t arena_bytes;
     uint32_t page_ins;
     uint32_t page_outs;
-    uint32_t steps; /* steps completed: the failing one's index after an error */
+    uint32_t steps;  /* steps completed: the failing one's index after an error */
+    uint32_t before; /* the clock when it was last looked at */
+    bool under_way;
 } poet_run;
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
@@ -89,10 +103,30 @@ typedef struct poet_run {
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
-/* Runs the schedule once. On an error the step it happened in is the last, and the window line is low again. If it was
- * the card's, no resident parameter or state has changed; in a model with kept tensors they may have, and none of the
- * step's changes counts: load the record again, and read the residents back. */
+/* Runs the schedule once: from poet_runner_begin to the end, `hooks->between` called between two steps; POET_STOPPED if
+ * that asked for it in time, as poet_runner_stop. On an error the step it happened in is the last, and the window line
+ * is low again. If it was the card's, no resident parameter or state has changed; in a model with kept tensors they may
+ * have, and none of the step's changes counts: load the record again, and read the residents back. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
+
+/* Begins a run of which nothing is done yet: POET_MORE, POET_E_ABSENT without the card or record that it needs. */
+int poet_runner_begin(poet_runner *runner, poet_run *run);
+
+/* Does the next step of the schedule, one operator or one transfer: POET_MORE, POET_OK with the last one, or the error
+ * that ends the run. POET_E_ORDER if none is under way. Between two calls a transfer may be under way on the card's
+ * bus, and the arena is in use. */
+int poet_runner_next(poet_runner *runner, poet_run *run);
+
+/* Waits until the card's bus is idle, between two steps. An error ends the run. */
+int poet_runner_settle(poet_runner *runner, poet_run *run);
+
+/* Ends a run between two steps. Before the first change of a resident parameter or state nothing has changed:
+ * POET_STOPPED, or an error of the transfer that was under way. Behind it the run goes on to its end, as
+ * poet_runner_next does. */
+int poet_runner_stop(poet_runner *runner, poet_run *run);
+
+/* The model's loss, as the last run left it; 0 in a model without one. */
+float poet_runner_loss(const poet_runner *runner);
 
 /* Whether a run does: the schedule pages, or the trace has no room in RAM. */
 bool poet_runner_needs_card(const poet_runner *runner, bool trace);

@@ -35,6 +35,8 @@ typedef struct poet_spi {
     void (*transfer)(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes);
     void (*start)(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes);
     void (*sleep)(void *context, const volatile uint8_t *busy); /* until an interrupt, unless *busy is 0 by then */
+    uint32_t (*ticks)(void); /* a free-running counter that may wrap: no card is waited for without end */
+    uint32_t ticks_hz;
 } poet_spi;
 
 /* Bytes moved at once while waiting for the card; whatever data they turn out to hold is used. */

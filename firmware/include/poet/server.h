@@ -30,6 +30,7 @@ typedef struct poet_server {
     const poet_built *built;
     uint8_t *ram;
     uint32_t ram_bytes;
+    poet_hooks hooks; /* the board's clock and line */
     poet_runner runner;
     int runner_status; /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
     poet_block_device card;

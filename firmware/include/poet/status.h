@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One error enumeration for the whole firmware: 0 is success, every failure is negative. */
+/* One enumeration for the whole firmware: 0 is success, every failure is negative, what is positive has not failed. */
 #ifndef POET_STATUS_H
 #define POET_STATUS_H
 
@@ -9,6 +9,8 @@ extern "C" {
 
 typedef enum poet_status {
     POET_OK = 0,
+    POET_MORE = 1,           /* under way: call again */
+    POET_STOPPED = 2,        /* given up at the caller's wish; nothing has changed */
     POET_E_ARGUMENT = -1,    /* a caller's argument or an operator's parameters make no sense */
     POET_E_MEMORY = -2,      /* a block lies outside the arena or overlaps a live one */
     POET_E_HASH = -3,        /* the schedule was made for another graph than the built model */

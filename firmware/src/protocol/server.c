@@ -7,7 +7,10 @@
 
 void poet_server_init(poet_server *server, const poet_built *built)
 {
-    *server = (poet_server){.built = built};
+    *server = (poet_server){
+        .built = built,
+        .hooks = {.ticks = poet_board_ticks, .ticks_hz = poet_board_ticks_hz, .window = poet_board_window},
+    };
     server->ram = poet_board_ram(&server->ram_bytes);
     server->runner_status = POET_E_ABSENT;
     if (built->model != NULL) {

@@ -11,16 +11,11 @@
 
 #define MOST_STEPS 24u
 
-/* The bits of the model's loss; zero in a model without one. */
 static uint32_t loss_bits(const poet_server *server)
 {
-    const poet_model *model = server->built->model;
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < model->resident_count; i++) {
-        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof bits) {
-            memcpy(&bits, server->ram + model->residents[i].offset, sizeof bits);
-        }
-    }
+    const float loss = poet_runner_loss(&server->runner);
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
     return bits;
 }
 
@@ -42,7 +37,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
         !poet_arguments_end(arguments)) {
         return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
     }
-    poet_run run = {.learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
+    poet_run run = {.hooks = &server->hooks, .learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
     int status = POET_OK;
     if (poet_session_keeps_tensors(server)) {
         status = poet_session_record(server, false);

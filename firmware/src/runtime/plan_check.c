@@ -58,13 +58,13 @@ static bool is_sound(const poet_model *model, const poet_node *node, const poet_
     return reference < end && operand_bytes(model, reference) >= needed;
 }
 
-static int check_node(const poet_model *model, const poet_node *node)
+static int check_node(const poet_model *model, const poet_node *node, const poet_operator_set *operators)
 {
     if (node->op == 0) {
         const bool empty = node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0;
         return empty && node->uses == POET_USES_CPU ? POET_OK : POET_E_CORRUPT;
     }
-    const poet_operator *operator = poet_operator_find(node->op);
+    const poet_operator *operator = poet_operator_find(operators, node->op);
     if (operator == NULL) {
         return POET_E_UNSUPPORTED;
     }
@@ -98,7 +98,7 @@ static int check_node(const poet_model *model, const poet_node *node)
     return POET_OK;
 }
 
-static int check_model(const poet_model *model, uint32_t page_count)
+static int check_model(const poet_model *model, uint32_t page_count, const poet_operator_set *operators)
 {
     for (uint32_t i = 0; i < model->value_count; i++) {
         if (model->values[i].page != POET_NO_PAGE && model->values[i].page >= page_count) {
@@ -124,7 +124,7 @@ static int check_model(const poet_model *model, uint32_t page_count)
         return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < model->node_count; i++) {
-        const int status = check_node(model, &model->nodes[i]);
+        const int status = check_node(model, &model->nodes[i], operators);
         if (status != POET_OK) {
             return status;
         }
@@ -178,12 +178,12 @@ static int check_order(const poet_model *model, const poet_schedule *schedule)
     return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;
 }
 
-int poet_plan_check(const poet_model *model, const poet_schedule *schedule)
+int poet_plan_check(const poet_model *model, const poet_schedule *schedule, const poet_operator_set *operators)
 {
     if (schedule->graph_hash != model->graph_hash) {
         return POET_E_HASH;
     }
-    int status = check_model(model, schedule->page_count);
+    int status = check_model(model, schedule->page_count, operators);
     for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++) {
         status = check_step(model, schedule, &schedule->steps[i]);
     }

@@ -4,9 +4,10 @@
 #define POET_RUNTIME_PLAN_CHECK_H
 
 #include "poet/model.h"
+#include "poet/operator.h"
 #include "poet/schedule.h"
 
 /* POET_E_HASH, POET_E_CORRUPT, POET_E_UNSUPPORTED or POET_E_ORDER, as poet_runner_init. */
-int poet_plan_check(const poet_model *model, const poet_schedule *schedule);
+int poet_plan_check(const poet_model *model, const poet_schedule *schedule, const poet_operator_set *operators);
 
 #endif

@@ -2,8 +2,8 @@
 #include "poet/runner.h"
 
 #include <stddef.h>
+#include <string.h>
 
-#include "poet/board.h"
 #include "poet/crc32.h"
 #include "poet/operator.h"
 
@@ -41,7 +41,7 @@ static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
-    const int status = poet_plan_check(model, schedule);
+    const int status = poet_plan_check(model, schedule, tables->operators);
     if (status != POET_OK) {
         return status;
     }
@@ -52,6 +52,7 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
 
     runner->model = model;
     runner->schedule = schedule;
+    runner->operators = tables->operators;
     runner->residents = ram;
     runner->pages = tables->pages;
     poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
@@ -278,7 +279,7 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     };
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace,
                                run->learning_rate,           &sink,  &source};
-    status = poet_operator_find(node->op)->run(&args);
+    status = poet_operator_find(runner->operators, node->op)->run(&args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, POET_NO_VALUE);
     }
@@ -430,20 +431,28 @@ static int execute(poet_runner *runner, const poet_step *step, poet_run *run)
     }
 }
 
-static void begin(poet_runner *runner, poet_run *run)
+/* --- a run --- */
+
+static uint32_t ticks_now(const poet_run *run)
 {
-    for (uint32_t i = 0; i < runner->schedule->page_count; i++) {
-        runner->pages[i].written = false;
+    return run->hooks != NULL && run->hooks->ticks != NULL ? run->hooks->ticks() : 0u;
+}
+
+static void set_window(const poet_run *run, bool inside)
+{
+    if (run->hooks != NULL && run->hooks->window != NULL) {
+        run->hooks->window(inside);
     }
-    poet_arena_clear(&runner->arena);
-    run->ticks = 0;
-    run->peak_bytes = runner->model->resident_bytes;
-    run->page_ins = 0;
-    run->page_outs = 0;
-    runner->moving = POET_NO_VALUE;
-    runner->traced = run->trace;
-    if (run->record != NULL) {
-        poet_record_forget(run->record);
+}
+
+/* Keeps the line low for 30 us: a meter that samples every 10 us must see where one window ends and the next begins. */
+static void pause_between_windows(const poet_run *run)
+{
+    if (run->hooks == NULL || run->hooks->ticks == NULL) {
+        return;
+    }
+    const uint32_t start = run->hooks->ticks();
+    while (run->hooks->ticks() - start <= run->hooks->ticks_hz / 33333u) {
     }
 }
 
@@ -464,55 +473,135 @@ static bool has_window(const poet_runner *runner, const poet_step *step)
     return step->action == POET_COMPUTE ? runner->model->nodes[step->index].op != 0 : step->action != POET_FREE;
 }
 
-/* Keeps the line low for 30 us: a meter that samples every 10 us must see where one window ends and the next begins. */
-static void pause_between_windows(void)
+static int end(poet_runner *runner, poet_run *run, int status)
 {
-    const uint32_t start = poet_board_ticks();
-    while (poet_board_ticks() - start <= poet_board_ticks_hz / 33333u)
-        ;
+    set_window(run, false);
+    runner->traced = runner->traced && status == POET_OK;
+    run->arena_bytes = runner->arena.high_water;
+    run->under_way = false;
+    return status;
 }
 
-int poet_runner_step(poet_runner *runner, poet_run *run)
+int poet_runner_begin(poet_runner *runner, poet_run *run)
 {
-    const poet_schedule *schedule = runner->schedule;
     if ((run->pager == NULL && poet_runner_needs_card(runner, run->trace)) ||
         (run->record == NULL && runner->model->kept_count > 0)) {
         return POET_E_ABSENT;
     }
-    begin(runner, run);
+    for (uint32_t i = 0; i < runner->schedule->page_count; i++) {
+        runner->pages[i].written = false;
+    }
+    poet_arena_clear(&runner->arena);
+    run->ticks = 0;
+    run->peak_bytes = runner->model->resident_bytes;
+    run->page_ins = 0;
+    run->page_outs = 0;
+    run->steps = 0;
+    runner->moving = POET_NO_VALUE;
+    runner->traced = run->trace;
+    if (run->record != NULL) {
+        poet_record_forget(run->record);
+    }
+    run->under_way = true;
+    set_window(run, !run->trace);
+    run->before = ticks_now(run);
+    return runner->schedule->step_count > 0 ? POET_MORE : end(runner, run, POET_OK);
+}
 
-    int status = POET_OK;
-    poet_board_window(!run->trace);
-    uint32_t before = poet_board_ticks();
-    for (run->steps = 0; run->steps < schedule->step_count; run->steps++) {
-        const poet_step *step = &schedule->steps[run->steps];
-        const bool traced = run->trace && has_window(runner, step);
-        if (traced) {
-            pause_between_windows();
-            poet_board_window(true);
-            before = poet_board_ticks();
-        }
-        poet_arena_begin_peak(&runner->arena);
-        status = execute_whole(runner, step, run, run->steps + 1u == schedule->step_count);
-        /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
-        const uint32_t now = poet_board_ticks();
-        if (traced) {
-            poet_board_window(false);
-        }
-        const poet_trace_row row = {now - before, runner->model->resident_bytes + runner->arena.peak_bytes};
-        run->ticks += row.ticks;
-        run->peak_bytes = row.peak_bytes > run->peak_bytes ? row.peak_bytes : run->peak_bytes;
-        before = now;
-        if (status != POET_OK) {
-            break;
-        }
-        if (run->trace) {
-            keep_row(runner, run, &row);
-            before = poet_board_ticks();
+int poet_runner_next(poet_runner *runner, poet_run *run)
+{
+    if (!run->under_way) {
+        return POET_E_ORDER;
+    }
+    const poet_step *step = &runner->schedule->steps[run->steps];
+    const bool traced = run->trace && has_window(runner, step);
+    const bool last = run->steps + 1u == runner->schedule->step_count;
+    if (traced) {
+        pause_between_windows(run);
+        set_window(run, true);
+        run->before = ticks_now(run);
+    }
+    poet_arena_begin_peak(&runner->arena);
+    const int status = execute_whole(runner, step, run, last);
+    /* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
+    const uint32_t now = ticks_now(run);
+    if (traced) {
+        set_window(run, false);
+    }
+    const poet_trace_row row = {now - run->before, runner->model->resident_bytes + runner->arena.peak_bytes};
+    run->ticks += row.ticks;
+    run->peak_bytes = row.peak_bytes > run->peak_bytes ? row.peak_bytes : run->peak_bytes;
+    run->before = now;
+    if (status != POET_OK) {
+        return end(runner, run, status);
+    }
+    if (run->trace) {
+        keep_row(runner, run, &row);
+        run->before = ticks_now(run);
+    }
+    run->steps++;
+    return last ? end(runner, run, POET_OK) : POET_MORE;
+}
+
+int poet_runner_settle(poet_runner *runner, poet_run *run)
+{
+    const int status = run->under_way && run->pager != NULL ? poet_pager_wait(run->pager) : POET_OK;
+    return status == POET_OK ? POET_OK : end(runner, run, status);
+}
+
+static bool has_changed_weights(const poet_runner *runner, const poet_run *run)
+{
+    for (uint32_t i = 0; i < run->steps; i++) {
+        const poet_step *step = &runner->schedule->steps[i];
+        if (step->action == POET_COMPUTE && changes_weights(runner->model, &runner->model->nodes[step->index])) {
+            return true;
         }
     }
-    poet_board_window(false);
-    runner->traced = runner->traced && status == POET_OK;
-    run->arena_bytes = runner->arena.high_water;
+    return false;
+}
+
+int poet_runner_stop(poet_runner *runner, poet_run *run)
+{
+    if (!run->under_way) {
+        return POET_E_ORDER;
+    }
+    int status = POET_MORE;
+    if (!has_changed_weights(runner, run)) {
+        status = poet_runner_settle(runner, run);
+        return status == POET_OK ? end(runner, run, POET_STOPPED) : status;
+    }
+    while (status == POET_MORE) {
+        status = poet_runner_next(runner, run);
+    }
     return status;
+}
+
+static bool may_go_on(const poet_runner *runner, const poet_run *run)
+{
+    const poet_progress progress = {run->steps, runner->schedule->step_count};
+    return run->hooks == NULL || run->hooks->between == NULL || run->hooks->between(run->hooks->context, &progress);
+}
+
+int poet_runner_step(poet_runner *runner, poet_run *run)
+{
+    int status = poet_runner_begin(runner, run);
+    while (status == POET_MORE) {
+        status = poet_runner_next(runner, run);
+        if (status == POET_MORE && !may_go_on(runner, run)) {
+            return poet_runner_stop(runner, run);
+        }
+    }
+    return status;
+}
+
+float poet_runner_loss(const poet_runner *runner)
+{
+    const poet_model *model = runner->model;
+    float loss = 0.0f;
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof loss) {
+            memcpy(&loss, runner->residents + model->residents[i].offset, sizeof loss);
+        }
+    }
+    return loss;
 }

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "poet/board.h"
 #include "sdcard_crc.h"
 
 /* Commands (Physical Layer Simplified Specification 7.3.1.3). */
@@ -85,29 +84,29 @@ static void send_ones(poet_sdcard *card, uint32_t count)
     send_bytes(card, card->edge, count);
 }
 
-static bool timed_out(uint32_t since)
+static bool timed_out(const poet_sdcard *card, uint32_t since)
 {
-    return poet_board_ticks() - since > LIMIT_MS * (poet_board_ticks_hz / 1000u);
+    return card->spi->ticks() - since > LIMIT_MS * (card->spi->ticks_hz / 1000u);
 }
 
 /* The first byte that is not 0xFF, or 0xFF when none came in time. */
 static uint8_t wait_for_token(const poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     uint8_t byte;
 
     do {
         byte = receive_byte(card);
-    } while (byte == 0xFFu && !timed_out(start));
+    } while (byte == 0xFFu && !timed_out(card, start));
     return byte;
 }
 
 /* A busy card holds its output low; it may let go in the middle of a byte. */
 static void wait_until_ready(const poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
 
-    while (receive_byte(card) != 0xFFu && !timed_out(start)) {
+    while (receive_byte(card) != 0xFFu && !timed_out(card, start)) {
     }
 }
 
@@ -202,12 +201,12 @@ static void clock_out(poet_sdcard *card)
 /* While the card starts: it may miss a command, and bits may be lost on the way. */
 static uint8_t command_in_time(poet_sdcard *card, uint8_t index, uint32_t argument)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     uint8_t response;
 
     for (;;) {
         response = command(card, index, argument);
-        if ((response & R1_CRC_ERROR) == 0u || timed_out(start)) { /* R1_NONE has that bit too */
+        if ((response & R1_CRC_ERROR) == 0u || timed_out(card, start)) { /* R1_NONE has that bit too */
             return response;
         }
         clock_out(card);
@@ -396,7 +395,7 @@ static void find_block(poet_sdcard *card)
     if (place == POET_SDCARD_LOOK_BYTES) {
         if (behind_block && !check_fits(card)) {
             end_read(card, POET_E_CORRUPT);
-        } else if (timed_out(card->since_ticks)) {
+        } else if (timed_out(card, card->since_ticks)) {
             end_read(card, POET_E_IO);
         } else {
             look(card, READ_LOOK);
@@ -424,7 +423,7 @@ static void take_block(poet_sdcard *card)
         return;
     }
     card->check_pending = true;
-    card->since_ticks = poet_board_ticks();
+    card->since_ticks = card->spi->ticks();
     if (left(card) > POET_BLOCK_BYTES) {
         look(card, READ_LOOK);
     } else {
@@ -454,7 +453,7 @@ static void begin_read(poet_sdcard *card)
         finish(card, status);
         return;
     }
-    card->since_ticks = poet_board_ticks();
+    card->since_ticks = card->spi->ticks();
     look(card, READ_LOOK);
 }
 
@@ -505,7 +504,7 @@ static void stop_write(poet_sdcard *card)
     } else {
         (void)command(card, STOP_TRANSMISSION, 0u);
     }
-    card->since_ticks = poet_board_ticks();
+    card->since_ticks = card->spi->ticks();
     look(card, STOP_BUSY);
 }
 
@@ -513,7 +512,7 @@ static void stop_write(poet_sdcard *card)
 static void wait_while_busy(poet_sdcard *card, uint8_t stage)
 {
     if (card->look[POET_SDCARD_LOOK_BYTES - 1u] != 0xFFu) {
-        if (timed_out(card->since_ticks)) {
+        if (timed_out(card, card->since_ticks)) {
             finish(card, POET_E_IO);
         } else {
             look(card, stage);
@@ -563,7 +562,7 @@ static void take_response(poet_sdcard *card)
     } else {
         card->status = response == DATA_CRC_ERROR ? POET_E_CORRUPT : POET_E_IO;
     }
-    card->since_ticks = poet_board_ticks();
+    card->since_ticks = card->spi->ticks();
     wait_while_busy(card, WRITE_BUSY);
 }
 
@@ -762,7 +761,7 @@ static bool says_idle(poet_sdcard *card)
 
 static int go_idle(poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     int convincing = 0;
 
     end_abandoned_transfer(card);
@@ -773,14 +772,14 @@ static int go_idle(poet_sdcard *card)
             convincing = 0;
             end_abandoned_transfer(card);
         }
-    } while (convincing < CONVINCING_ANSWERS && !timed_out(start));
+    } while (convincing < CONVINCING_ANSWERS && !timed_out(card, start));
     return convincing == CONVINCING_ANSWERS ? POET_OK : POET_E_ABSENT;
 }
 
 /* Version 2 cards echo the check pattern; version 1 cards do not know the command. */
 static int negotiate_voltage(poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     uint8_t echo[4] = {0u};
     uint8_t response;
 
@@ -794,7 +793,7 @@ static int negotiate_voltage(poet_sdcard *card)
             return POET_OK;
         }
         receive_rest(card, echo, sizeof echo);
-    } while ((echo[2] != 0x01u || echo[3] != 0xAAu) && !timed_out(start));
+    } while ((echo[2] != 0x01u || echo[3] != 0xAAu) && !timed_out(card, start));
     return echo[2] == 0x01u && echo[3] == 0xAAu ? POET_OK : POET_E_UNSUPPORTED;
 }
 
@@ -812,12 +811,12 @@ static int switch_crc_on(poet_sdcard *card)
 
 static int leave_idle(poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     uint8_t response;
 
     do {
         response = application_command(card, SD_SEND_OP_COND, card->version_2 ? HOST_SUPPORTS_SDHC : 0u);
-    } while (response != 0u && !timed_out(start));
+    } while (response != 0u && !timed_out(card, start));
     if (response == 0u || response == R1_NONE) {
         return status_of(response);
     }
@@ -854,7 +853,7 @@ static int receive_csd(poet_sdcard *card, uint8_t *csd)
 
 static int read_csd(poet_sdcard *card)
 {
-    const uint32_t start = poet_board_ticks();
+    const uint32_t start = card->spi->ticks();
     uint8_t csd[CSD_BYTES];
     int status;
 
@@ -864,7 +863,7 @@ static int read_csd(poet_sdcard *card)
             status = receive_csd(card, csd);
         }
         clock_out(card);
-    } while (status != POET_OK && !timed_out(start));
+    } while (status != POET_OK && !timed_out(card, start));
     if (status != POET_OK) {
         return status;
     }

@@ -23,6 +23,7 @@ KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "
 KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
+MORE, STOPPED = 1, 2
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
@@ -54,6 +55,7 @@ def core_sources() -> list[Path]:
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)
 SYNC = c.CFUNCTYPE(c.c_int, c.c_void_p)
+BETWEEN = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_void_p)
 
 
 def structure(name: str, **fields: type) -> type[c.Structure]:
@@ -102,14 +104,20 @@ Record = structure(
     "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), second=P(u32), changed=P(u32),
     device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, batches=u32,
 )  # fmt: skip
-Tables = structure("Tables", blocks=P(Block), pages=P(Page), checks=P(Check), homes=P(u32), trace=P(TracePart))
+Operators = structure("Operators", operators=c.c_void_p, count=c.c_size_t)
+Hooks = structure(
+    "Hooks", ticks=c.c_void_p, ticks_hz=u32, window=c.c_void_p, between=BETWEEN, context=c.c_void_p,
+)  # fmt: skip
+Tables = structure(
+    "Tables", blocks=P(Block), pages=P(Page), checks=P(Check), homes=P(u32), trace=P(TracePart), operators=P(Operators),
+)  # fmt: skip
 Runner = structure(
-    "Runner", model=P(Model), schedule=P(Schedule), residents=c.c_void_p, arena=Arena, pages=P(Page),
-    trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
+    "Runner", model=P(Model), schedule=P(Schedule), operators=P(Operators), residents=c.c_void_p, arena=Arena,
+    pages=P(Page), trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
 )  # fmt: skip
 Run = structure(
-    "Run", pager=P(Pager), record=P(Record), learning_rate=c.c_float, trace=c.c_bool, ticks=u64, peak_bytes=u32,
-    arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32,
+    "Run", pager=P(Pager), record=P(Record), hooks=P(Hooks), learning_rate=c.c_float, trace=c.c_bool, ticks=u64,
+    peak_bytes=u32, arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32, before=u32, under_way=c.c_bool,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
@@ -120,11 +128,15 @@ Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
 Server = structure(
-    "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, runner=Runner, runner_status=c.c_int, card=BlockDevice,
-    card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool, record_status=c.c_int, preparing=c.c_bool,
-    residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line,
-    answer=c.c_char * 514, answer_length=u32,
+    "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, hooks=Hooks, runner=Runner, runner_status=c.c_int,
+    card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool, record_status=c.c_int,
+    preparing=c.c_bool, residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool, leaving=c.c_bool,
+    sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
+
+
+# The library's own, filled when it is loaded: a net is made before.
+OPERATORS, HOOKS = Operators(), Hooks()
 
 
 class Card:
@@ -371,7 +383,9 @@ class Net:
         self.checks = (Check * max(1, layout.checks))()
         self.homes = (u32 * max(1, 2 * -(-layout.bits // 32)))()
         self.trace = TracePart()
-        self.tables = Tables(self.blocks, self.pages, self.checks, self.homes, c.pointer(self.trace))
+        self.tables = Tables(
+            self.blocks, self.pages, self.checks, self.homes, c.pointer(self.trace), c.pointer(OPERATORS)
+        )
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
 
@@ -383,7 +397,10 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
         [*core_sources(), NATIVE / "test_board.c", NATIVE / "test_operators.c"],
         *("-shared", "-fPIC", "-g", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
     )
-    return c.CDLL(str(library))
+    loaded = c.CDLL(str(library))
+    for mine, name in ((OPERATORS, "poet_all_operators"), (HOOKS, "test_hooks")):
+        c.memmove(c.byref(mine), c.byref(type(mine).in_dll(loaded, name)), c.sizeof(mine))
+    return loaded
 
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -61,6 +61,10 @@ class COperator(ctypes.Structure):
     )
 
 
+class COperatorSet(ctypes.Structure):
+    _fields_ = (("operators", ctypes.POINTER(COperator)), ("count", ctypes.c_size_t))
+
+
 class StatusError(Exception):
     """An operator returned a negative ``poet_status``."""
 
@@ -80,9 +84,8 @@ class Operators:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
-        count = ctypes.c_size_t.in_dll(library, "poet_operator_count").value
-        table = (COperator * count).in_dll(library, "poet_operators")
-        self.table = {operator.name.decode(): operator for operator in table}
+        every = COperatorSet.in_dll(library, "poet_all_operators")
+        self.table = {operator.name.decode(): operator for operator in every.operators[: every.count]}
 
     def sizes(self, name: str, params: Mapping[str, int]) -> CSizes:
         """What `sizes` reports; raises StatusError where it refuses."""

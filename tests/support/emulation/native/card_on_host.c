@@ -27,7 +27,11 @@ void test_interrupt(void);
 
 int test_init(const poet_spi *spi)
 {
-    return poet_sdcard_init(&card, spi, &device);
+    static poet_spi bus;
+    bus = *spi;
+    bus.ticks = poet_board_ticks;
+    bus.ticks_hz = poet_board_ticks_hz;
+    return poet_sdcard_init(&card, &bus, &device);
 }
 
 int test_read(uint32_t block, void *data, uint32_t bytes)

@@ -39,7 +39,8 @@
 #define SYST_MAX 0xFFFFFFu
 
 const char poet_board_name[] = "lm3s6965evb";
-const uint32_t poet_board_ticks_hz = 12500000u;
+#define TICKS_HZ 12500000u
+const uint32_t poet_board_ticks_hz = TICKS_HZ;
 
 static uint32_t ticks;
 static uint32_t last;
@@ -80,8 +81,12 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
     }
 }
 
-static const poet_spi spi = {
-    .fastest_hz = 6000000u, .set_speed = set_speed, .select = select_card, .transfer = transfer};
+static const poet_spi spi = {.fastest_hz = 6000000u,
+                             .set_speed = set_speed,
+                             .select = select_card,
+                             .transfer = transfer,
+                             .ticks = poet_board_ticks,
+                             .ticks_hz = TICKS_HZ};
 static poet_sdcard card;
 
 void poet_board_init(void)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "poet/hooks.h"
 #include "poet/status.h"
 
 const char poet_board_name[] = "test";
@@ -23,6 +24,7 @@ uint32_t test_output_length;
 uint8_t test_window_edges[1u << 12]; /* 1 for a rise, 0 for a fall */
 uint32_t test_window_count;
 static bool inside_window;
+const poet_hooks test_hooks = {.ticks = poet_board_ticks, .ticks_hz = 1000000u, .window = poet_board_window};
 
 void poet_board_init(void)
 {

@@ -144,19 +144,4 @@ const poet_operator poet_operators[] = {
     {"streamed_embedding_update", POET_OP_STREAMED_EMBEDDING_UPDATE, 3, poet_streamed_embedding_update_sizes,
      poet_streamed_embedding_update_run},
 };
-const size_t poet_operator_count = sizeof poet_operators / sizeof *poet_operators;
-
-uint32_t poet_operator_takes_over(uint8_t code)
-{
-    return code == POET_OP_RELU ? 1u : code == POET_OP_ADD ? 3u : 0u;
-}
-
-const poet_operator *poet_operator_find(uint8_t code)
-{
-    for (size_t i = 0; i < poet_operator_count; i++) {
-        if (poet_operators[i].code == code) {
-            return &poet_operators[i];
-        }
-    }
-    return NULL;
-}
+const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};
