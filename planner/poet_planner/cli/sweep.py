@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.cli.network import DEFAULT_MODEL
-from poet_planner.cli.options import Batch, Methods, Seed, SolverName
+from poet_planner.cli.options import Methods, Seed, SolverName
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def sweep(
     graph: Annotated[
         list[Path] | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model; again for more.")
     ] = None,
-    batch: Batch = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Batch size; again for more. Default is the model's own.")
+    ] = None,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Board; again for more. Default is the profile's.")
     ] = None,
@@ -162,16 +164,18 @@ def _subjects(
     models: list[str] | None,
     profiles: list[str] | None,
     boards: list[str] | None,
-    batch: int | None,
+    batches: list[int] | None,
     parameters: Parameters,
-) -> Iterator[Subject]:
-    """Each graph, or each model on each board of each profile.
+) -> list[Subject]:
+    """Each graph, or each model on each board of each profile in each batch size.
 
     Raises
     ------
     UserError
         If one is not to be had, or has no energies.
     """
+    from collections import Counter
+    from dataclasses import replace
     from itertools import product
 
     from poet_planner.planning.comparison import subject_of
@@ -179,17 +183,27 @@ def _subjects(
     from poet_planner.planning.task import refuse_beside_a_graph
 
     if graphs:
-        refuse_beside_a_graph({"--model": models, "--profile": profiles, "--board": boards, "--batch": batch})
+        refuse_beside_a_graph({"--model": models, "--profile": profiles, "--board": boards, "--batch": batches})
     named: list[Path | str] = [*graphs] if graphs else [*(models or [DEFAULT_MODEL])]
     of_profile: Sequence[str | None] = profiles or [None]
     on_board: Sequence[str | None] = boards or [None]
-    for network, profile, board in product(named, of_profile, on_board):
+    of_samples: Sequence[int | None] = batches or [None]
+    made: list[tuple[Subject, str | None]] = []
+    for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
         task = _task(forms_of(network, profile, board, batch), parameters)
         if not any(node.energy_j for node in task.graph.nodes):
             raise UserError(
                 f"{task.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
             )
-        yield subject_of(task, network if isinstance(network, str) else None, batch)
+        made.append((subject_of(task, network if isinstance(network, str) else None, batch), profile))
+    names = Counter((subject.model, subject.board, subject.batch) for subject, _ in made)
+    # Two profiles may be of one board.
+    return [
+        replace(subject, board=f"{subject.board} by {Path(profile).stem}")
+        if profile and names[subject.model, subject.board, subject.batch] > 1
+        else subject
+        for subject, profile in made
+    ]
 
 
 def _task(forms: Forms, parameters: Parameters) -> Task:
@@ -220,7 +234,9 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
     if as_json:
         print(dumps([asdict(point) for point in points], indent=1))
         return
-    named = [name for name in ("model", "board", "deadline") if len({_name(point, name) for point in points}) > 1]
+    named = [
+        name for name in ("model", "board", "batch", "deadline") if len({_name(point, name) for point in points}) > 1
+    ]
     table = Table(*named, "RAM, B", "method", "", "energy", "above store-all", "gap", "time", "peak, B", box=None)
     for point in points:
         table.add_row(

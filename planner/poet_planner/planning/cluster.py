@@ -25,7 +25,7 @@ CONNECTING_S = 10
 def workers(scheduler: str | None) -> Iterator[None]:
     """Plan sweeps inside this block on the cluster of that scheduler; None: on this machine.
 
-    Each worker runs one tiny plan first: so it loads the optimiser, or compiles it, outside all time limits.
+    Each worker loads the optimiser first, or compiles it.
 
     Raises
     ------
@@ -94,16 +94,8 @@ def keep_own_cache(client_host: str) -> None:
 
 
 def warmed_up() -> str:
-    """Plan something tiny; the version of the code that did."""
-    from poet_profiles.graph import Graph, Node, PageCost, Value
+    """Load the optimiser; the version of the code that does."""
+    from poet_planner.planning.warm_up import warm_up
 
-    from poet_planner.solve import OptimiseOptions, optimise
-
-    page = PageCost(1.0, 1.0, 1.0, 1.0)
-    forward = [Node(f"f{k}", 1.0, 1.0, (Value(f"f{k}", 8, page),), (f"f{k - 1}",) if k else ()) for k in range(4)]
-    backward = [
-        Node(f"b{k}", 1.0, 1.0, (Value(f"b{k}", 4),), (f"f{k}", *([f"b{k + 1}"] if k < 3 else [])), backward=True)
-        for k in reversed(range(4))
-    ]
-    optimise(Graph("warm-up", (*forward, *backward)), 40, None, OptimiseOptions(time_limit_s=1.0))
+    warm_up()
     return code_version()

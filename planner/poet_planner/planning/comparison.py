@@ -24,6 +24,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.code_version import code_version
 from poet_planner.planning.methods import METHODS, OPTIMAL, method_named
 from poet_planner.planning.task import Task
+from poet_planner.planning.warm_up import warm_up
 from poet_planner.report.points import COLUMNS, Place, Point, deadline_text
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.verify import verify
@@ -128,6 +129,7 @@ def answers(
     known : mapping of str to Answer, optional
         Of methods that need not be asked, by name.
     """
+    warm_up()
     known = known or {}
     made: dict[str, Answer] = {}
     for method in sorted(methods, key=_turn):

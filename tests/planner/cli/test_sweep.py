@@ -18,6 +18,7 @@ from poet_planner.planning import cluster as cluster_module
 from poet_planner.planning import comparison, methods
 from poet_planner.planning.methods import method_named
 from poet_planner.planning.pipeline import prepare
+from poet_planner.planning.warm_up import warm_up
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.file import graph_hash, read_graph, write_graph
@@ -144,8 +145,8 @@ def test_a_sweep_on_a_dask_cluster_plans_what_it_plans_here(
         words = ("--scheduler", cluster.scheduler_address)
         assert swept(monkeypatch, graph, tmp_path / "there", *words) == 0
         with distributed.Client(cluster) as client:
-            loaded = client.run(lambda: "poet_planner.solve.optimise" in sys.modules)
-            assert list(loaded.values()) == [True, True]
+            loaded = client.run(lambda: warm_up.cache_info().currsize)
+            assert list(loaded.values()) == [1, 1]
             client.run(cluster_module.keep_own_cache, "another host")
             folders = client.run(lambda: os.environ["NUMBA_CACHE_DIR"])
             assert all(socket.gethostname() in folder for folder in folders.values())
@@ -201,3 +202,19 @@ def test_a_sweep_over_a_model_with_its_parameters_on_the_card(tmp_path: Path, mo
         graphs.add(pd.read_csv(out / "points.csv", dtype=str)["graph_hash"][0])
     on_card = prepare("digits_cnn_small", profile="nrf52840", parameters="card").graph
     assert len(graphs) == 2 and graph_hash(on_card) in graphs
+
+
+def test_a_sweep_over_batches_and_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = [word for name in ("nrf52840", "m4") for word in ("--profile", name)]
+    options = ["--model", "digits_cnn_small", "--batch", "1", "--batch", "2", "--ram", "100%", "--time-limit", "0.5"]
+    monkeypatch.setattr("sys.argv", ["poet-plan", "sweep", *profiles, *options, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    points = pd.read_csv(tmp_path / "points.csv")
+    assert list(zip(points["profile_source"], points["batch"], strict=True)) == [
+        *(("emulated", 1), ("emulated", 2), ("published", 1), ("published", 2)),
+    ]
+    assert list(dict.fromkeys(points["board"])) == ["nrf52840 by nrf52840", "nrf52840 by m4"]
+    assert set(points["status"]) == {"optimal"}
+    assert points["graph_hash"].nunique() == 2 and points["costs_hash"].nunique() == 4
