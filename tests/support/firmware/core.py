@@ -17,7 +17,7 @@ from tests.support import ROOT
 FIRMWARE = ROOT / "firmware"
 NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-contract=off")
-CORE = ("runtime", "protocol", "bench")
+CORE = ("runtime", "protocol", "bench", "library")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
 KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream")
 KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update")
@@ -118,6 +118,14 @@ Runner = structure(
 Run = structure(
     "Run", pager=P(Pager), record=P(Record), hooks=P(Hooks), learning_rate=c.c_float, trace=c.c_bool, ticks=u64,
     peak_bytes=u32, arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32, before=u32, under_way=c.c_bool,
+)  # fmt: skip
+Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
+Network = structure(
+    "Network", train=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32, batch=u32,
+    ram_bytes=u32,
+)  # fmt: skip
+Poet = structure(
+    "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,

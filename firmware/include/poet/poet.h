@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training inside your own program, without protocol and host (docs/own_application.md).
+ *
+ * `poet-plan ... --library watch` writes a network as a library: watch.h declares `watch`, WATCH_RAM_BYTES and the
+ * numbers of its tensors. The program owns all memory.
+ *
+ *     static poet trainer;
+ *     static uint64_t ram[(WATCH_RAM_BYTES + 7) / 8];
+ *
+ *     int status = poet_begin(&trainer, &watch, ram, sizeof ram, &card, NULL);
+ *     if (status == POET_OK && poet_restore(&trainer) == POET_E_ABSENT)
+ *         ...                                          // nothing committed yet: the initial weights stand
+ *     for (uint32_t i = 0; i < WATCH_BATCH; i++) {
+ *         memcpy(poet_input(&trainer, i), ..., WATCH_INPUT_BYTES);
+ *         memcpy(poet_target(&trainer, i), ..., WATCH_TARGET_BYTES);
+ *     }
+ *     status = poet_train(&trainer, 0.01f);
+ *     status = poet_commit(&trainer);
+ *
+ * All functions return POET_OK, a negative poet_status, or POET_MORE or POET_STOPPED where they say so.
+ */
+#ifndef POET_POET_H
+#define POET_POET_H
+
+#include <stdint.h>
+
+#include "poet/block_device.h"
+#include "poet/block_window.h"
+#include "poet/hooks.h"
+#include "poet/model.h"
+#include "poet/pager.h"
+#include "poet/runner.h"
+#include "poet/schedule.h"
+#include "poet/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct poet_plan {
+    const poet_model *model;
+    const poet_schedule *schedule;
+} poet_plan;
+
+/* A network as `poet-plan --library` writes it: constant, in flash. */
+typedef struct poet_network {
+    const poet_plan *train;
+    const poet_tables *tables; /* in static RAM: one `poet` a network at a time */
+    const void *initial;       /* parameters and states, one behind the other in the model's order; NULL: zeros */
+    uint32_t initial_bytes;
+    uint32_t initial_crc; /* CRC-32 */
+    uint32_t batch;       /* samples */
+    uint32_t ram_bytes;
+} poet_network;
+
+/* A network in its RAM. Its members are poet's. */
+typedef struct poet {
+    const poet_network *network; /* NULL: not begun */
+    const poet_block_device *card;
+    poet_hooks hooks;
+    poet_pager pager;
+    poet_runner runner;
+    poet_run run;
+    uint32_t steps;
+} poet;
+
+/* Checks the network, and sets every tensor: weights and states as trained on the host, all else to zeros. What was in
+ * the RAM before is not trusted. `ram` is aligned to 4. `card` may be NULL where the plan does not page; nothing can be
+ * committed then. `hooks` may be NULL. Network, RAM and card have to outlive `p`; `hooks` are copied.
+ *
+ * POET_E_MEMORY: the RAM is too small. POET_E_ABSENT: a card is needed, or it has no label yet (poet_pager_format gives
+ * it one, and may overwrite what is on it). POET_E_TAKEN: it holds tensors of another model. POET_E_CORRUPT,
+ * POET_E_HASH: the network is damaged. POET_E_UNSUPPORTED: it keeps parameters on the card, which only poet's own
+ * firmware trains, or lacks an operator. */
+int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
+               const poet_hooks *hooks);
+
+/* Reads the last commit's weights and states. POET_E_ABSENT: there is none of this network, and nothing has changed. */
+int poet_restore(poet *p);
+
+/* Writes weights and states to the card, so that they outlive a power cut at any moment. */
+int poet_commit(poet *p);
+
+/* Where a sample of the next batch belongs; NULL for one that there is not, or in a network without. To be left alone
+ * while a training step is under way. */
+void *poet_input(poet *p, uint32_t sample);
+void *poet_target(poet *p, uint32_t sample);
+
+/* One training step on the batch. Calls `hooks->between` between two steps of the schedule; where that says false it
+ * ends as poet_stop does. After an error of the card weights and states are as before the step. */
+int poet_train(poet *p, float rate);
+
+/* The same piece by piece. Each poet_next does one step of the schedule: POET_MORE until the last one gives POET_OK.
+ * Between two calls a transfer may be under way on the card's bus, which nobody else may use then: poet_settle waits
+ * for its end. */
+int poet_train_begin(poet *p, float rate);
+int poet_next(poet *p);
+int poet_settle(poet *p);
+
+/* Gives the step under way up: POET_STOPPED, and no weight has changed. If one has, the step is completed: POET_OK. */
+int poet_stop(poet *p);
+
+/* Training steps completed, with those before the commit that was restored. */
+uint32_t poet_steps(const poet *p);
+
+/* Of the last training step. */
+float poet_loss(const poet *p);
+
+/* A tensor by its number in the network's header; NULL for none. */
+void *poet_tensor(poet *p, uint16_t resident);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

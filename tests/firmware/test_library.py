@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core as an application calls it: a network of six tensors, in RAM that is noise, over a card that fails."""
+
+from __future__ import annotations
+
+import binascii
+import ctypes as c
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.support.firmware.core import (
+    ADD,
+    BETWEEN,
+    COMPUTE,
+    E_ABSENT,
+    E_ARGUMENT,
+    E_CORRUPT,
+    E_FULL,
+    E_IO,
+    E_MEMORY,
+    E_ORDER,
+    E_UNSUPPORTED,
+    FREE,
+    GRADIENT,
+    HOOKS,
+    INPUT,
+    LOSS,
+    MORE,
+    OK,
+    PAGE_AREA,
+    PAGE_IN,
+    PAGE_OUT,
+    PARAMETER,
+    RELU,
+    SGD,
+    STATE,
+    STOPPED,
+    TARGET,
+    BlockDevice,
+    Card,
+    Hooks,
+    Net,
+    Network,
+    Plan,
+    Poet,
+)
+
+SIZE, BATCH = 160, 4
+BYTES = 4 * SIZE
+RATE = np.float32(0.5)
+# Residents: 2 x, 3 gradient, 4 parameter, 5 state, 6 target, 7 loss. Values: 0 relu(x), 1 x + relu(x).
+RESIDENTS = [
+    (0, BYTES, INPUT),
+    (BYTES, BYTES, GRADIENT),
+    (2 * BYTES, BYTES, PARAMETER),
+    (3 * BYTES, 8, STATE),
+    (3 * BYTES + 8, 4 * BATCH, TARGET),
+    (3 * BYTES + 8 + 4 * BATCH, 4, LOSS),
+]
+NODES = [
+    (RELU, [SIZE], [2], [0], 0),
+    (ADD, [SIZE], [2, 0], [1], BYTES),
+    (ADD, [SIZE], [1, 4], [3], BYTES),  # so that each step's gradient depends on the weights
+    (SGD, [SIZE], [3, 4], [4], 0),
+]
+VALUES = [(BYTES, 0), (BYTES, 2)]
+PLAIN = [
+    (COMPUTE, 0, [0]),
+    (COMPUTE, 1, [BYTES, 2 * BYTES]),
+    (FREE, 0, 0),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 1, 0),
+    (COMPUTE, 3, []),
+]
+PAGED = [
+    (COMPUTE, 0, [0]),
+    (PAGE_OUT, 0, 0),
+    (FREE, 0, 0),
+    (PAGE_IN, 0, BYTES),
+    (COMPUTE, 1, [0, 2 * BYTES]),
+    (FREE, 0, 0),
+    (COMPUTE, 2, [2 * BYTES]),
+    (FREE, 1, 0),
+    (COMPUTE, 3, []),
+]
+ARENA = 3 * BYTES
+RAM = 3 * BYTES + 12 + 4 * BATCH + ARENA
+PARAMETERS = np.random.default_rng(3).standard_normal(SIZE).astype(np.float32)
+X = np.random.default_rng(4).standard_normal((BATCH, SIZE // BATCH)).astype(np.float32)
+
+
+def fresh_card(dma: bool = False) -> Card:
+    return Card(PAGE_AREA + 64, dma)
+
+
+@dataclass
+class Application:
+    """A network and a RAM of noise; nothing of it is begun."""
+
+    core: c.CDLL
+    steps: list[tuple[int, int, object]] = field(default_factory=lambda: PLAIN)
+    nodes: list[object] = field(default_factory=lambda: NODES)
+    card: Card | None = None
+
+    def __post_init__(self) -> None:
+        self.net = Net(nodes=self.nodes, values=VALUES, residents=RESIDENTS, steps=self.steps, arena_bytes=ARENA)
+        self.plan = Plan(c.pointer(self.net.model), c.pointer(self.net.schedule))
+        self.initial = PARAMETERS.tobytes() + b"\1\2\3\4\5\6\7\0"
+        held = c.create_string_buffer(self.initial, len(self.initial))
+        self._held = held
+        self.network = Network(
+            c.pointer(self.plan), c.pointer(self.net.tables), c.addressof(held), len(self.initial),
+            binascii.crc32(self.initial), BATCH, RAM,
+        )  # fmt: skip
+        self.poet = Poet()
+        self.ram = (c.c_uint32 * (RAM // 4))()
+        self.reset()
+        for name in ("poet_input", "poet_target", "poet_tensor"):
+            getattr(self.core, name).restype = c.c_void_p
+        self.core.poet_loss.restype = c.c_float
+        self.core.poet_steps.restype = c.c_uint32
+
+    def reset(self) -> None:
+        """The power was gone: RAM is noise."""
+        c.memset(self.ram, 0xC9, RAM)
+        c.memset(c.byref(self.poet), 0xC9, c.sizeof(Poet))
+
+    def begin(self, hooks: Hooks | None = None) -> int:
+        device = c.byref(self.card.device) if self.card is not None else None
+        return self.core.poet_begin(
+            c.byref(self.poet), c.byref(self.network), self.ram, RAM, device, c.byref(hooks) if hooks else None
+        )
+
+    def fill(self) -> None:
+        for sample in range(BATCH):
+            c.memmove(self.core.poet_input(c.byref(self.poet), sample), X[sample].tobytes(), X[sample].nbytes)
+
+    def call(self, name: str) -> int:
+        return getattr(self.core, name)(c.byref(self.poet))
+
+    def train(self, name: str = "poet_train") -> int:
+        return getattr(self.core, name)(c.byref(self.poet), c.c_float(float(RATE)))
+
+    def tensor(self, number: int, count: int = SIZE) -> NDArray[np.float32]:
+        return np.array((c.c_float * count).from_address(self.core.poet_tensor(c.byref(self.poet), number)))
+
+    def weights(self) -> NDArray[np.float32]:
+        return self.tensor(2)
+
+
+def after(steps: int) -> NDArray[np.float32]:
+    """The parameters after so many steps."""
+    x, w = X.ravel(), PARAMETERS
+    for _ in range(steps):
+        w = w - RATE * ((x + np.maximum(x, 0)) + w)
+    return w
+
+
+def test_every_tensor_is_set_whatever_the_ram_held(core: c.CDLL) -> None:
+    application = Application(core)
+    assert application.begin() == OK
+    np.testing.assert_array_equal(application.weights(), PARAMETERS)
+    assert application.tensor(3, 2).tobytes() == b"\1\2\3\4\5\6\7\0"
+    for number, count in ((0, SIZE), (1, SIZE), (4, BATCH), (5, 1)):
+        assert not application.tensor(number, count).any()
+    assert core.poet_loss(c.byref(application.poet)) == 0
+    assert core.poet_tensor(c.byref(application.poet), len(RESIDENTS)) is None
+    application.network.initial = None
+    application.reset()
+    assert application.begin() == OK
+    assert not application.weights().any()
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("steps", [PLAIN, PAGED], ids=["plain", "paged"])
+def test_training_at_once_and_piece_by_piece(core: c.CDLL, steps: list[tuple[int, int, object]], dma: bool) -> None:
+    application = Application(core, steps, card=fresh_card(dma))
+    assert application.begin() == OK
+    application.fill()
+    assert application.train() == OK
+    np.testing.assert_array_equal(application.weights(), after(1))
+    assert application.train("poet_train_begin") == MORE
+    for name in ("poet_train", "poet_train_begin"):
+        assert application.train(name) == E_ORDER  # one is under way
+    assert {application.call(name) for name in ("poet_commit", "poet_restore")} == {E_ORDER}
+    for _ in steps[1:]:
+        assert application.call("poet_next") == MORE
+        assert application.call("poet_settle") == OK
+    assert application.call("poet_next") == OK
+    assert application.call("poet_next") == E_ORDER
+    np.testing.assert_array_equal(application.weights(), after(2))
+    assert application.call("poet_steps") == 2
+
+
+def test_samples_lie_behind_one_another(core: c.CDLL) -> None:
+    application = Application(core)
+    assert application.begin() == OK
+    application.fill()
+    np.testing.assert_array_equal(application.tensor(0), X.ravel())
+    target = [core.poet_target(c.byref(application.poet), sample) for sample in range(BATCH)]
+    assert [place - target[0] for place in target] == [0, 4, 8, 12]
+    for name in ("poet_input", "poet_target"):
+        assert getattr(core, name)(c.byref(application.poet), BATCH) is None
+
+
+def test_a_stopped_step_never_was(core: c.CDLL) -> None:
+    application = Application(core, PAGED, card=fresh_card(dma=True))
+    answers = iter([True, False])
+    hooks = Hooks(HOOKS.ticks, HOOKS.ticks_hz, HOOKS.window, BETWEEN(lambda *_: next(answers)))
+    assert application.begin(hooks) == OK
+    application.fill()
+    assert application.train() == STOPPED
+    assert application.train("poet_train_begin") == MORE
+    assert application.call("poet_next") == MORE
+    assert application.call("poet_stop") == STOPPED
+    assert application.call("poet_steps") == 0
+    np.testing.assert_array_equal(application.weights(), PARAMETERS)
+
+
+def test_nothing_is_done_before_begin(core: c.CDLL) -> None:
+    application = Application(core)
+    application.network.initial_crc ^= 1
+    assert application.begin() == E_CORRUPT
+    calls = ("poet_commit", "poet_restore", "poet_next", "poet_stop", "poet_settle")
+    assert {application.call(name) for name in calls} == {E_ORDER}
+    assert (application.train(), application.train("poet_train_begin")) == (E_ORDER, E_ORDER)
+    assert core.poet_input(c.byref(application.poet), 0) is None
+    assert core.poet_tensor(c.byref(application.poet), 0) is None
+
+
+def test_what_begin_refuses(core: c.CDLL) -> None:
+    def begin(ram: int, ram_bytes: int, **options: object) -> int:
+        application = Application(core, **options)  # type: ignore[arg-type]
+        device = c.byref(application.card.device) if application.card is not None else None
+        place = c.c_void_p(c.addressof(application.ram) + ram)
+        return core.poet_begin(c.byref(application.poet), c.byref(application.network), place, ram_bytes, device, None)
+
+    assert begin(0, RAM) == OK
+    assert begin(2, RAM) == E_ARGUMENT
+    assert begin(0, RAM - 4) == E_MEMORY
+    assert begin(0, RAM, steps=PAGED) == E_ABSENT
+    assert begin(0, RAM, card=Card(PAGE_AREA + 64, labelled=False)) == E_ABSENT
+    assert begin(0, RAM, nodes=[(99, [SIZE], [2], [0], 0), *NODES[1:]]) == E_UNSUPPORTED
+    short = Application(core)
+    short.network.initial_bytes -= 4
+    assert short.begin() == E_CORRUPT
+
+
+def test_without_a_card_nothing_is_committed(core: c.CDLL) -> None:
+    application = Application(core)
+    assert application.begin() == OK
+    assert (application.call("poet_commit"), application.call("poet_restore")) == (E_ABSENT, E_ABSENT)
+
+
+def test_after_a_reset_training_goes_on(core: c.CDLL) -> None:
+    application = Application(core, PAGED, card=fresh_card())
+    assert application.begin() == OK
+    assert application.call("poet_restore") == E_ABSENT
+    np.testing.assert_array_equal(application.weights(), PARAMETERS)
+    application.fill()
+    assert (application.train(), application.train(), application.call("poet_commit")) == (OK, OK, OK)
+    assert application.train() == OK  # is lost
+    application.reset()
+    assert application.begin() == OK
+    assert application.call("poet_restore") == OK
+    assert application.call("poet_steps") == 2
+    np.testing.assert_array_equal(application.weights(), after(2))
+    application.fill()
+    assert application.train() == OK
+    np.testing.assert_array_equal(application.weights(), after(3))
+
+
+def test_a_power_cut_at_any_write_of_a_commit_loses_at_most_that_commit(core: c.CDLL) -> None:
+    """The trained bits are those of a run without a cut, whenever it comes."""
+    seen = set()
+    for writes in range(8):
+        card = fresh_card()
+        application = Application(core, card=card)
+        assert application.begin() == OK
+        application.fill()
+        assert (application.train(), application.call("poet_commit"), application.train()) == (OK, OK, OK)
+        card.fail_writes = writes
+        committed = application.call("poet_commit")
+        assert committed in (OK, E_IO)
+        card.fail_writes = None
+        application.reset()
+        assert application.begin() == OK
+        assert application.call("poet_restore") == OK
+        steps = application.call("poet_steps")
+        assert steps == (2 if committed == OK else 1)
+        seen.add(steps)
+        application.fill()
+        while application.call("poet_steps") < 4:
+            assert application.train() == OK
+        np.testing.assert_array_equal(application.weights(), after(4))
+    assert seen == {1, 2}
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_a_part_of_a_card_leaves_the_rest_alone(core: c.CDLL, dma: bool) -> None:
+    first = 100
+    card = Card(first + PAGE_AREA + 64 + 50, dma, labelled=False)
+    card.content[:] = bytes([0xA5]) * len(card.content)
+    before = bytes(card.content)
+    window, part, whole = (c.c_uint64 * 4)(), BlockDevice(), card.device
+    opened = core.poet_block_window_open
+    count = PAGE_AREA + 64
+    assert opened(window, c.byref(whole), first, count + 51, c.byref(part)) == E_ARGUMENT
+    assert opened(window, c.byref(whole), first, count, c.byref(part)) == OK
+    assert core.poet_pager_format(c.byref(part)) == OK
+    application = Application(core, PAGED, card=card)
+    card.device = part
+    assert application.begin() == OK
+    application.fill()
+    assert (application.train(), application.call("poet_commit")) == (OK, OK)
+    np.testing.assert_array_equal(application.weights(), after(1))
+    end = (first + count) * 512
+    assert card.content[: first * 512] == before[: first * 512]
+    assert card.content[end:] == before[end:]
+    assert card.content[first * 512 : first * 512 + 12] == b"POET CARD 1\n"
+    one = c.create_string_buffer(513)
+    for transfer in (part.read, part.write, *((part.start_read, part.start_write) if dma else ())):
+        assert transfer(part.context, count - 1, c.addressof(one), 513) == E_FULL
+        assert transfer(part.context, 0xFFFFFFFF, c.addressof(one), 1) == E_FULL
