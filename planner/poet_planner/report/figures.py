@@ -73,8 +73,9 @@ def new_figure(
 
 
 def kinds_of(moments: list[Moment]) -> list[Kind]:
-    """What steps spend energy on; fetching again only where it happens."""
-    return [kind for kind in COLOURS if kind is not Kind.REFETCH or any(m.kind is kind for m in moments)]
+    """What the steps spend energy on, in the order of `COLOURS`."""
+    present = {moment.kind for moment in moments}
+    return [kind for kind in COLOURS if kind in present]
 
 
 def title(graph: Graph, schedule: Schedule) -> str:

@@ -10,6 +10,7 @@ from poet_profiles.graph import Node
 
 # The least share of all operators that a group has: so much room its label takes.
 LEAST_SHARE = 0.016
+UPDATES = "updates"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _groups(nodes: list[Node], depth: int) -> list[Group]:
     groups: list[Group] = []
     last: tuple[str, bool] | None = None
     first = 0
-    for key, members in groupby(nodes, key=lambda node: (module_of(node.id, depth), node.backward)):
+    for key, members in groupby(nodes, key=lambda node: (_name(node, depth), node.backward)):
         run = Group(key[0], first, first + sum(1 for _ in members))
         first = run.end
         if key == last and run.first - groups[-1].end < least:
@@ -63,8 +64,14 @@ def _groups(nodes: list[Node], depth: int) -> list[Group]:
     return [group for group in groups if group.size >= least]
 
 
+def _name(node: Node, depth: int) -> str:
+    """Updates stand together, in an order that no module has."""
+    is_update = node.operation is not None and node.operation.op in ("sgd", "sgd_momentum")
+    return UPDATES if is_update else module_of(node.id, depth)
+
+
 def _covered(groups: list[Group]) -> int:
-    return sum(group.size for group in groups)
+    return sum(group.size for group in groups if group.name != UPDATES)
 
 
 def _path(id: str) -> list[str]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LABEL_LENGTH = 40
 # Operators that are named one by one at most; more are labelled by module.
 MOST_NAMES = 60
+# Transfers of a kind that are drawn large, with an outline, at most.
+MOST_OUTLINED = 100
 # Marks are no smaller than the picture's width, or height, divided by this.
 MOST_CELLS = 160
 # Of the grey where time is to scale; and what cells are split into, at least, so that the grey has no blurred edges.
@@ -147,9 +149,10 @@ def _mark(axis: Axes, shown: Grid, edges_s: NDArray[np.float64], to_scale: bool)
             starts = np.array([shown.moments[row].start_s for row in rows])
             ends = np.array([shown.moments[row].end_s for row in rows])
         if kind in MARKERS:
-            size = 42.0 if len(column) <= MOST_NAMES else 22.0
-            look: dict[str, Any] = {"marker": MARKERS[kind], "color": COLOURS[kind], "edgecolors": INK}
-            axis.scatter(x, (starts + ends) / 2, s=size, linewidths=0.5, zorder=3, clip_on=False, **look)
+            look: dict[str, Any] = {"marker": MARKERS[kind], "color": COLOURS[kind], "s": 8.0, "linewidths": 0.0}
+            if len(rows) <= MOST_OUTLINED:
+                look |= {"s": 42.0 if len(column) <= MOST_NAMES else 22.0, "edgecolors": INK, "linewidths": 0.5}
+            axis.scatter(x, (starts + ends) / 2, zorder=3, clip_on=False, **look)
             if to_scale:
                 axis.vlines(x, starts, ends, color=COLOURS[kind], linewidth=2.0)
         else:

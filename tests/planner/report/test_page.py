@@ -15,50 +15,71 @@ from typing import TYPE_CHECKING
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
-from poet_planner.planning.pipeline import plan
+from poet_planner.planning.pipeline import plan, prepare
 from poet_planner.report.absences import absences
 from poet_planner.report.cautions import cautions
+from poet_planner.report.page import page_text
 from poet_planner.report.summary import MoreRam, read_summary
 from poet_planner.schedule.timeline import Kind, timeline
-from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.schedule.verify import verify
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
-from poet_profiles.schedule.ram import held_bytes
+from poet_profiles.schedule import Action, Schedule, Status, Step
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 TITLE = "<b>&\u2028 $x$ </script>"
+FORWARD = ("</script><i>", *(f"net.{k}.relu" for k in range(1, 6)))
 
 
-def network(depth: int = 6) -> Graph:
-    """A chain forwards and back that needs half of what it holds; its ids are what a page must not trip over."""
-    ids = [f"net.{k}.relu" if k else "</script><i>" for k in range(depth)]
+def network() -> Graph:
+    """Six operators forwards and back; their ids are what a page must not trip over."""
     page = PageCost(0.3, 3.0, 0.2, 2.0)
     nodes = [
-        Node(id, 1.0, 1.0 + 4 * (k == 2), (Value(id, 400, page),), (ids[k - 1],) if k else ())
-        for k, id in enumerate(ids)
+        Node(id, 1.0, 1.0, (Value(id, 400, page),), (FORWARD[k - 1],) if k else ()) for k, id in enumerate(FORWARD)
     ]
-    above = ids[-1]
-    for id in reversed(ids):
-        nodes.append(
-            Node(f"{id}.backward", 1.0, 1.0, (Value(f"{id}.backward", 40),), tuple({above: 0, id: 0}), backward=True)
-        )
+    above = FORWARD[-1]
+    for id in reversed(FORWARD):
+        inputs = tuple(dict.fromkeys((above, id)))
         above = f"{id}.backward"
-    return Graph(TITLE, tuple(nodes), resident_bytes=64)
+        nodes.append(Node(above, 1.0, 1.0, (Value(above, 40),), inputs, backward=True))
+    return Graph(TITLE, tuple(nodes), resident_bytes=64, allocates=True)
+
+
+def with_absences() -> Schedule:
+    """The first value is paged, the second computed again from it."""
+    first, second, *others = FORWARD
+    steps = [
+        *(Step(Action.COMPUTE, first), Step(Action.COMPUTE, second)),
+        *(Step(Action.PAGE_OUT, first), Step(Action.FREE, first)),
+        *(Step(Action.COMPUTE, others[0]), Step(Action.FREE, second)),
+        *(Step(Action.COMPUTE, id) for id in others[1:]),
+    ]
+    above = None
+    for id in reversed(FORWARD):
+        if id == second:
+            steps += [Step(Action.PAGE_IN, first), Step(Action.COMPUTE, second)]
+        steps.append(Step(Action.COMPUTE, f"{id}.backward"))
+        steps += [Step(Action.FREE, value) for value in (above, id) if value is not None]
+        above = f"{id}.backward"
+    schedule = replace(store_all_schedule(GRAPH), steps=tuple(steps), ram_budget_bytes=2000)
+    found = verify(GRAPH, schedule)
+    figures = {name: getattr(found, name) for name in ("energy_j", "time_s", "peak_bytes", "arena_bytes")}
+    return replace(schedule, **figures, bound_j=12.0, gap=1 - 12.0 / found.energy_j, status=Status.FEASIBLE)
 
 
 GRAPH = network()
+SCHEDULE = with_absences()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan that recomputes and pages, in whose folder lies its report."""
     out = tmp_path_factory.mktemp("plan")
-    made = plan(GRAPH, ram="60%", options=OptimiseOptions(time_limit_s=1))
-    summary = replace(made.summary, more_ram=MoreRam(2048, 512, 9.5, 0.25))
-    replace(made, summary=summary).write(out)
+    price = MoreRam(2048, 512, 9.5, 0.25)
+    prepare(GRAPH, ram=SCHEDULE.ram_budget_bytes).verified(SCHEDULE, more_ram=price).write(out)
     assert report(out, out / "report.html") == 0
     return out
 
@@ -107,10 +128,12 @@ def test_the_browser_shows_the_summary_and_the_rows_of_the_plan(page: Page, fold
         in page.locator(".caution").all_inner_texts()
     )
     rows = [row.split("\t") for row in page.locator("#absences tbody").inner_text().splitlines()]
-    assert len(rows) == summary.recomputes + summary.page_ins > 1
-    steps = json.loads((folder / "schedule.json").read_text())["steps"]
-    back = [step["value"] for step in steps if step["do"] == "page_in"]
-    assert sorted(row[0] for row in rows if row[1] == "paged in") == sorted(back)
+    first, second = FORWARD[:2]
+    why = f"{FORWARD[-1]}.backward: RAM would be 104 B over the budget there"
+    assert rows == [
+        [first, "paged in", "400 B", "2.3 s", "10.3 s", "5 J", "12.5 mJ/B", second, why],
+        [second, "recomputed", "400 B", "3.3 s", "10.5 s", "1 J", "2.5 mJ/B", f"{second}.backward", why],
+    ]
 
 
 @pytest.mark.parametrize("name", ["schedule", "scaled"])
@@ -141,29 +164,26 @@ def test_hovering_over_ram_and_energy_tells_both(page: Page) -> None:
     assert not page.locator("#tip").is_visible()
 
 
-def test_each_absence_says_what_it_costs_and_what_it_makes_room_for(folder: Path) -> None:
-    schedule = optimise(GRAPH, int(0.6 * store_all_schedule(GRAPH).peak_bytes), None, OptimiseOptions(time_limit_s=1))
-    moments = timeline(GRAPH, schedule)
-    found = absences(GRAPH, schedule, moments)
-    again = [m for m in moments if m.kind in (Kind.RECOMPUTE, Kind.PAGE_IN)]
-    assert [(a.how, a.target) for a in found] == [(m.kind, m.target) for m in again]
-    added_j = sum(m.energy_j for m in moments if m.kind is not Kind.COMPUTE)
-    assert sum(absence.energy_j for absence in found) == pytest.approx(added_j)
-    held = [step.during for step in held_bytes(GRAPH, schedule.steps)]
-    for absence in found:
-        assert absence.bytes == 400
-        assert absence.j_per_byte == pytest.approx(absence.energy_j / 400)
-        within = [ram for ram, m in zip(held, moments, strict=True) if absence.from_s <= m.start_s < absence.to_s]
-        assert absence.fullest_bytes <= schedule.ram_budget_bytes
-        assert absence.fullest_bytes >= max(within, default=0) - 400
-        reader = next(node for node in GRAPH.nodes if node.id == absence.needed_by)
-        assert absence.target in reader.inputs
+def test_each_absence_says_what_it_costs_and_what_it_makes_room_for() -> None:
+    first, second = FORWARD[:2]
+    paged, again = absences(GRAPH, SCHEDULE, timeline(GRAPH, SCHEDULE))
+    assert (paged.how, paged.target, paged.bytes) == (Kind.PAGE_IN, first, 400)
+    assert (again.how, again.target, again.bytes) == (Kind.RECOMPUTE, second, 400)
+    assert paged.energy_j == 3.0 + 2.0
+    assert again.energy_j == 1.0
+    assert again.j_per_byte == 1.0 / 400
+    # The page-out ends after both computes; the page-in begins when all others of either pass have been computed.
+    assert (paged.from_s, paged.to_s) == (pytest.approx(2.3), pytest.approx(2.3 + 8))
+    # Four results of the forward pass, and the first gradient.
+    assert (paged.fullest_bytes, paged.fullest_at) == (64 + 4 * 400 + 40, f"{FORWARD[-1]}.backward")
+    assert (again.fullest_bytes, again.fullest_at) == (paged.fullest_bytes, paged.fullest_at)
+    assert (paged.needed_by, again.needed_by) == (second, f"{second}.backward")
 
 
-def test_without_absences_it_says_so(tmp_path: Path) -> None:
-    plan(GRAPH, ram="100%", method="store_all").write(tmp_path)
-    assert report(tmp_path, tmp_path / "report.html") == 0
-    assert "Nothing is recomputed or paged." in (tmp_path / "report.html").read_text()
+def test_without_absences_it_says_so() -> None:
+    made = plan(GRAPH, ram="100%", method="store_all")
+    page = page_text(made.graph, made.schedule, made.store_all, made.summary)
+    assert "Nothing is recomputed or paged." in page and 'id="absences"' not in page
 
 
 def test_what_is_no_plan_is_refused_and_nothing_is_written(

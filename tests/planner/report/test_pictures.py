@@ -19,7 +19,7 @@ from poet_planner.report.pictures import write_pictures
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import grid, schedule_figure
 from poet_planner.schedule.timeline import Kind, timeline
-from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Value
 from poet_profiles.schedule import Action, Schedule, Step
 
 PAGE = PageCost(3.0, 2.0, 2.0, 1.0)
@@ -132,6 +132,8 @@ def test_modules_are_told_apart_as_deep_as_there_is_room() -> None:
     ]
     ids = [f"stage{s}.{k}.{op}" for s in range(4) for k in range(30) for op in ("conv", "relu")]
     assert [group.name for group in module_groups(named(ids))] == [f"stage{s}" for s in range(4)]
+    updates = [replace(node, operation=Operation("sgd", "", (), ())) for node in named(["a.x", "b.x", "a.y", "b.y"])]
+    assert module_groups([*named(["a.x", "a.y"]), *updates]) == [Group("a", 0, 2), Group("updates", 2, 6)]
     assert module_groups(named("abc")) == module_groups([]) == []
 
 
