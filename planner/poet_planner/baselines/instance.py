@@ -65,7 +65,8 @@ class Instance:
     budget : int
         Bytes of RAM without the resident tensors.
     first_backward : int
-        Where the backward pass begins. What stands behind it belongs to it, the update of the parameters included.
+        Where the backward pass begins: its first node that yields anything. What stands behind it belongs to it, the
+        update of the parameters included. Running statistics may be updated before it.
     outputs, inputs : list of list of int
         The values that each node yields, and needs.
     users : list of list of int
@@ -87,7 +88,7 @@ class Instance:
         self.budget = problem.budget
         self.nodes = len(graph.nodes)
         self.values = len(problem.size)
-        backward = (j for j, node in enumerate(graph.nodes) if node.backward)
+        backward = (j for j, node in enumerate(graph.nodes) if node.backward and any(v.bytes for v in node.values))
         self.first_backward = next(backward, self.nodes)
         self.producer: list[int] = problem.producer.tolist()
         self.size: list[int] = problem.size.tolist()

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from poet_planner.baselines.instance import Instance
 from poet_planner.baselines.linearisation import blocks, cuts
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.methods import method_named
 from poet_planner.solve import OptimiseOptions
+from poet_profiles.graph import Node, Value
 
+from tests.support.graphs.chains import training_chain
 from tests.support.graphs.paper_graphs import paper_graph
 
 
@@ -36,3 +42,16 @@ def test_blocks_hold_each_node_once_and_backward_blocks_follow_one_another(name:
     assert [node for block in made.forward for node in block] == list(range(instance.first_backward))
     backward = [node for block in reversed(made.backward) for node in block]
     assert backward == list(range(instance.first_backward, instance.nodes))
+
+
+def test_running_statistics_that_are_updated_at_once_do_not_begin_the_backward_pass() -> None:
+    """As where parameters do not count: the update belongs to the backward pass, and yields nothing."""
+    chain = training_chain(6)
+    update = Node("statistics", 0.1, 0.1, (Value("statistics", 0),), ("f0",), recomputable=False, backward=True)
+    graph = replace(chain, nodes=(chain.nodes[0], update, *chain.nodes[1:]))
+    instance = Instance(graph, 1 << 40, None, OptimiseOptions())
+    assert graph.nodes[instance.first_backward].id == "b5"
+    for name in ("chen_greedy", "revolve", "rotor", "capuchin"):
+        ram = store_all_schedule(graph).peak_bytes - 4
+        plans = [method_named(name).schedule(g, ram, None, OptimiseOptions(time_limit_s=20)) for g in (graph, chain)]
+        assert plans[0].energy_j == pytest.approx(plans[1].energy_j + 0.1)
