@@ -218,13 +218,18 @@ def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tupl
 
 def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
     """What a little more RAM would save; a signal ends the question, not the plan."""
+    from poet_planner.planning.board_ram import plan_ram_bytes
     from poet_planner.planning.more_ram import more_ram
 
     try:
         with interrupting():
-            return more_ram(prepared.graph, schedule, prepared.store_all, options)
+            found = more_ram(prepared.graph, schedule, prepared.store_all, options)
     except KeyboardInterrupt:
         return None
+    board = prepared.residency.task.board
+    if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, prepared.graph):
+        return found
+    return replace(found, beyond_board=board.name)
 
 
 def _tell_of_lost_best(best: float, summary: Summary) -> None:

@@ -47,20 +47,22 @@ class FitReport:
 class MoreRam:
     """The price of the last bytes: a larger budget, and what a step would cost within it.
 
-    ``saved`` is the share of the plan's energy that it would save.
+    ``saved`` is the share of the plan's energy that it would save. ``beyond_board`` is the board's name if it has less.
     """
 
     ram_budget_bytes: int
     more_bytes: int
     energy_j: float
     saved: float
+    beyond_board: str | None = None
 
     def __str__(self) -> str:
         ram = self.ram_budget_bytes
         budget = f"{ram // 1024}KB" if ram % 1024 == 0 else str(ram)
+        beyond = f" (more than {self.beyond_board} has)" if self.beyond_board else ""
         return (
             f"{bytes_text(self.more_bytes)} more RAM would save {share_text(self.saved)} of the energy: "
-            f"{energy_text(self.energy_j)} with --ram {budget}"
+            f"{energy_text(self.energy_j)} with --ram {budget}{beyond}"
         )
 
 

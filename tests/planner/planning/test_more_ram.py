@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
+from poet_planner.planning import board_ram
 from poet_planner.planning import more_ram as asking
 from poet_planner.planning.more_ram import more_ram
 from poet_planner.solve import OptimiseOptions, optimise
@@ -102,12 +103,18 @@ def test_the_command_line_tells_it_and_names_a_sweep_that_works(
     write_graph(GRAPH, tmp_path / "graph.json")
     run(monkeypatch, "--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
     [line] = [line for line in capsys.readouterr().out.splitlines() if "poet-plan sweep" in line]
-    assert "24 B more RAM would save 46.9 % of the energy: 68 J with --ram 1664" in line
+    told = "24 B more RAM would save 46.9 % of the energy: 68 J with --ram 1664"
+    assert f"{told};" in line
     summary = json.loads((tmp_path / "plan" / "summary.json").read_text())
     assert summary["more_ram"] == {
         "ram_budget_bytes": 1664,
         "more_bytes": 24,
         "energy_j": 68.0,
         "saved": pytest.approx(0.46875),
+        "beyond_board": None,
     }
     run(monkeypatch, *line.partition("poet-plan ")[2].split(), "--time-limit", 0.2, "--out", tmp_path / "sweep")
+    monkeypatch.setattr(board_ram, "plan_ram_bytes", lambda board, graph: 1650)
+    plan = ("--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
+    run(monkeypatch, *plan, "--board", "mkr1000")
+    assert f"{told} (more than mkr1000 has);" in capsys.readouterr().out
