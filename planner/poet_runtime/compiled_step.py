@@ -9,11 +9,11 @@ and the results are the same bit for bit. `CompiledStep.source` is the function'
 from __future__ import annotations
 
 import math
-import mmap
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -23,11 +23,14 @@ from poet_profiles.schedule import Action, Step
 from torch import Tensor
 from torch._ops import OpOverload
 
+from poet_runtime.devices import device_named
 from poet_runtime.executor import MADE, StepResult, copied, storage_bytes
 from poet_runtime.pager import Pager
+from poet_runtime.pinned_pager import PinnedPager
 from poet_runtime.traced_graph import Blank, Kind, OptimizerUpdate, Ref, TracedGraph, TracedOperator, Write
 
 aten = torch.ops.aten
+AnyPager = Pager | PinnedPager
 
 # The name of results that nobody reads.
 SPARE = "_"
@@ -63,7 +66,7 @@ class CompiledStep:
     peak_bytes: int
     operators: tuple[str, ...]
     times_ns: list[int]
-    pager: Pager | None = None
+    pager: AnyPager | None = None
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Call the function in the gradient modes that it sets itself, and leave the mode as it was.
@@ -105,7 +108,7 @@ class CompiledStep:
 def compile_steps(
     graph: TracedGraph,
     steps: Iterable[Step],
-    pager: Pager | None = None,
+    pager: AnyPager | None = None,
     timed: bool = False,
     limit_bytes: float | None = None,
     clock: Callable[[], int] = time.perf_counter_ns,
@@ -273,7 +276,9 @@ class _Ledger:
         self._resident_bytes = {resident.id: resident.bytes for resident in graph.residents}
         self._updated: set[str] = set()
         states = len(_drawn_again(instructions))
-        self.held_bytes = (states + 1) * torch.get_rng_state().nbytes if states else 0
+        # A GPU's generator has a few bytes, on the host.
+        each_bytes = torch.get_rng_state().nbytes if graph.device == "cpu" else 0
+        self.held_bytes = (states + 1) * each_bytes if states else 0
         self.peak_bytes = 0
 
     def needed_bytes(self, operator: TracedOperator) -> int:
@@ -383,7 +388,7 @@ class _Writer:
         self,
         graph: TracedGraph,
         instructions: list[_Instruction],
-        pager: Pager | None,
+        pager: AnyPager | None,
         clock: Callable[[], int] | None,
         update: Callable[[str, Tensor], None] | None,
         traced: bool,
@@ -391,6 +396,7 @@ class _Writer:
         self._graph = graph
         self._instructions = instructions
         self._pager = pager
+        self._device = device_named(graph.device)
         self._timed = clock is not None
         self._traced = traced
         taken = [resident.id for resident in graph.residents if resident.kind not in MADE]
@@ -401,10 +407,10 @@ class _Writer:
         self._globals: dict[str, Any] = {
             "grad_mode": torch._C._set_grad_enabled,
             "copied": copied,
-            "fresh": torch.empty_strided,
+            "fresh": partial(torch.empty_strided, device=graph.device),
             "own": _own,
-            "get_state": torch.get_rng_state,
-            "set_state": torch.set_rng_state,
+            "get_state": self._device.random_state,
+            "set_state": self._device.set_random_state,
             "now": clock,
             "update": update,
             "mark": self._times.append,
@@ -446,6 +452,8 @@ class _Writer:
         loss = self._operand(self._graph.loss)
         gradients = [self._operand(ref) for ref in self._graph.left_gradients.values()]
         self._line(f"return {loss}, {_tuple(gradients)}, {_tuple([*self._updates.values()])}")
+        untouched = self._device.untouched(self._blanks)
+        self._globals |= {name: untouched[layout] for layout, name in self._blanks.items()}
         source = self._source()
         exec(compile(source, f"<training step of {self._graph.name}>", "exec"), self._globals)
         computes = [
@@ -649,17 +657,8 @@ class _Writer:
         return name
 
     def _blank(self, layout: Blank) -> str:
-        """Memory that nobody touches, so that the system hands out no page of it, however often it is named."""
-        if layout not in self._blanks:
-            self._blanks[layout] = f"b{len(self._blanks)}"
-            elements = 1 + sum((extent - 1) * step for extent, step in zip(layout.shape, layout.stride, strict=True))
-            if 0 in layout.shape:
-                untouched = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
-            else:
-                flat = torch.frombuffer(mmap.mmap(-1, elements * layout.dtype.itemsize), dtype=layout.dtype)
-                untouched = flat.as_strided(layout.shape, layout.stride)
-            self._globals[self._blanks[layout]] = untouched
-        return self._blanks[layout]
+        """The name of memory that nobody touches, so that it is not allocated anew wherever it stands."""
+        return self._blanks.setdefault(layout, f"b{len(self._blanks)}")
 
 
 def _tuple(parts: list[str]) -> str:

@@ -23,6 +23,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action, Step
 from torch import Tensor, nn
 
+from poet_runtime.devices import device_named
 from poet_runtime.nested import fixed_in, tensors_in
 from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator
 
@@ -159,6 +160,7 @@ class Execution:
 
     def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor]) -> None:
         self._graph = graph
+        self._device = device_named(graph.device)
         self._operators = {operator.id: operator for operator in graph.operators}
         self._residents = {**residents, **graph.constants}
         missing = [r.id for r in graph.residents if r.id not in self._residents and r.kind not in MADE]
@@ -279,21 +281,21 @@ class Execution:
         if not operator.random:
             yield
         elif not again:
-            self._generator_states[operator.id] = torch.get_rng_state()
+            self._generator_states[operator.id] = self._device.random_state()
             yield
         else:
-            now = torch.get_rng_state()
-            torch.set_rng_state(self._generator_states[operator.id])
+            now = self._device.random_state()
+            self._device.set_random_state(self._generator_states[operator.id])
             try:
                 yield
             finally:
-                torch.set_rng_state(now)
+                self._device.set_random_state(now)
 
     def _operand(self, argument: Any) -> Any:
         if isinstance(argument, Ref):
             return self._seen(argument)
         if isinstance(argument, Blank):
-            return _fresh(argument)
+            return self._fresh(argument)
         if isinstance(argument, list | tuple):
             return type(argument)(self._operand(item) for item in argument)
         return argument
@@ -314,8 +316,12 @@ class Execution:
 
     def _copy(self, argument: Ref | Blank) -> Tensor:
         if isinstance(argument, Blank):
-            return _fresh(argument)
+            return self._fresh(argument)
         return copied(self._source(argument))
+
+    def _fresh(self, layout: Blank) -> Tensor:
+        """Memory that nobody reads; the CPU's system hands out no page of it."""
+        return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=self._graph.device)
 
 
 def storage_bytes(tensor: Tensor) -> int:
@@ -325,15 +331,10 @@ def storage_bytes(tensor: Tensor) -> int:
 
 def copied(tensor: Tensor) -> Tensor:
     """The same layout and numbers, in a storage of its own."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})
-
-
-def _fresh(layout: Blank) -> Tensor:
-    """Memory that nobody reads; the system hands out no page of it."""
-    return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
 
 
 def _viewed(tensor: Tensor, argument: Ref | Blank) -> Tensor:

@@ -16,11 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import profile, record_function
 
+from poet_runtime.devices import device_named
 from poet_runtime.executor import Execution, residents_of, storage_bytes, store_all_steps
 from poet_runtime.peak import ALLOCATION
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
 _MARK = "poet:"
+# What the caching allocator rounds up to.
+GPU_BLOCK_BYTES = 512
 
 
 def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targets: Sequence[Any]) -> TracedGraph:
@@ -37,13 +40,9 @@ def rehearsed(graph: TracedGraph, residents: Mapping[str, Tensor]) -> TracedGrap
     Workspace is what the kernel allocates at most, its results left out. Known afterwards is also the range of the
     numbers in each integer tensor. The step runs once; residents and random generator stay as they are.
     """
-    # Read when the profiler first starts: it would announce itself on standard error.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    rehearsal = _Rehearsal(graph, residents)
-    with torch.random.fork_rng(devices=[]), profile(use_device=None, profile_memory=True, use_kineto=True) as record:
-        for step in store_all_steps(graph):
-            rehearsal.step(step)
-    peaks = _peaks(record.kineto_results.events())
+    rehearsal = _GpuRehearsal(graph, residents) if graph.device != "cpu" else _Rehearsal(graph, residents)
+    with device_named(graph.device).kept_randomness():
+        peaks = rehearsal.peaks()
     values = {id: replace(value, bytes=rehearsal.bytes.get(id, value.bytes)) for id, value in graph.values.items()}
 
     def with_workspace(operator: TracedOperator) -> TracedOperator:
@@ -61,6 +60,18 @@ class _Rehearsal(Execution):
         self.bytes: dict[str, int] = {}
         self.ranges = {id: _range(tensor) for id, tensor in self._residents.items() if _has_range(tensor)}
 
+    def peaks(self) -> dict[str, int]:
+        """Take the step; by operator, the most bytes allocated since it started."""
+        # Read when the profiler first starts: it would announce itself on standard error.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        with profile(use_device=None, profile_memory=True, use_kineto=True) as record:
+            self._take()
+        return _peaks(record.kineto_results.events())
+
+    def _take(self) -> None:
+        for step in store_all_steps(self._graph):
+            self.step(step)
+
     def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
         with record_function(_MARK + operator.id):
             return super()._call(operator, args, kwargs)
@@ -70,6 +81,22 @@ class _Rehearsal(Execution):
         self.bytes[id] = storage_bytes(self._values[id])
         if _has_range(tensor):
             self.ranges[id] = _range(tensor)
+
+
+class _GpuRehearsal(_Rehearsal):
+    """The caching allocator counts for itself, in whole blocks; values take whole blocks, too."""
+
+    def peaks(self) -> dict[str, int]:
+        self._peaks: dict[str, int] = {}
+        self._take()
+        self.bytes = {id: -(-size // GPU_BLOCK_BYTES) * GPU_BLOCK_BYTES for id, size in self.bytes.items()}
+        return self._peaks
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        with self._device.allocations() as peak:
+            results = Execution._call(self, operator, args, kwargs)
+        self._peaks[operator.id] = peak.bytes
+        return results
 
 
 def _has_range(tensor: Tensor) -> bool:

@@ -117,6 +117,8 @@ def read_program(path: Path) -> Program:
 def document_of_program(program: Program) -> dict[str, Any]:
     """The JSON form of a program."""
     graph = program.graph
+    if graph.device != "cpu":
+        raise FaultError(f"{graph.name} is on {graph.device}; a program is for the CPU")
     updates = [asdict(update) for update in graph.optimizer_updates]
     return {
         "format": FORMAT,

@@ -222,6 +222,8 @@ class TracedGraph:
         Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
     optimizer_updates : tuple of OptimizerUpdate
         Updates that the step itself takes; the gradients of other parameters are left for an optimiser behind it.
+    device : str
+        Where all its tensors are, as PyTorch has it.
     """
 
     name: str
@@ -238,6 +240,7 @@ class TracedGraph:
     frozen: dict[str, torch.Tensor] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
+    device: str = "cpu"
 
     @cached_property
     def changed(self) -> frozenset[str]:

@@ -17,10 +17,13 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.profile import read_profile
 from poet_profiles.schedule import Action, Objective, Schedule
-from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.compiled_step import AnyPager, CompiledStep, compile_steps
+from poet_runtime.devices import Cpu, device_named
 from poet_runtime.executor import residents_of
 from poet_runtime.measured_sizes import measured
+from poet_runtime.nested import tensors_in
 from poet_runtime.pager import Pager
+from poet_runtime.pinned_pager import CudaStreams, PinnedPager
 from poet_runtime.program import Program
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn, optim
@@ -29,8 +32,9 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.module_state import ModuleState
-from poet_planner.drop_in.profile_here import costed_here
+from poet_planner.drop_in.profile_here import HOST, costed_here
 from poet_planner.drop_in.report import Report
+from poet_planner.drop_in.same_as_eager import refuse_other_results
 from poet_planner.drop_in.step import Planned, Step
 from poet_planner.drop_in.updating import updating_inside
 from poet_planner.lowering import lower_for_linux
@@ -72,7 +76,7 @@ def compile(
     Parameters
     ----------
     model : nn.Module
-        On the CPU, in the mode that it trains in; it stays as it is.
+        On the CPU, or on one GPU (untried), in the mode that it trains in; it stays as it is.
     loss : callable
         ``loss(model(x), y)`` is the loss, a scalar.
     example : sequence
@@ -86,7 +90,8 @@ def compile(
     objective : str, optional
         ``"time"`` or ``"energy"``. Default is energy with a ``profile`` of a board, else time.
     pages : str or Path, optional
-        A folder on whose disk values may wait. Default is to recompute only.
+        A folder on whose disk values may wait; from a GPU, ``"host"``: they wait in the host's memory. Default is to
+        recompute only.
     profile : str or Path, optional
         What operators cost, by `poet-harness profile`. Default is to measure them here, and to keep that in the user's
         cache.
@@ -111,9 +116,8 @@ def compile(
         raise UserError("example: give a tuple of the model's input and what the loss takes besides, (x, y)")
     aim = Objective(objective or ("energy" if profile else "time"))
     wanted = options or OptimiseOptions(time_limit_s=TIME_LIMIT_S)
-    folder = None if pages is None else Path(pages)
-    if folder is not None and not folder.is_dir():
-        raise UserError(f"pages {folder}: is no folder; name one on the disk that values may wait on")
+    device = _device(model, example)
+    folder = _page_place(pages, device)
     if optimizer is not None and profile is not None:
         raise UserError("optimizer: the profile of a board has no rows for its updates; leave profile= out")
     inner = None if optimizer is None else InnerOptimizer(optimizer)
@@ -121,7 +125,7 @@ def compile(
         inner.refuse_strangers([part for part in (model, loss) if isinstance(part, nn.Module)])
     planner = _Planner(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
-        *(inner, quiet),
+        *(inner, quiet, device.name),
     )
     return Step(example, planner.planned)
 
@@ -147,7 +151,7 @@ class _Beside:
         random = sum(operator.random for operator in traced.operators)
         return cls(
             sum(resident.bytes for resident in traced.residents if resident.id in renewed),
-            (random + 1) * torch.get_rng_state().nbytes if random else 0,
+            (random + 1) * torch.get_rng_state().nbytes if random and traced.device == "cpu" else 0,
         )
 
 
@@ -160,18 +164,22 @@ class _Planner:
     ram: int | str | None
     deadline: float | str | None
     options: OptimiseOptions
-    folder: Path | None
+    folder: Path | str | None
     profile: str | Path | None
     optimizer: InnerOptimizer | None
     quiet: bool
+    device: str
 
     def planned(self, batch: Sequence[Any]) -> Planned:
         inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
         name = type(self.model).__name__
-        traced = trace(self.model, inputs, targets, self.loss, name)
+        traced = trace(self.model, inputs, targets, self.loss, name, self.device)
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
-        graph = self._costed(traced, residents_of(traced, self.model, inputs, targets))
+        residents = residents_of(traced, self.model, inputs, targets)
+        if self.device != "cpu":
+            refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
+        graph = self._costed(traced, residents)
         store_all = store_all_schedule(graph)
         beside = _Beside.values_of(traced)
         # A share of the memory is of the example's, whatever the shape of later batches.
@@ -229,12 +237,42 @@ class _Planner:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
         return schedule
 
+    def _pager(self) -> AnyPager:
+        assert self.folder is not None
+        return Pager(self.folder) if isinstance(self.folder, Path) else PinnedPager(CudaStreams(self.device))
+
     def _compiled(self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None) -> CompiledStep:
         pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
-        pager = Pager(self.folder) if pages and self.folder is not None else None
+        pager = self._pager() if pages else None
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
         update = None if self.optimizer is None else self.optimizer.update
         return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)
+
+
+def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
+    """Where the model is; all the rest has to be there, too.
+
+    Raises
+    ------
+    UserError
+        If it is on a GPU that is not there, or elsewhere.
+    """
+    tensors = (*model.parameters(), *model.buffers(), *tensors_in(example))
+    return device_named(str(tensors[0].device)) if tensors and tensors[0].device.type != "meta" else Cpu()
+
+
+def _page_place(pages: str | Path | None, device: Cpu) -> Path | str | None:
+    """A folder on the CPU; pinned memory of its host on a GPU."""
+    if pages is None:
+        return None
+    if device.kind != "cpu":
+        if pages != HOST:
+            raise UserError(f"pages {pages}: from a GPU, values wait in its host's memory; give pages={HOST!r}")
+        return HOST
+    folder = Path(pages)
+    if not folder.is_dir():
+        raise UserError(f"pages {folder}: is no folder; name one on the disk that values may wait on")
+    return folder
 
 
 def _too_little(graph: Graph, base_bytes: int, budget: int, lack: NoScheduleError) -> NoScheduleError:

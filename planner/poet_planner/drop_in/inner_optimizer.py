@@ -16,12 +16,10 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
+from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
-from poet_runtime.peak import allocations
 from torch import Tensor, nn, optim
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
-
-from poet_planner.drop_in.profile_here import thread_clock
 
 # Each takes a parameter's update from its gradient, its state and its group alone.
 KNOWN = (
@@ -110,9 +108,10 @@ class InnerOptimizer:
         optimizer.param_groups[0].update((key, copy.copy(value)) for key, value in group.items() if key != "params")
         twin.grad = torch.zeros_like(twin)
         optimizer.step()  # The first makes the state, which stays.
-        with allocations() as peak:
+        device = device_named(str(parameter.device))
+        with device.allocations() as peak:
             optimizer.step()
-        clock = thread_clock()
+        clock = device.clock()
         times_ns = []
         for _ in range(_ROUNDS):
             started = clock()

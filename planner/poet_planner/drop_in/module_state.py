@@ -28,7 +28,8 @@ class ModuleState:
         self._children = [child for part in (module, loss) if isinstance(part, nn.Module) for child in _children(part)]
         self._modes = [part for whole in (module, loss) if isinstance(whole, nn.Module) for part in whole.modules()]
         self._training = [part.training for part in self._modes]
-        self._autocast = _autocast()
+        self._kind = torch.device(graph.device).type
+        self._autocast = _autocast(self._kind)
         self._traced = [_described(tensor) for tensor in self._read()]
 
     def tensors(self) -> list[Tensor]:
@@ -50,8 +51,10 @@ class ModuleState:
             changed = next(p for p, mode in zip(self._modes, self._training, strict=True) if p.training != mode)
             mode = "training" if changed.training else "evaluation"
             raise UserError(f"{self._name}: a {type(changed).__name__} is in {mode} mode now; {_AGAIN}")
-        if _autocast() != self._autocast:
-            raise UserError(f"{self._name}: autocast is {_autocast()}, compiled it was {self._autocast}; {_AGAIN}")
+        if _autocast(self._kind) != self._autocast:
+            raise UserError(
+                f"{self._name}: autocast is {_autocast(self._kind)}, compiled it was {self._autocast}; {_AGAIN}"
+            )
         return tensors
 
     def _read(self) -> list[Tensor]:
@@ -71,8 +74,8 @@ def _described(tensor: Tensor) -> tuple[object, ...]:
     return tensor.shape, tensor.dtype, tensor.stride(), tensor.requires_grad, tensor.device
 
 
-def _autocast() -> str:
-    return str(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else "off"
+def _autocast(kind: str) -> str:
+    return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off"
 
 
 def _children(module: nn.Module) -> Iterator[tuple[dict[str, nn.Module | None], str, nn.Module, str]]:

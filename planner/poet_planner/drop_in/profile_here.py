@@ -28,14 +28,18 @@ from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.whole_file import write_whole
 from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.devices import Cpu, device_named
 from poet_runtime.direct_file import ALIGNMENT, DirectFile
 from poet_runtime.executor import store_all_steps
+from poet_runtime.pinned_pager import CudaStreams
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor
 
 from poet_planner.costs.cost_model import fit_relative
 
 CACHE = "costs-here"
+# In the place of a folder: pages wait in the memory of a GPU's host.
+HOST = "host"
 WARM_UP = 2
 ROUNDS = 5
 TRANSFERS = 7
@@ -65,7 +69,9 @@ class PageCosts:
         return PageCost(out_s, out_s, in_s, in_s)
 
 
-def costed_here(graph: Graph, traced: TracedGraph, residents: Mapping[str, Tensor], page_folder: Path | None) -> Graph:
+def costed_here(
+    graph: Graph, traced: TracedGraph, residents: Mapping[str, Tensor], page_folder: Path | str | None
+) -> Graph:
     """A graph with the times of this computer, and page costs of a folder's disk if there is one.
 
     Energies are times: no sensor says more.
@@ -74,12 +80,17 @@ def costed_here(graph: Graph, traced: TracedGraph, residents: Mapping[str, Tenso
     ----------
     residents : mapping of str to Tensor
         Parameters, buffers and the batch of the example.
+    page_folder : Path or str, optional
+        A folder; or, for a GPU, `HOST`.
     """
-    costs = _kept(f"step {graph_hash(graph)}", lambda: _timed(traced, residents), _step_costs)
+    device = device_named(traced.device)
+    costs = _kept(f"step {graph_hash(graph)}", device, lambda: _timed(traced, residents, device), _step_costs)
     pages = None
-    if page_folder is not None:
-        device = page_folder.stat().st_dev
-        pages = _kept(f"pages {device}", lambda: _transferred(page_folder), _page_costs)
+    if isinstance(page_folder, Path):
+        disk = page_folder.stat().st_dev
+        pages = _kept(f"pages {disk}", device, lambda: _transferred(page_folder), _page_costs)
+    elif page_folder is not None:
+        pages = _kept("pages in pinned memory", device, lambda: _pinned(device), _page_costs)
 
     def costed(node: Node) -> Node:
         time_s = costs.times_s[node.id] + costs.overhead_s if node.id in costs.times_s else 0.0
@@ -92,13 +103,14 @@ def costed_here(graph: Graph, traced: TracedGraph, residents: Mapping[str, Tenso
     return replace(graph, nodes=tuple(costed(node) for node in graph.nodes))
 
 
-def _timed(traced: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Any]:
+def _timed(traced: TracedGraph, residents: Mapping[str, Tensor], device: Cpu) -> dict[str, Any]:
     """Medians over some steps; a half of a kernel's call has its share of the whole call."""
     given = {**residents, **traced.constants}
-    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=thread_clock())
-    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=thread_clock())
-    times, gaps = _medians(whole, [given[id] for id in whole.residents])
-    apart, _ = _medians(split, [given[id] for id in split.residents])
+    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=device.clock())
+    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=device.clock())
+    with device.kept_randomness():
+        times, gaps = _medians(whole, [given[id] for id in whole.residents])
+        apart, _ = _medians(split, [given[id] for id in split.residents])
     for id in [id for id in times if id not in apart]:
         halves = id.split("+")
         together = times.pop(id)
@@ -110,11 +122,10 @@ def _timed(traced: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, An
 def _medians(step: CompiledStep, tensors: list[Tensor]) -> tuple[dict[str, float], float]:
     """Median seconds of each operator, and between two of them."""
     rounds = []
-    with torch.random.fork_rng(devices=[]):
-        for number in range(WARM_UP + ROUNDS):
-            step.run(tensors)
-            if number >= WARM_UP:
-                rounds.append(np.array(step.times_ns, np.float64) * 1e-9)
+    for number in range(WARM_UP + ROUNDS):
+        step.run(tensors)
+        if number >= WARM_UP:
+            rounds.append(np.array(step.times_ns, np.float64) * 1e-9)
     readings = np.array(rounds)
     spans = _typical(readings[:, 1::2] - readings[:, ::2])
     gaps = _typical(readings[:, 2::2] - readings[:, 1:-1:2])
@@ -137,11 +148,6 @@ def _typical(readings: NDArray[np.float64]) -> NDArray[np.float64]:
     return typical
 
 
-def thread_clock() -> Callable[[], int]:
-    """Of the thread that computes, if it is one: what else runs on the computer then costs nothing."""
-    return time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
-
-
 def _transferred(folder: Path) -> dict[str, Any]:
     """Fits of the transfers' times over their sizes, direct where the disk takes that."""
     largest = max(PAGE_BYTES)
@@ -157,6 +163,25 @@ def _transferred(folder: Path) -> dict[str, Any]:
     return {name: fit_relative(table, np.array(times)) for name, times in rows.items()}
 
 
+def _pinned(device: Cpu) -> dict[str, Any]:
+    """The same of transfers between a GPU and pinned memory of its host."""
+    streams = CudaStreams(device.name)
+    clock = device.clock()
+    host = streams.pinned(max(PAGE_BYTES))
+    rows: dict[str, list[float]] = {"out_s": [], "in_s": []}
+    for size in PAGE_BYTES:
+        data = torch.zeros(size, dtype=torch.uint8, device=device.name)
+        for name, into, source in (("out_s", host[:size], data), ("in_s", data, host[:size])):
+            times_ns = []
+            for _ in range(TRANSFERS):
+                started = clock()
+                streams.wait(streams.copy(into, source))
+                times_ns.append(clock() - started)
+            rows[name].append(median(times_ns) * 1e-9)
+    table = np.array([(1.0, float(size)) for size in PAGE_BYTES])
+    return {name: fit_relative(table, np.array(times)) for name, times in rows.items()}
+
+
 def _seconds(run: Callable[[], object]) -> float:
     started = time.perf_counter()
     run()
@@ -166,10 +191,9 @@ def _seconds(run: Callable[[], object]) -> float:
 Costs = TypeVar("Costs", StepCosts, PageCosts)
 
 
-def _kept(what: str, measure: Callable[[], dict[str, Any]], read: Callable[[Any], Costs]) -> Costs:
+def _kept(what: str, device: Cpu, measure: Callable[[], dict[str, Any]], read: Callable[[Any], Costs]) -> Costs:
     """Costs from the user's cache; measured and put there if they are not yet, or were measured elsewhere."""
-    threads = f"{torch.get_num_threads()} threads, {thread_clock().__name__}"
-    key = f"{what}; {_processor()}; {threads}; torch {torch.__version__}"
+    key = f"{what}; {_processor()}; {device.described()}; torch {torch.__version__}"
     path = cache_folder(CACHE) / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, LookupError, TypeError):
         document = json.loads(path.read_text())

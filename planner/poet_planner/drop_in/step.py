@@ -15,9 +15,9 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 from poet_runtime.compiled_step import CompiledStep
+from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
 from poet_runtime.nested import fixed_in, tensors_in
-from poet_runtime.peak import allocations
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
 
@@ -42,6 +42,7 @@ class Planned:
     optimizer: InnerOptimizer | None = None
 
     def __post_init__(self) -> None:
+        self._device = device_named(self.traced.device)
         residents = {resident.id: resident for resident in self.traced.residents}
         batch = [r for r in residents.values() if r.kind in (Kind.INPUT, Kind.TARGET)]
         batch.sort(key=lambda resident: resident.kind is Kind.TARGET)
@@ -66,14 +67,14 @@ class Planned:
         tensors = [*self.state.tensors(), *batch, *self._constants]
         report = self.report
         with ExitStack() as within:
-            if torch.is_autocast_enabled("cpu"):
+            if torch.is_autocast_enabled(self._device.kind):
                 # The casts of the step are operators of its own.
-                within.enter_context(torch.autocast("cpu", enabled=False))
+                within.enter_context(torch.autocast(self._device.kind, enabled=False))
             if self.optimizer is not None:
                 optimised = {id: tensors[place] for id, place in self._optimised.items()}
                 within.enter_context(self.optimizer.step(optimised))
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
-            peak = within.enter_context(allocations()) if observing else None
+            peak = within.enter_context(self._device.allocations()) if observing else None
             started = time.perf_counter()
             given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
             loss, gradients, contents = self.compiled.run(given)

@@ -34,6 +34,7 @@ def trace(
     targets: Sequence[Any],
     loss: Callable[..., Tensor],
     name: str,
+    device: str = "cpu",
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -42,6 +43,8 @@ def trace(
     inputs, targets : sequences
         As a :class:`poet_planner.models.Model` has them. Their tensors are those of an example, number by number; what
         else is there is the same in every step.
+    device : str
+        Where all tensors have to be.
 
     Raises
     ------
@@ -49,9 +52,9 @@ def trace(
         If the module cannot be traced; the message says why.
     """
     given, wanted = tensors_in(inputs, f"{name}: inputs"), tensors_in(targets, f"{name}: targets")
-    refuse_unfit(name, module, (*given, *wanted))
+    refuse_unfit(name, module, (*given, *wanted), device)
     if isinstance(loss, nn.Module):
-        refuse_unfit(f"{name}: loss", loss, ())
+        refuse_unfit(f"{name}: loss", loss, (), device)
 
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
         return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
@@ -69,7 +72,8 @@ def trace(
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))
-    return replace(graph, fixed=fixed_in((inputs, targets)), layers=layers, frozen=_frozen(graph, module))
+    fixed = fixed_in((inputs, targets))
+    return replace(graph, fixed=fixed, layers=layers, frozen=_frozen(graph, module), device=device)
 
 
 def _frozen(graph: TracedGraph, module: nn.Module) -> dict[str, Tensor]:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 
-def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor]) -> None:
-    """Raise a UserError that says what to do, unless everything is a dense tensor on the CPU and plain PyTorch."""
+def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor], device: str = "cpu") -> None:
+    """Raise a UserError that says what to do, unless everything is a dense tensor on the device and plain PyTorch."""
     for path, child in module.named_modules():
         where = f"{name}: module {path}" if path else name
         if isinstance(child, torch.jit.ScriptModule):
@@ -30,9 +30,10 @@ def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor]) -> None:
     for path, tensor in (*named, *(("the batch", tensor) for tensor in batch)):
         if tensor.device.type == "meta":
             raise UserError(f"{name}: {path} has no data (device meta); make the model on the CPU")
-        if tensor.device.type != "cpu":
+        if str(tensor.device) != device:
+            place = "the CPU" if device == "cpu" else device
             raise UserError(
-                f"{name}: {path} is on {tensor.device}; move the model and its batch to the CPU: .to('cpu')"
+                f"{name}: {path} is on {tensor.device}; move the model and its batch to {place}: .to({device!r})"
             )
         if tensor.layout is not torch.strided:
             raise UserError(f"{name}: {path} is a sparse tensor ({tensor.layout}); give a dense one: .to_dense()")
