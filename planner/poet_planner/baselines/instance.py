@@ -20,13 +20,15 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.in_place import remade
 from poet_planner.baselines.limits import refuse_time
+from poet_planner.baselines.queued import QueueingDecoder
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import WORD, build_problem
 from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
-from poet_planner.solve.placement.first_fit import place
+from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
+from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -146,6 +148,14 @@ class Instance:
         decoded = allocated(self.graph, self.problem, replace(needed, events=given)).decoded
         return Incumbent(given, energy_j, decoded.time_s, decoded.peak)
 
+    def steps_of(self, one: Incumbent) -> Decoded:
+        """The steps of an order that was evaluated; of the times to start its transfers at, the better ones."""
+        made = decode(self.graph, self.problem, one.events)
+        if not self.problem.dma:
+            return made
+        queued = QueueingDecoder(self.graph, self.problem, one.events).decoded()
+        return min(made, queued, key=lambda decoded: decoded.time_s)
+
     def cheapest(self, name: str, orders: Iterable[Events]) -> Schedule:
         """The cheapest schedule of those ``orders`` that keeps the limits and has offsets.
 
@@ -201,7 +211,9 @@ class Instance:
         return _Trial(None, min(lacking, default=0))
 
     def _placed(self, one: Incumbent) -> PlacedSchedule:
-        made = allocated(self.graph, self.problem, one)
+        decoded = self.steps_of(one)
+        peak = int(alive_bytes(self.graph, decoded.steps).max(initial=0))
+        made = PlacedSchedule(one, replace(decoded, peak=peak), Placement(decoded.steps, peak))
         if self.graph.allocates:
             return made
         placing = TimeBudget(PLACING_S, self.options.clock)

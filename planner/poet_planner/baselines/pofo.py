@@ -6,7 +6,9 @@ before the backward of its block. The dynamic program goes over blocks, memory i
 entering value alone, or all that the block in front saved.
 
 On a serial bus a transfer takes the time it takes, and the two backlogs of the paper, bytes yet to be offloaded and yet
-to be prefetched, are always empty. POFO minimises time; `pofo_energy` is the same program with energy in its place.
+to be prefetched, are always empty. Where transfers run beside the computing, `pofo_dma` has the program with backlogs;
+its orders and the serial one are replayed, with page-ins prefetched or not, and the quickest counts. POFO minimises
+time; `pofo_energy` is the same program with energy in its place, of which a transfer costs as much hidden as not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.instance import Events, Instance, out_of_time
 from poet_planner.baselines.method import Aware, Method
-from poet_planner.baselines.rotor import Table, Walk, after, chain_of
+from poet_planner.baselines.offloads import Part, order_of, prefetched
+from poet_planner.baselines.pofo_dma import overlapped_orders
+from poet_planner.baselines.rotor import Table, after, chain_of
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Floats
 
@@ -41,15 +45,27 @@ def schedule(
     objective = "energy" if energy else "time"
 
     program = cache(lambda: Offloading(instance, energy))
+    hidden = cache(lambda: Offloading(instance, energy=False, hidden=True))
 
     def orders(budget: int) -> Iterator[Events]:
         try:
-            if program().cost(budget) < math.inf:
-                yield program().order(budget)
+            least = program().cost(budget)
+            made = [program().order(budget)] if least < math.inf else []
+            if graph.dma and not energy:
+                made += overlapped_orders(instance, hidden().to_go, budget, least)
+                made = _quickest(instance, [*made, *(prefetched(instance, order, budget) for order in made)], budget)
         except TimeoutError:
             raise out_of_time(f"POFO ({objective})") from None
+        yield from made
 
     return instance.planned(f"POFO ({objective})", orders)
+
+
+def _quickest(instance: Instance, orders: list[list[int]], budget: int) -> list[list[int]]:
+    """Of several orders the quickest within so many bytes; all where none is."""
+    found = [(instance.evaluated(order), order) for order in orders]
+    fitting = [(instance.steps_of(one).time_s, order) for one, order in found if one is not None and one.peak <= budget]
+    return [min(fitting)[1]] if fitting else orders
 
 
 def _method(name: str, decides: str, energy: bool) -> Method:
@@ -89,6 +105,8 @@ class Offloading:
     ----------
     energy : bool
         Whether costs are joules; otherwise they are seconds.
+    hidden : bool
+        Whether transfers cost nothing, as if all of them were hidden: less than any schedule costs.
 
     Raises
     ------
@@ -96,14 +114,14 @@ class Offloading:
         If the time is up.
     """
 
-    def __init__(self, instance: Instance, energy: bool) -> None:
+    def __init__(self, instance: Instance, energy: bool, hidden: bool = False) -> None:
         self._instance = instance
         self._chain = chain = chain_of(instance, instance.energy_j if energy else instance.time_s)
         self._table = table = Table(chain, instance)
         # Of what enters a block by itself, and of all that the block in front saved: values, slots, cost of paging.
         self._values = (chain.entering, chain.saved)
         self._taken = (table.entering, table.saved)
-        page_cost = instance.page_j if energy else instance.page_s
+        page_cost = _nothing if hidden else instance.page_j if energy else instance.page_s
         self._page_cost = [_page_costs(instance, values, page_cost) for values in self._values]
         self._least: dict[tuple[int, int], Floats] = {}
         self._choice: dict[tuple[int, int], _Choice] = {}
@@ -116,6 +134,11 @@ class Offloading:
     def cost(self, budget: int) -> float:
         """Of the best order within so many bytes; infinite if there is none."""
         return float(self._least[0, 0][self._table.slots_in(budget)])
+
+    def to_go(self, block: int, kind: int, sizes: Floats) -> Floats:
+        """Of the best order from a block on within so many bytes, those of what enters it included."""
+        least = self._least[block, kind]
+        return least[np.minimum([self._table.slots_in(size) for size in sizes.tolist()], len(least) - 1)]
 
     def _fill(self, i: int, kind: int) -> None:
         chain, table = self._chain, self._table
@@ -151,37 +174,19 @@ class Offloading:
 
     def order(self, budget: int) -> list[int]:
         """The best order within so many bytes, if there is one."""
-        walk = Walk(self._instance, self._chain)
         left, i, kind = self._table.slots_in(budget), 0, 0
-        # What the backward pass has to do, the last first.
-        due: list[_Due] = []
+        parts: list[Part] = []
         while i < self._chain.length:
             choice, taken = self._choice[i, kind], self._taken[kind][i]
             offload, end = bool(choice.offload[left]), int(choice.run_to[left])
-            due.append(_Due(i, end, self._values[kind][i] if offload else frozenset(), left - taken))
-            if end:
-                walk.run(i, end)
-            else:
-                walk.save(i)
+            parts.append(Part(i, end, self._values[kind][i] if offload else frozenset(), left - taken))
             left -= 0 if offload else taken
             i, kind = (end, 0) if end else (i + 1, 1)
-        for one in reversed(due):
-            walk.page_in(one.offloaded)
-            if one.end:
-                self._table.emit(one.block, one.end - 1, one.slots, walk)
-            else:
-                walk.back(one.block)
-        return walk.events
+        return order_of(self._instance, self._chain, self._table, parts)
 
 
-@dataclass(frozen=True)
-class _Due:
-    """A block to reverse, or all from it to before ``end``, and what must be paged in for it."""
-
-    block: int
-    end: int
-    offloaded: frozenset[int]
-    slots: int
+def _nothing(_value: int) -> float:
+    return 0.0
 
 
 def _page_costs(instance: Instance, sets: list[frozenset[int]], page_cost: Callable[[int], float]) -> list[float]:

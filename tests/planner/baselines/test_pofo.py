@@ -7,7 +7,9 @@ import math
 
 import pytest
 from poet_planner.baselines.instance import Instance
+from poet_planner.baselines.offloads import prefetched
 from poet_planner.baselines.pofo import Offloading
+from poet_planner.baselines.pofo_dma import Overlapped
 from poet_planner.baselines.rotor import Table, chain_of
 from poet_planner.planning.methods import method_named
 from poet_planner.planning.task import without_paging
@@ -43,6 +45,44 @@ def test_schedules_cost_what_the_program_says_and_no_more_than_rotors(name: str,
     assert (paged > 0) == pages
 
 
+def test_on_a_bus_beside_the_cpu_the_programs_value_is_what_its_orders_take() -> None:
+    """At half the bus's rate, which is about what transfers that start between two nodes can use."""
+    graph, store_all = paper_graph("bert.a72", dma=True)
+    instance = Instance(graph, store_all.peak_bytes, None, OptimiseOptions())
+    serial, hidden = (Offloading(instance, energy=False, hidden=hidden) for hidden in (False, True))
+    chain = chain_of(instance, instance.time_s)
+    for share in (0.9, 0.75, 0.6, 0.5):
+        budget = int(share * store_all.peak_bytes)
+        program = Overlapped(instance, chain, hidden.to_go, budget, serial.cost(budget), 0.5)
+        order = prefetched(instance, program.order(), budget)
+        replayed = instance.evaluated(order)
+        assert replayed is not None
+        assert replayed.peak <= budget
+        assert instance.steps_of(replayed).time_s == pytest.approx(program.cost, rel=1e-3)
+        assert hidden.cost(budget) * (1 - 1e-9) <= program.cost < serial.cost(budget) - 0.02 * sum(instance.time_s)
+
+
+def test_on_a_bus_beside_the_cpu_it_is_quicker_than_its_serial_plan() -> None:
+    graph, store_all = paper_graph("bert.a72", dma=True)
+    instance = Instance(graph, store_all.peak_bytes, None, OptimiseOptions())
+    serial = Offloading(instance, energy=False)
+    budget = int(0.75 * store_all.peak_bytes)
+    report = verify(graph, method_named("pofo_time").schedule(graph, budget, None, OptimiseOptions()))
+    assert report.faults == ()
+    replayed = instance.evaluated(serial.order(budget))
+    assert replayed is not None
+    assert report.time_s < replayed.time - 0.02 * sum(instance.time_s)
+
+
+def test_on_a_bus_beside_the_cpu_its_energy_is_what_the_serial_program_says() -> None:
+    graph, store_all = paper_graph("bert.a72", dma=True)
+    instance = Instance(graph, store_all.peak_bytes, None, OptimiseOptions())
+    program = Offloading(instance, energy=True)
+    budget = int(0.5 * store_all.peak_bytes)
+    schedule = method_named("pofo_energy").schedule(graph, budget, None, OptimiseOptions())
+    assert verify(graph, schedule).energy_j == pytest.approx(program.cost(budget), rel=1e-5)
+
+
 def test_without_storage_it_is_rotor() -> None:
     graph, store_all = paper_graph("resnet18_cifar.m4")
     instance = Instance(without_paging(graph), store_all.peak_bytes, None, OptimiseOptions())
@@ -53,11 +93,12 @@ def test_without_storage_it_is_rotor() -> None:
         assert program.cost(budget) == pytest.approx(rotor.cost(0, last, rotor.slots_in(budget)))
 
 
-def test_the_optimiser_is_no_dearer() -> None:
-    graph, store_all = paper_graph("linear.a72")
+@pytest.mark.parametrize(("method", "dma"), [("pofo_energy", False), ("pofo_time", True)])
+def test_the_optimiser_is_no_dearer(method: str, dma: bool) -> None:
+    graph, store_all = paper_graph("linear.a72", dma)
     ram = int(0.6 * store_all.peak_bytes)
-    schedule = method_named("pofo_energy").schedule(graph, ram, None, OptimiseOptions())
+    schedule = method_named(method).schedule(graph, ram, None, OptimiseOptions())
     assert verify(graph, schedule).faults == ()
-    assert Action.PAGE_IN in {step.do for step in schedule.steps}
-    best = optimise(graph, ram, None, OptimiseOptions(time_limit_s=5))
+    assert (Action.PAGE_IN in {step.do for step in schedule.steps}) == (method == "pofo_energy")
+    best = optimise(graph, ram, None, OptimiseOptions(time_limit_s=2.5))
     assert store_all.energy_j < best.energy_j <= schedule.energy_j * (1 + 1e-9)

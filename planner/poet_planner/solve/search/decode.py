@@ -32,11 +32,11 @@ def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
     events : Ints
         Each must be needed, as in what `evaluation.evaluate` leaves.
     """
-    return _Decoder(graph, problem, events).decoded()
+    return Decoder(graph, problem, events).decoded()
 
 
-class _Decoder:
-    """Replays the events and writes the steps."""
+class Decoder:
+    """Replays the events and writes the steps: see `decode`."""
 
     def __init__(self, graph: Graph, problem: Problem, events: Ints) -> None:
         self._graph = graph
@@ -58,20 +58,17 @@ class _Decoder:
         over = _last_uses(problem, self._events)
         computed: set[int] = set()
         for place, event in enumerate(self._events):
-            made = (
-                [event - n] if event >= n else list(range(problem.output_start[event], problem.output_start[event + 1]))
-            )
-            self._make_room(made, 0 if event >= n else int(problem.workspace[event]))
-            self._held += sum(int(problem.size[v]) for v in made)
+            self._before(event)
             if event >= n:
-                self._step(Action.PAGE_IN, event - n)
-                self._let_go_s[event - n] = self._arrives_s[event - n] = self._transfer(problem.in_time[event - n])
+                self._page_in(event - n)
             else:
+                made = list(range(problem.output_start[event], problem.output_start[event + 1]))
+                self._make_room(made, int(problem.workspace[event]))
+                self._held += sum(int(problem.size[v]) for v in made)
                 self._compute(event, made, again=event in computed)
                 for v in made:
                     if v in paged and event not in computed:
-                        self._step(Action.PAGE_OUT, v)
-                        self._let_go_s[v] = self._transfer(problem.out_time[v])
+                        self._page_out(v)
                 computed.add(event)
             for v in over[place]:
                 if event < n and v in self._taken_over(event):
@@ -99,6 +96,19 @@ class _Decoder:
             self._arrives_s |= dict.fromkeys(made, end_s)
             self._let_go_s |= dict.fromkeys((*inputs, *made), end_s)
 
+    def _before(self, event: int) -> None:
+        """For decoders that start transfers at another time than where their events stand."""
+
+    def _page_in(self, v: int) -> None:
+        self._make_room([v], 0)
+        self._held += int(self._problem.size[v])
+        self._step(Action.PAGE_IN, v)
+        self._let_go_s[v] = self._arrives_s[v] = self._transfer(self._problem.in_time[v])
+
+    def _page_out(self, v: int) -> None:
+        self._step(Action.PAGE_OUT, v)
+        self._let_go_s[v] = self._transfer(self._problem.out_time[v])
+
     def _taken_over(self, node: int) -> list[int]:
         return [v for v in inputs_of(self._problem, node).tolist() if self._problem.taken[v]]
 
@@ -119,11 +129,14 @@ class _Decoder:
         """Free values whose transfer has ended, values about to be made anew, and as many more as needed."""
         need = workspace + sum(int(self._problem.size[v]) for v in made)
         for v in list(self._leaving):
-            gone = self._let_go_s[v] <= self._cpu_s
-            if gone or v in made or self._held + need > self._problem.budget:
+            if self._is_gone(v) or v in made or self._held + need > self._problem.budget:
                 self._leaving.remove(v)
                 self._free(v)
         self._peak = max(self._peak, self._held + need)
+
+    def _is_gone(self, v: int) -> bool:
+        """Whether the transfer of a value that leaves has ended."""
+        return self._let_go_s[v] <= self._cpu_s
 
     def _free(self, v: int) -> None:
         self._cpu_s = max(self._cpu_s, self._let_go_s.get(v, 0.0))
