@@ -15,9 +15,11 @@ from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, listening
 
+from benchmarks.evaluation.page import write_page
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
 EVERYTHING = "all"
+PAGE = "page"
 
 
 def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
@@ -31,12 +33,18 @@ def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
 
 
 def main(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(sweep.name for sweep in SWEEPS)}, or {EVERYTHING}.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(sweep.name for sweep in SWEEPS)}, {EVERYTHING}; or {PAGE}.")],
     jobs: Annotated[int, typer.Option(help="Points planned at once; one keeps two cores busy.")] = 1,
     scheduler: Annotated[str | None, typer.Option(help="Plan on the workers of this Dask scheduler.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds a plan, instead of the sweep's own.")] = None,
 ) -> None:
-    """Make the table of a sweep, or what it lacks: points with another time limit, or by other code, are made anew."""
+    """Make the table of a sweep, or what it lacks: points with another time limit, or by other code, are made anew.
+
+    The name page writes docs/evaluation.md and its pictures from the tables.
+    """
+    if name == PAGE:
+        write_page()
+        return
     wanted = [sweep for sweep in SWEEPS if name in (sweep.name, EVERYTHING)]
     if not wanted:
         raise UserError(f"no sweep {name!r}; there are {', '.join(sweep.name for sweep in SWEEPS)}, and {EVERYTHING}")

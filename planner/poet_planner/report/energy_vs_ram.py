@@ -57,5 +57,7 @@ def _scale_ram(axis: Axes, panel: Panel) -> None:
     rams = [point.ram_budget_bytes for point in panel.points if point.energy_j is not None]
     if not rams:
         return
-    byte_axis(axis, min(rams), max(rams), ticks=3)
+    spec = axis.get_subplotspec()
+    narrow = spec is not None and spec.get_gridspec().ncols > 2
+    byte_axis(axis, min(rams), max(rams), ticks=2 if narrow else 3)
     axis.set_xlim(min(rams) / 1.12, max(rams) * 1.12)

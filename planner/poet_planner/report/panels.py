@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Of a page's column, and of both columns of a page together.
 COLUMN_INCHES = 3.3
 PAGE_INCHES = 7.0
-MOST_COLUMNS = 4
+MOST_COLUMNS, FEW_COLUMNS = 4, 2
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Panel:
 def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Panel]:
     """Group points by model, board and ``limit``, in the order of the file; a group without a schedule has no panel.
 
-    Where a model has more columns than a page has room for, panels stand one after the other.
+    Where a model has a single column, or more than a page has room for, panels stand one after the other.
 
     Raises
     ------
@@ -52,11 +52,12 @@ def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Pa
         raise UserError("nothing to draw: no point has a schedule")
     models, boards, limits = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
     columns = list(dict.fromkeys(key[1:] for key in groups))
+    across = MOST_COLUMNS if len(columns) > MOST_COLUMNS else FEW_COLUMNS
     panels = []
     for number, ((model, board, text), group) in enumerate(groups.items()):
         row, column = models.index(model), columns.index((board, text))
-        if len(columns) > MOST_COLUMNS:
-            row, column = divmod(number, MOST_COLUMNS)
+        if not 1 < len(columns) <= MOST_COLUMNS:
+            row, column = divmod(number, across)
         names = (model if len(models) > 1 or len(boards) == 1 else "", board, text if len(limits) > 1 else "")
         panels.append(Panel(row, column, ", ".join(name for name in names if name), tuple(group)))
     return panels

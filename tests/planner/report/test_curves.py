@@ -99,6 +99,8 @@ def test_more_limits_than_a_page_has_columns_go_on_in_the_next_row() -> None:
     unplanned = sweep_point("optimal", 0.5, None, deadline_s=9.0, deadline_of_plain=0.9)
     places = [(panel.row, panel.column) for panel in panels_of([*many, unplanned], deadline_text)]
     assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    models = [sweep_point("optimal", 0.5, 0.1, model=model) for model in "abc"]
+    assert [(panel.row, panel.column) for panel in panels_of(models, deadline_text)] == [(0, 0), (0, 1), (1, 0)]
     with pytest.raises(UserError, match="no point has a schedule"):
         energy_vs_ram([unplanned])
 

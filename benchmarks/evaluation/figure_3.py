@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's Figure 3: energy against RAM of every method, three networks on four boards."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from poet_planner.report.energy_vs_ram import energy_vs_ram, overhead_log
+from poet_planner.report.method_styles import in_legend_order, style_of
+
+from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.results import LEAST, OURS, OWN, Results, beside_ours, planned
+
+# The paper's methods, and two that page.
+DRAWN = (
+    *("optimal", "dtr", "checkmate", "chen_sqrt", "chen_greedy", "revolve"),
+    *("capuchin", "pofo_energy", "paging_only", "rematerialization_only"),
+)
+SAME = 1 + 1e-9
+IN_DTRS_SIMULATOR = ("dtr", "dtr_no_release", "lru", "msps", "msps_no_release")
+MILPS = ("checkmate", "checkmate_lp", "poet_ilp")
+UNFIT = "At the others the RAM is below what the largest operator needs."
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """Small multiples: energy over the store-all schedule's, and its overhead on a logarithmic axis."""
+    points = [point for point in results.points if point.method in DRAWN]
+    return {"figure_3.png": energy_vs_ram(points), "figure_3_log.png": overhead_log(points)}
+
+
+def facts(results: Results) -> dict[str, str]:
+    """What the page says of it."""
+    frame = results.frame
+    compared = beside_ours(frame)
+    above = compared[compared["ours_j"] > compared["energy_j"] * SAME]
+    ours = frame[frame["method"] == OURS]
+    schedules = planned(ours)
+    least = schedules.groupby(["model", "board"])["ram_budget_bytes"].min()
+    lacking = ours[ours["energy_j"].isna()].join(least.rename("least"), on=["model", "board"])
+    unfit = (lacking["ram_budget_bytes"] < lacking["least"]).all()
+    next_best = [_next_best(group) for _, group in frame.groupby(["model", "board", "ram"])]
+    chen = planned(frame[frame["method"] == "chen_sqrt"])["overhead"]
+    return {
+        "unplanned": "At the others the RAM is below what the largest operator needs."
+        if unfit
+        else "It lacks the others.",
+        "dtr_next": str(sum(name in IN_DTRS_SIMULATOR for name in next_best)),
+        "milps": _without_schedules(frame),
+        "capuchin_next": str(next_best.count("capuchin")),
+        "chen": f"{percent(chen.min())} to {percent(chen.max())}",
+        "planned": str(len(schedules)),
+        "points": str(len(ours)),
+        "methods": str(frame["method"].nunique() - 1),
+        "compared": str(len(compared)),
+        "above": f"{'None' if above.empty else len(above)} of them cost less than poet's.",
+        "gap": percent(schedules["gap"].max()),
+        "within": str((schedules["gap"] <= 0.01).sum()),
+        "overheads": _overheads(frame),
+        "least_ram": _least_ram(frame),
+    }
+
+
+def _overheads(frame: pd.DataFrame) -> str:
+    shares = [*sorted(set(frame["ram"]) - {LEAST}, key=lambda ram: -float(ram.removesuffix(" %"))), LEAST]
+    rows = []
+    for (model, board), group in frame.groupby(["model", "board"], sort=False):
+        cells = []
+        for share in shares:
+            here = group[group["ram"] == share]
+            overhead = here.set_index("method")["overhead"]
+            other, ours = _next_best(here), percent(overhead.get(OURS))
+            cells.append(f"{ours} / {percent(overhead[other])} {_short(other)}" if other else ours)
+        rows.append([model, board, *cells])
+    return table(["network", "board", *shares], rows)
+
+
+def _without_schedules(frame: pd.DataFrame) -> str:
+    """Which of the methods that solve a MILP have nothing to show, and within which limit."""
+    found = set(planned(frame)["method"])
+    names = [style_of(method).label for method in MILPS if method not in found]
+    limits = " or ".join(f"{limit:g}" for limit in sorted(set(frame["time_limit_s"])))
+    return f"Within {limits} s these found nothing: {'; '.join(names)}." if names else ""
+
+
+def _next_best(here: pd.DataFrame) -> str:
+    """The cheapest method at one place besides POET's own; none where no other has a schedule."""
+    others = planned(here[~here["method"].isin([*OWN, "store_all"])])
+    return "" if others.empty else str(others.loc[others["energy_j"].idxmin(), "method"])
+
+
+def _short(method: str) -> str:
+    return style_of(method).label.split(",")[0]
+
+
+def _least_ram(frame: pd.DataFrame) -> str:
+    rows = planned(frame)
+    least = rows.groupby(["method", "model"])["ram_of_plain"].min()
+    models = list(dict.fromkeys(frame["model"]))
+    return table(
+        ["method", *models],
+        [
+            [style_of(method).label, *(percent(least.get((method, model))) for model in models)]
+            for method in in_legend_order(set(frame["method"]))
+        ],
+    )

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's Figure 4: both techniques against one, over deadlines, for VGG16."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from poet_planner.report.energy_vs_deadline import energy_vs_deadline
+from poet_planner.report.quantities import time_text
+
+from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.results import LEAST, Results, beside_ours, planned
+
+METHODS = ("optimal", "rematerialization_only", "paging_only")
+DRAWN = "a72-dma"
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """Three lines at two RAM budgets, on the board where the paper's story shows best."""
+    points = [point for point in results.points if point.board == DRAWN and point.method in METHODS]
+    return {"figure_4.png": energy_vs_deadline(points)}
+
+
+def facts(results: Results) -> dict[str, str]:
+    """What the page says of it."""
+    frame = results.frame
+    deadlines = sorted(set(frame["deadline_of_plain"]))
+    at_once = planned(frame[frame["deadline_of_plain"] == deadlines[0]])
+    none = f"No plan of any kind keeps {deadlines[0]:g}\u00d7: less RAM takes time, if only for the last transfer."
+    single = beside_ours(frame).groupby(["board", "ram", "deadline_of_plain"])
+    better = single["energy_j"].min()
+    return {
+        "table": _overheads(frame, deadlines),
+        "at_once": none if at_once.empty else f"At {deadlines[0]:g}\u00d7 there are {len(at_once)} plans.",
+        "techniques": " ".join(_earliest(frame[frame["board"] == DRAWN], ram) for ram in dict.fromkeys(frame["ram"])),
+        "plain": time_text(frame.loc[frame["board"] == "a72", "plain_time_s"].iloc[0]),
+        "better": percent((1 - single["ours_j"].first() / better).max()),
+    }
+
+
+def _overheads(frame: pd.DataFrame, deadlines: list[float]) -> str:
+    rows = []
+    for (board, ram), group in frame.groupby(["board", "ram"], sort=False):
+        overhead = group.set_index(["method", "deadline_of_plain"])["overhead"]
+        cells = [" / ".join(percent(overhead.get((method, late))) for method in METHODS) for late in deadlines]
+        rows.append([str(board), str(ram), *cells])
+    return table(["board", "RAM", *(f"{late:.4g}\u00d7" for late in deadlines)], rows)
+
+
+def _earliest(frame: pd.DataFrame, ram: str) -> str:
+    """From which deadline on each method has a plan."""
+    first = planned(frame[frame["ram"] == ram]).groupby("method")["deadline_of_plain"].min()
+    earliest = [f"{first[method]:.4g}\u00d7" if method in first.index else "no deadline" for method in METHODS]
+    where = "the least RAM" if ram == LEAST else f"{ram} of the RAM"
+    return (
+        f"On `{DRAWN}` in {where}, poet has plans from {earliest[0]} on, rematerialization alone from {earliest[1]}, "
+        f"paging alone from {earliest[2]}."
+    )

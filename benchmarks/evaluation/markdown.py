@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and numbers of the page."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+
+NONE = "\u2013"
+WIDTH = 120
+KEPT = ("|", "#", "!", "<!--", "```")
+FILL = {"break_long_words": False, "break_on_hyphens": False}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, without the sign: three digits, and no more than three behind the point."""
+    if share is None or math.isnan(share):
+        return NONE
+    return f"{float(f'{100 * share:.3g}'):.3f}".rstrip("0").rstrip(".") if abs(share) >= 5e-6 else "0"
+
+
+def wrapped(text: str) -> str:
+    """The page with its paragraphs filled anew; tables, headings, pictures, comments and code stay as they are."""
+    blocks = text.strip("\n").split("\n\n")
+    return (
+        "\n\n".join(block if block.startswith(KEPT) else textwrap.fill(block, WIDTH, **FILL) for block in blocks) + "\n"
+    )

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The paper's Table 3: poet and POFO, ResNet-18 on the TX2."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+from poet_planner.report.figures import INK, new_figure
+from poet_planner.report.method_styles import style_of
+
+from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.results import OURS, Results, planned
+
+PRINTED_KB = {"optimal": 285_873, "pofo_time": 311_808}
+PRINTED_MS = {"optimal": 82.36, "pofo_time": 94.79}
+RATIO = PRINTED_KB["optimal"] / PRINTED_KB["pofo_time"]
+LESS_TIME = 1 - PRINTED_MS["optimal"] / PRINTED_MS["pofo_time"]
+
+
+def pairs(results: Results) -> pd.DataFrame:
+    """POFO's schedules, and ours in the printed ratio of each one's own peak."""
+    frame = planned(results.frame)
+    pofo = frame[frame["method"] == "pofo_time"].drop_duplicates("peak_bytes")
+    ours = frame[frame["method"] == OURS].set_index("ram_budget_bytes")
+    found = []
+    for row in pofo.itertuples():
+        budget = int(row.peak_bytes * RATIO)
+        if budget in ours.index:
+            mine = ours.loc[budget]
+            found.append(
+                {
+                    "pofo_bytes": int(row.peak_bytes),
+                    "pofo_time": row.time_s / row.plain_time_s,
+                    "ours_bytes": int(mine["peak_bytes"]),
+                    "ours_time": mine["time_s"] / row.plain_time_s,
+                }
+            )
+    pairs = pd.DataFrame(found).sort_values("pofo_bytes", ascending=False)
+    return pairs.assign(less_time=1 - pairs["ours_time"] / pairs["pofo_time"])
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """Bars of peak and time, ours over POFO's, each pair, the printed one first."""
+    rows = pairs(results)
+    figure, axes = new_figure(7.0, 2.2, columns=2)
+    printed = [RATIO, *(rows["ours_bytes"] / rows["pofo_bytes"])], [1 - LESS_TIME, *(1 - rows["less_time"])]
+    names = ["printed", *(f"{count / 1000:.0f} kB" for count in rows["pofo_bytes"])]
+    for axis, values, title in zip(axes, printed, ("peak memory, of POFO's", "time, of POFO's"), strict=True):
+        bars = axis.bar(names, values, color=style_of(OURS).colour, edgecolor=INK, linewidth=0.5, width=0.6)
+        bars[0].set(facecolor="white", hatch="////")
+        for text in axis.bar_label(bars, [f"{value:.3f}" for value in values], label_type="center", fontsize=7):
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+        axis.axhline(1, color=INK, linewidth=0.8, linestyle="--")
+        axis.set_ylim(0, 1.08)
+        axis.set_title(title, fontsize=8, color=INK)
+        axis.set_xlabel("POFO's peak", fontsize=7, color=INK)
+        axis.tick_params(labelsize=7)
+    return {"table_3.png": figure}
+
+
+def facts(results: Results) -> dict[str, str]:
+    """What the page says of it."""
+    rows = pairs(results)
+    return {
+        "printed_ours": _printed("optimal"),
+        "printed_pofo": _printed("pofo_time"),
+        "less_memory": percent(1 - RATIO),
+        "less_time": percent(LESS_TIME),
+        "throughput": percent(1 / (1 - LESS_TIME) - 1),
+        "table": table(
+            ["POFO's peak, B", "POFO's time", "poet's peak, B", "poet's time", "less time, %"],
+            [
+                [
+                    *(f"{row.pofo_bytes:,}", f"{row.pofo_time:.4f}\u00d7", f"{row.ours_bytes:,}"),
+                    *(f"{row.ours_time:.4f}\u00d7", percent(row.less_time)),
+                ]
+                for row in rows.itertuples()
+            ],
+        ),
+        "range": f"{percent(rows['less_time'].min())} to {percent(rows['less_time'].max())}",
+    }
+
+
+def _printed(method: str) -> str:
+    return f"{PRINTED_KB[method]:,} kB and {PRINTED_MS[method]} ms"

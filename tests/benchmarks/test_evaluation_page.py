@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/evaluation.md says what the committed points say, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from string import Formatter
+
+import pandas as pd
+import pytest
+
+from benchmarks.evaluation import figure_3
+from benchmarks.evaluation.markdown import percent, wrapped
+from benchmarks.evaluation.page import DOCS, TEMPLATE, committed_results, page_facts, page_figures, page_text
+from benchmarks.evaluation.results import Results, ram_name
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Results]:
+    return committed_results()
+
+
+def test_the_committed_page_is_what_the_committed_points_make(results: dict[str, Results]) -> None:
+    page = (DOCS / "evaluation.md").read_text(encoding="utf-8")
+    assert page == page_text(results), "run `python -m benchmarks.evaluation page` and commit what it writes"
+
+
+def test_the_template_asks_for_every_fact_and_for_no_other(results: dict[str, Results]) -> None:
+    asked = {name for _, name, _, _ in Formatter().parse(TEMPLATE.read_text(encoding="utf-8")) if name}
+    made = {
+        f"{section}[{name}]"
+        for section, facts in page_facts(results).items()
+        if isinstance(facts, dict)
+        for name in facts
+    }
+    assert asked == made | {"sources"}
+
+
+def test_pictures_of_the_page_are_drawn_and_committed(results: dict[str, Results]) -> None:
+    shown = set(re.findall(r"\(images/evaluation/(.*?)\)", (DOCS / "evaluation.md").read_text(encoding="utf-8")))
+    assert shown == set(page_figures(results))
+    assert {path.name for path in (DOCS / "images" / "evaluation").iterdir()} == shown
+
+
+def test_a_method_that_costs_less_than_ours_would_be_told(results: dict[str, Results]) -> None:
+    frame = results["figure_3"].frame
+    told = figure_3.facts(results["figure_3"])
+    assert told["above"] == "None of them cost less than poet's."
+    dtr = frame.index[(frame["method"] == "dtr") & frame["energy_j"].notna()][0]
+    cheaper = frame.copy()
+    cheaper.loc[dtr, "energy_j"] *= 0.5
+    assert figure_3.facts(replace(results["figure_3"], frame=cheaper))["above"] == "1 of them cost less than poet's."
+
+
+def test_no_plan_of_ours_costs_more_than_any_other_at_its_place(results: dict[str, Results]) -> None:
+    """Asked of the files themselves, without the page's own code."""
+    for result in results.values():
+        frame = pd.DataFrame(point.__dict__ for point in result.points)
+        place = [frame[name].fillna(-1) for name in ("model", "board", "ram_budget_bytes", "deadline_of_plain")]
+        least_j = frame.groupby(place)["energy_j"].transform("min")
+        ours_j = frame["energy_j"].where(frame["method"] == "optimal").groupby(place).transform("min")
+        anywhere = least_j.notna()
+        assert anywhere.any()
+        assert (ours_j[anywhere] <= least_j[anywhere] * (1 + 1e-8)).all()
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.271, "27.1"),
+        (2.945, "294"),
+        (0.000193, "0.019"),
+        (0.0, "0"),
+        (1.0, "100"),
+        (float("nan"), "\u2013"),
+        (None, "\u2013"),
+    ],
+)
+def test_shares_in_per_cent(share: float | None, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_ram_as_it_was_asked_for() -> None:
+    assert [ram_name(share) for share in (0.9, 0.1625, 262_144 / 2_453_760)] == ["90 %", "16.25 %", "least"]
+
+
+def test_only_paragraphs_are_filled_anew() -> None:
+    text = f"# A\n\n| a | b |\n| - | - |\n\n{'word ' * 40}\n\n```\n{'x ' * 80}\n```\n"
+    heading, table, filled, code = wrapped(text).split("\n\n")
+    assert (heading, table) == ("# A", "| a | b |\n| - | - |")
+    assert max(len(line) for line in filled.splitlines()) <= 120
+    assert code == f"```\n{'x ' * 80}\n```\n"
