@@ -136,7 +136,7 @@ def plan_missing(
                 with undisturbed():
                     append_points(points, path)
     except Stopped as stopped:
-        kept = len(read_points(path))
+        kept = len(read_points(path)) if path.exists() else 0
         raise UserError(f"{stopped}; {path} holds {kept} points; --resume goes on", stopped.exit_code) from None
     with undisturbed():
         write_points(in_order(settled(read_points(path))), path)

@@ -117,7 +117,7 @@ def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
 
 def _carried_over(known: Mapping[str, Answer], source: Setting, setting: Setting) -> dict[str, Answer]:
     """The answers for the ``source`` as answers for the ``setting``; without those that rounding breaks."""
-    note = f"as planned for {source.subject.board}: the costs of computes are proportional"
+    note = f"as planned for {source.subject.board or source.subject.model}: the costs of computes are proportional"
     carried = {}
     for name, answer in known.items():
         if answer.schedule is None:
