@@ -91,6 +91,11 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     assert set(table["training_step"]) == {2}
     for name, values in rest.items():
         assert np.array_equal(values.view(np.uint32), whole[name][2:].view(np.uint32)), name
+    # The same plan, and another traced step: nothing has become dearer.
+    told = call(folder, HARNESS, "compare", "reference.csv", "rest.csv", "--limit", "2%")
+    assert "only in A: whole step\n" in told
+    assert " 0 dearer, 0 cheaper" in told
+    assert "losses differ" not in told
 
 
 def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:

@@ -14,12 +14,12 @@ NAME = "energy"
 
 
 def command(
-    trace: Annotated[Path, typer.Option(help="CSV: time_s and power_w, current_a (with --voltage) or energy_j.")],
-    windows: Annotated[Path, typer.Option(help="CSV: start_s, end_s, label.")],
+    trace: Annotated[Path, typer.Option(help="CSV with time_s and one of power_w, current_a (with --voltage), energy_j.")],
+    windows: Annotated[Path, typer.Option(help="CSV with start_s, end_s and label.")],
     voltage: Annotated[float | None, typer.Option(help="Supply voltage in volt, for a trace of current_a.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Integrate a recorded trace over windows.
+    """Tell the energy of time windows of a recorded trace, such as another meter's.
 
     Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them.
     """
