@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.json_file import read_json
+
+from .training.comparison import read_run
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -140,6 +142,33 @@ def planned_step(folder: Path, energy_j: float, time_s: float) -> Step:
     shares = summary.get("energy_share")
     basis = ", ".join(name for name, share in shares.items() if share) if isinstance(shares, dict) else ""
     return Step(energy_j, time_s, _number(path, summary, "idle_power_w"), life_steps, basis)
+
+
+def observed_step(planned: Step, path: Path, schedule_hash: str) -> Step:
+    """A step as a run saw it: the median of the steps that were not traced.
+
+    Raises
+    ------
+    UserError
+        If the file is no run of this plan, or has no such step, or none with its energy.
+    """
+    run = read_run(path)
+    if set(run["schedule_hash"]) != {schedule_hash}:
+        found = ", ".join(sorted(set(run["schedule_hash"])))
+        raise UserError(
+            f"{path}: is a run of the schedule {found}, the plan's is {schedule_hash}; name a run of this plan"
+        )
+    traced = run["training_step"][run["do"] != "step"]
+    steps = run[(run["do"] == "step") & ~run["training_step"].isin(traced) & run["observed_energy_j"].notna()]
+    if steps.empty:
+        raise UserError(f"{path}: has no step with its energy beside the traced one; run more steps (--steps)")
+    return replace(
+        planned,
+        energy_j=float(steps["observed_energy_j"].median()),
+        time_s=float(steps["observed_time_s"].median()),
+        idle_power_w=float(steps["idle_power_w"].iloc[0]),
+        basis=f"{steps['source'].iloc[0]}, median of {len(steps)} steps",
+    )
 
 
 def _number(path: Path, document: Mapping[str, Any], key: str) -> float | None:

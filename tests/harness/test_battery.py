@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from poet_harness.battery import Battery, Step, life
 from poet_harness.cli import main
+from poet_harness.training.comparison import COLUMNS
 from poet_profiles.errors import UserError
 
-from tests.support.harness.tiny_plan import write_plan
+from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
 
 # The tiny plan's step: 80 uJ above idle in 4 ms, by which a board that sleeps at 5 mW draws 20 uJ more: 100 uJ.
 IDLE_W = 5e-3
@@ -97,6 +99,28 @@ def test_what_the_battery_gives_is_what_the_board_draws(
     assert drawn_j == pytest.approx(3 * 0.5 * 3600 * 3.7 * 0.9 * efficiency)
 
 
+def test_what_a_run_saw_takes_the_place_of_the_prediction(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = [(0, "step", 9.0, 9.0), (0, "compute", 1.0, 1.0), (1, "step", 70e-6, 9e-3), (2, "step", 90e-6, 11e-3)]
+    seen += [(3, "step", 500e-6, 10e-3)]
+    columns = dict.fromkeys(COLUMNS, "0") | {"source": "measured", "board": "nrf52840", "graph_hash": HASH}
+    columns |= {"schedule_hash": SCHEDULE_HASH, "idle_power_w": "1e-3"}
+    rows = [
+        columns | {"training_step": str(n), "do": do, "observed_energy_j": str(j), "observed_time_s": str(s)}
+        for n, do, j, s in seen
+    ]
+    path = tmp_path / "observed.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    # The median of 70, 90 and 500 uJ, of 9, 10 and 11 ms; and 1 mW for so long.
+    assert figures(capsys, "--plan", plan, *CELL, "--run", path)["step_j"] == pytest.approx(100e-6)
+    assert "measured, median of 3 steps" in battery(capsys, "--plan", plan, *CELL, "--run", path)[1]
+    pd.DataFrame(rows[:2]).to_csv(path, index=False)
+    assert "no step with its energy beside the traced one" in battery(capsys, "--plan", plan, *CELL, "--run", path)[2]
+    path.write_text(path.read_text().replace(SCHEDULE_HASH, HASH))
+    assert "a run of the schedule" in battery(capsys, "--plan", plan, *CELL, "--run", path)[2]
+
+
 def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
     for words in (
@@ -105,8 +129,8 @@ def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.
         "85%  assumed (--usable)",
         "90%  assumed (--efficiency)",
         "100%  assumed (--duty)",
-        "5 mW  the plan's profile (--idle-power)",
-        "0.08 of the plan (emulated)",
+        "5 mW  that of the profile, or of --run (--idle-power)",
+        "0.08 of training (emulated)",
         "not counted: self-discharge",
     ):
         assert words in out

@@ -45,6 +45,10 @@ class Assumption(NamedTuple):
 def command(
     plan: Plan,
     cell: Annotated[str, typer.Option(help="cr123a, lipo500 or another cell, a .toml file, or a capacity: 500mAh.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(help="CSV of poet-harness run: take the steps that it saw, not the plan's prediction."),
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many such cells.")] = 1,
     voltage: Annotated[
         float | None, typer.Option(help="Mean voltage of a cell in use, in volt. [the published one]")
@@ -75,7 +79,7 @@ def command(
     """
     from poet_profiles.errors import UserError
 
-    from ..battery import Battery, life, planned_step
+    from ..battery import Battery, life, observed_step, planned_step
     from ..training.plan import read_plan
     from .console import print_json, wide_console
 
@@ -83,6 +87,8 @@ def command(
         raise UserError("--samples and --data both say how large the training set is; give one of them")
     schedule = read_plan(plan)
     step = planned_step(plan, schedule.energy_j, schedule.time_s)
+    if run is not None:
+        step = observed_step(step, run, schedule.schedule_hash)
     chosen = _cell(cell)
     shares = (
         _share("usable capacity", "--usable", usable, USABLE),
@@ -174,7 +180,7 @@ def _share(name: str, option: str, given: str | None, default: str) -> Assumptio
 
 def _idle(step: Step, given_w: float | None) -> Assumption:
     power_w = given_w if given_w is not None else step.idle_power_w or 0.0
-    source = GIVEN if given_w is not None else "the plan's profile (--idle-power)"
+    source = GIVEN if given_w is not None else "that of the profile, or of --run (--idle-power)"
     return Assumption("idle power", power_w, f"{power_w * 1e3:.4g} mW", source)
 
 
@@ -197,7 +203,7 @@ def _account(step: Step, battery: Battery, lasts: Life) -> list[str]:
     plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
     lines = [
         f"  {battery.energy_j:,.4g} J arrive at the board from {cells} {lasts.cell_current_a * 1e3:.3g} mA in training",
-        f"  a step takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of the plan{basis}, {idle} of the "
+        f"  a step takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of training{basis}, {idle} of the "
         "idle power",
     ]
     if lasts.between_s:

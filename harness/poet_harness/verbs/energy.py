@@ -14,7 +14,9 @@ NAME = "energy"
 
 
 def command(
-    trace: Annotated[Path, typer.Option(help="CSV with time_s and one of power_w, current_a (with --voltage), energy_j.")],
+    trace: Annotated[
+        Path, typer.Option(help="CSV with time_s and one of power_w, current_a (with --voltage), energy_j.")
+    ],
     windows: Annotated[Path, typer.Option(help="CSV with start_s, end_s and label.")],
     voltage: Annotated[float | None, typer.Option(help="Supply voltage in volt, for a trace of current_a.")] = None,
     as_json: Json = False,
