@@ -15,7 +15,7 @@ from poet_profiles.schedule import Objective
 from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
-from poet_planner.cli.network import network
+from poet_planner.cli.network import DEFAULT_MODEL, network
 from poet_planner.cli.options import Batch, Board, Deadline, GraphFile, Model, Profiles, Ram, Seed, SolverName
 from poet_planner.cli.progress import progress
 from poet_planner.planning.memory_policy import Gradients, Parameters
@@ -133,6 +133,14 @@ def plan(
             show_default="the board's",
         ),
     ] = None,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Also write a PlatformIO library, OUT/NAME: the plan, and the model's weights to begin with, for "
+            "training inside your own program.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path("plan"),
     time_to_scale: Annotated[
         bool,
@@ -157,8 +165,11 @@ def plan(
     from poet_planner.planning.more_ram import seconds_for
     from poet_planner.planning.pipeline import prepare
     from poet_planner.report.quantities import size_bytes
+    from poet_planner.schedule.c_library import check_name
     from poet_planner.solve import OptimiseOptions, Statistics
 
+    if library is not None:
+        check_name(library)
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
     prepared = prepare(
@@ -177,6 +188,8 @@ def plan(
     )
     if prepared.residency.note:
         typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
+    if library is not None:
+        _refuse_without_library(prepared, library)
     method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
     time_limit_s = time_limit or prepared.time_limit_s
     asking_s = seconds_for(time_limit_s) if method == METHODS[Formulation.BEST] and prepared.is_short_of_ram else 0.0
@@ -194,7 +207,28 @@ def plan(
         made = prepared.verified(schedule, options.statistics, endurance_bytes, saving)
         _tell_of_lost_best(best, made.summary)
         made.write(out, time_to_scale)
+        if library is not None:
+            _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch)
         _report(made, out, verbose, json)
+
+
+def _refuse_without_library(prepared: Prepared, name: str) -> None:
+    """Before minutes are spent on a plan."""
+    from poet_planner.schedule.c_library import why_no_library
+
+    reason = why_no_library(prepared.graph)
+    if reason:
+        raise UserError(f"--library {name}: {prepared.graph.name}: {reason}")
+
+
+def _write_library(plan: Plan, name: str, out: Path, model: str | None, batch: int | None) -> None:
+    from poet_planner.reference.training_data import initial_state
+    from poet_planner.schedule.c_library import write_library
+
+    initial = None if model is None else initial_state(model, 0, batch)
+    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name)
+    begin = "weights of zeros, since a graph has none" if initial is None else f"the weights of {model}"
+    typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
 def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, float, bool]:

@@ -62,6 +62,28 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     """
     drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
     module, traced = models.load(model, batch).module, training_step(model, batch).traced
+    arrays = initial_state(model, seed, batch) | state_table(traced, module, steps) | _frozen_table(traced)
+    if given is not None:
+        return arrays | own_batches(given, _every_step(traced), steps, seed)
+    for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
+        arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
+    return arrays
+
+
+def initial_state(model: str, seed: int, batch: int | None) -> Arrays:
+    """Parameters and buffers that a board starts from, by name, as the firmware stores them: f32, integers as i32.
+
+    Parameters
+    ----------
+    seed : int
+        Of what the network draws, if it does.
+
+    Raises
+    ------
+    UserError
+        If there is no such model.
+    """
+    module, traced = models.load(model, batch).module, training_step(model, batch).traced
     # Buffers that a state_dict leaves out are on the board all the same.
     state = {**module.state_dict(keep_vars=True), **dict(module.named_buffers()), **traced.loss_parameters}
     frozen = {id(tensor) for name, tensor in named_tensors(module) if name in traced.frozen}
@@ -70,14 +92,9 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
         for name, tensor in state.items()
         if hasattr(tensor, "detach") and id(tensor) not in frozen
     }
-    arrays |= state_table(traced, module, steps) | _frozen_table(traced)
     generator = generator_of(traced)
     if generator is not None:
         arrays[generator] = np.array([seed % MOST_SEEDS, 0], np.int32)
-    if given is not None:
-        return arrays | own_batches(given, _every_step(traced), steps, seed)
-    for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
-        arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays
 
 

@@ -126,7 +126,7 @@ def constants_header(graph: Graph, schedule: Schedule, words: bytes) -> str:
     lines = [", ".join(numbers[start : start + 8]) for start in range(0, len(numbers), 8)]
     return "\n".join(
         (
-            _title(graph, schedule),
+            title(graph, schedule),
             "#ifndef POET_BUILT_CONSTANTS_H",
             "#define POET_BUILT_CONSTANTS_H",
             "",
@@ -164,6 +164,28 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
     words : bytes
         The table of constants.
     """
+    layout = card_layout(graph) or lay_out((), (), 0)
+    return "\n".join(
+        (
+            title(graph, schedule),
+            "#ifndef POET_BUILT_MODEL_H",
+            "#define POET_BUILT_MODEL_H",
+            "",
+            '#include "poet/model.h"',
+            *([f'#include "{CONSTANTS_HEADER}"'] if words else []),
+            "",
+            f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
+            f"#define POET_BUILT_BIT_COUNT {layout.bits}",
+            "",
+            model_tables(graph, schedule, words, "poet_built"),
+            "#endif",
+            "",
+        )
+    )
+
+
+def model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str) -> str:
+    """C text of a model as constant tables, all of whose names begin with ``prefix``."""
     values = _value_numbers(graph)
     numbers = _operand_numbers(graph)
     params = _Table()
@@ -178,34 +200,24 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
     _check_index("nodes", len(nodes))
     return "\n".join(
         (
-            _title(graph, schedule),
-            "#ifndef POET_BUILT_MODEL_H",
-            "#define POET_BUILT_MODEL_H",
-            "",
-            '#include "poet/model.h"',
-            *([f'#include "{CONSTANTS_HEADER}"'] if words else []),
-            "",
-            f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
-            f"#define POET_BUILT_BIT_COUNT {layout.bits}",
-            "",
-            _array("poet_node", "poet_built_nodes", nodes, "{0}"),
+            _array("poet_node", f"{prefix}_nodes", nodes, "{0}"),
             _array(
                 "poet_value",
-                "poet_built_values",
-                [f"{{{sizes[id]}u, {pages.get(id, NO_PAGE)}}}" + _remark(id) for id in values],
+                f"{prefix}_values",
+                [f"{{{sizes[id]}u, {pages.get(id, NO_PAGE)}}}" + remark(id) for id in values],
                 "{0}",
             ),
             _array(
                 "poet_resident",
-                "poet_built_residents",
+                f"{prefix}_residents",
                 [_resident_row(resident) for resident in graph.residents],
                 "{0}",
             ),
-            _array("poet_constant", "poet_built_constants", [_constant_row(one) for one in graph.constants], "{0}"),
-            _array("poet_kept", "poet_built_kept", _kept_rows(graph, layout), "{0}"),
-            _array("int32_t", "poet_built_params", params.rows(), "0"),
-            _array("uint16_t", "poet_built_operands", operands.rows("u"), "0"),
-            "static const poet_model poet_built_model = {",
+            _array("poet_constant", f"{prefix}_constants", [_constant_row(one) for one in graph.constants], "{0}"),
+            _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
+            _array("int32_t", f"{prefix}_params", params.rows(), "0"),
+            _array("uint16_t", f"{prefix}_operands", operands.rows("u"), "0"),
+            f"static const poet_model {prefix}_model = {{",
             f"    .graph_hash = UINT64_C(0x{graph_hash(graph)}),",
             f"    .resident_bytes = {graph.resident_bytes}u,",
             f"    .node_count = {len(nodes)}u,",
@@ -213,27 +225,25 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             f"    .resident_count = {len(graph.residents)}u,",
             f"    .param_count = {len(params.entries)}u,",
             f"    .operand_count = {len(operands.entries)}u,",
-            "    .nodes = poet_built_nodes,",
-            "    .values = poet_built_values,",
-            "    .residents = poet_built_residents,",
-            "    .params = poet_built_params,",
-            "    .operands = poet_built_operands,",
+            f"    .nodes = {prefix}_nodes,",
+            f"    .values = {prefix}_values,",
+            f"    .residents = {prefix}_residents,",
+            f"    .params = {prefix}_params,",
+            f"    .operands = {prefix}_operands,",
             f"    .constant_count = {len(graph.constants)}u,",
             f"    .constant_bytes = {len(words)}u,",
             f"    .constant_crc = 0x{crc32(words):08x}u,",
-            "    .constants = poet_built_constants,",
-            f"    .constant_words = {'poet_built_constant_words' if words else '0'},",
+            f"    .constants = {prefix}_constants,",
+            f"    .constant_words = {f'{prefix}_constant_words' if words else '0'},",
             f"    .kept_count = {len(graph.kept)}u,",
             f"    .unit_count = {len(layout.units)}u,",
-            "    .check_count = POET_BUILT_CHECK_COUNT,",
-            "    .bit_count = POET_BUILT_BIT_COUNT,",
+            f"    .check_count = {layout.checks}u,",
+            f"    .bit_count = {layout.bits}u,",
             f"    .home_blocks = {layout.home_blocks}u,",
             f"    .batch_block = {layout.batches_block - FIRST_BLOCK}u,",
             f"    .batch_blocks = {layout.batch_blocks}u,",
-            "    .kept = poet_built_kept,",
+            f"    .kept = {prefix}_kept,",
             "};",
-            "",
-            "#endif",
             "",
         )
     )
@@ -241,12 +251,10 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
 
 def schedule_header(graph: Graph, schedule: Schedule) -> str:
     """Text of `poet_schedule.h`."""
-    offsets = _Table()
     tables = tables_of(graph, schedule)
-    rows = _step_rows(graph, schedule, offsets)
     return "\n".join(
         (
-            _title(graph, schedule),
+            title(graph, schedule),
             "#ifndef POET_BUILT_SCHEDULE_H",
             "#define POET_BUILT_SCHEDULE_H",
             "",
@@ -257,22 +265,34 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             f"#define POET_BUILT_TABLE_BYTES {tables.bytes}",
             f"#define POET_BUILT_RAM_BYTES {graph.resident_bytes + schedule.arena_bytes}",
             "",
-            _array("poet_step", "poet_built_steps", rows, "{0}"),
-            _array("uint32_t", "poet_built_offsets", offsets.rows("u"), "0"),
-            "static const poet_schedule poet_built_schedule = {",
+            schedule_tables(graph, schedule, "poet_built"),
+            "#endif",
+            "",
+        )
+    )
+
+
+def schedule_tables(graph: Graph, schedule: Schedule, prefix: str) -> str:
+    """C text of a schedule as constant tables, all of whose names begin with ``prefix``."""
+    offsets = _Table()
+    tables = tables_of(graph, schedule)
+    rows = _step_rows(graph, schedule, offsets)
+    return "\n".join(
+        (
+            _array("poet_step", f"{prefix}_steps", rows, "{0}"),
+            _array("uint32_t", f"{prefix}_offsets", offsets.rows("u"), "0"),
+            f"static const poet_schedule {prefix}_schedule = {{",
             f"    .graph_hash = UINT64_C(0x{schedule.graph_hash}),",
             f"    .hash = UINT64_C(0x{schedule_hash(schedule)}),",
             f"    .peak_bytes = {schedule.peak_bytes}u,",
             f"    .arena_bytes = {schedule.arena_bytes}u,",
             f"    .step_count = {len(rows)}u,",
             f"    .offset_count = {len(offsets.entries)}u,",
-            "    .live_count = POET_BUILT_LIVE_COUNT,",
-            "    .page_count = POET_BUILT_PAGE_COUNT,",
-            "    .steps = poet_built_steps,",
-            "    .offsets = poet_built_offsets,",
+            f"    .live_count = {tables.live_count}u,",
+            f"    .page_count = {tables.page_count}u,",
+            f"    .steps = {prefix}_steps,",
+            f"    .offsets = {prefix}_offsets,",
             "};",
-            "",
-            "#endif",
             "",
         )
     )
@@ -315,7 +335,7 @@ def _operand_numbers(graph: Graph) -> dict[str, int]:
 
 def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Table) -> str:
     if node.operation is None:
-        return "{0}" + _remark(node.id)
+        return "{0}" + remark(node.id)
     operation = node.operation
     refs = [numbers[id] for id in (*operation.operands, *operation.results)]
     keys = OPERATORS[operation.op].params
@@ -323,17 +343,17 @@ def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Ta
     return (
         f"{{{OPERATORS[operation.op].code}u, {len(operation.operands)}u, {len(operation.results)}u, "
         f"{_USES[node.uses]}, {params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, "
-        f"{node.workspace_bytes}u}}" + _remark(f"{node.id}: {operation.op} {operation.params}")
+        f"{node.workspace_bytes}u}}" + remark(f"{node.id}: {operation.op} {operation.params}")
     )
 
 
 def _resident_row(resident: Resident) -> str:
     kind = f"POET_RESIDENT_{resident.kind.upper()}"
-    return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + _remark(resident.id)
+    return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + remark(resident.id)
 
 
 def _constant_row(constant: Constant) -> str:
-    return f"{{{constant.offset}u, {constant.bytes}u}}" + _remark(constant.id)
+    return f"{{{constant.offset}u, {constant.bytes}u}}" + remark(constant.id)
 
 
 def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
@@ -343,7 +363,7 @@ def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
     blocks = {place.id: place.block - FIRST_BLOCK for place in (*layout.units, *layout.constants, *layout.batch)}
     return [
         f"{{{kept.bytes}u, {blocks[kept.id]}u, {kept.rows}u, {first_bits.get(kept.id, 0)}u, "
-        f"{checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}" + _remark(kept.id)
+        f"{checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}" + remark(kept.id)
         for kept in graph.kept
     ]
 
@@ -374,14 +394,14 @@ def _step_row(step: Step, node: Node, index: int, offsets: _Table) -> str:
         if step.workspace_offset is None:
             raise ValueError(f"compute {node.id} has no workspace offset")
         places.append(step.workspace_offset)
-    return f"{{{_ACTIONS[step.do]}, 0u, {index}u, {offsets.place(places)}u}}" + _remark(node.id)
+    return f"{{{_ACTIONS[step.do]}, 0u, {index}u, {offsets.place(places)}u}}" + remark(node.id)
 
 
 def _transfer_row(step: Step, values: dict[str, int]) -> str:
     """A value of 0 bytes may be freed, which the firmware passes over; the rows stay those of schedule.json."""
     place = step.offsets[step.target] if step.do is Action.PAGE_IN else 0
     value = f"{values[step.target]}u" if step.target in values else "POET_NO_VALUE"
-    return f"{{{_ACTIONS[step.do]}, 0u, {value}, {place}u}}" + _remark(step.target)
+    return f"{{{_ACTIONS[step.do]}, 0u, {value}, {place}u}}" + remark(step.target)
 
 
 def _array(kind: str, name: str, rows: Sequence[str], empty: str) -> str:
@@ -393,7 +413,7 @@ def _array(kind: str, name: str, rows: Sequence[str], empty: str) -> str:
     return "\n".join((f"static const {kind} {name}[] = {{", *lines, "};", ""))
 
 
-def _remark(text: str) -> str:
+def remark(text: str) -> str:
     return f" /* {_printable(text)} */"
 
 
@@ -404,7 +424,7 @@ def _printable(text: str) -> str:
     return visible.replace("*/", "* /").replace("/*", "/ *")
 
 
-def _title(graph: Graph, schedule: Schedule) -> str:
+def title(graph: Graph, schedule: Schedule) -> str:
     return (
         f"/* Generated by poet-plan; do not edit. Graph {_printable(graph.name)}, hash {schedule.graph_hash}.\n"
         f" * RAM budget {schedule.ram_budget_bytes} B, peak {schedule.peak_bytes} B, "

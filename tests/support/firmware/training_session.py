@@ -25,7 +25,8 @@ class TrainingSession:
         self.requests = ["hello", "format"]
         for resident in graph.residents:
             if resident.kind in ("parameter", "state"):
-                self._put(resident.id, data[resident.id].tobytes())
+                first = data[resident.id].tobytes() if resident.id in data else bytes(resident.bytes)  # a velocity
+                self._put(resident.id, first)
         for step in range(steps):
             self._put("input", data["input"][step].tobytes())
             self._put("target", data["target"][step].tobytes())

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a PlatformIO library: a network that an application trains by itself (docs/own_application.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import crc32
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Resident
+from poet_profiles.schedule import Schedule
+from poet_profiles.schedule.file import schedule_hash
+from poet_profiles.whole_file import write_whole
+
+from poet_planner.schedule.c_headers import (
+    constant_words,
+    model_tables,
+    remark,
+    schedule_tables,
+    title,
+    why_no_headers,
+)
+from poet_planner.schedule.firmware_tables import tables_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Arrays = Mapping[str, "NDArray[Any]"]
+
+_LASTING = ("parameter", "state")
+# Of C and C++: what would be no name there.
+_WORDS = """ alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
+ const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double
+ dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
+ noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+ return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+ typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq """.split()  # noqa: SIM905
+# What NAME.c calls its tables, behind the network's name: no tensor has such a name in C.
+_TABLES: tuple[str, ...] = (
+    "nodes",
+    "values",
+    "residents",
+    "constants",
+    "kept",
+    "params",
+    "operands",
+    "model",
+    "steps",
+    "offsets",
+)
+_TABLES += ("schedule", "ops", "operators", "blocks", "pages", "tables", "train", "constant_words", "initial")
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name for a network in C and C++, or is one of poet's own.
+
+    Raises
+    ------
+    UserError
+        If it is refused.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in _WORDS:
+        raise UserError(f"--library {name}: not a name in C and C++; use letters, digits and _, like watch_net")
+    if name.lower().startswith("poet"):
+        raise UserError(f"--library {name}: names that begin with poet are poet's own; choose another")
+
+
+def why_no_library(graph: Graph) -> str | None:
+    """What keeps an application from training the graph by itself, or None."""
+    if graph.kept:
+        return "its parameters lie on the card, which only poet's own firmware trains; plan with --parameters resident"
+    return why_no_headers(graph)
+
+
+def write_library(
+    name: str, graph: Graph, schedule: Schedule, constants: Arrays, initial: Arrays | None, folder: Path
+) -> None:
+    """Write ``library.json``, ``include/NAME.h``, and in ``src`` tables and data of a network.
+
+    Parameters
+    ----------
+    constants : mapping of str to array
+        The data of the graph's constants, by id.
+    initial : mapping of str to array, optional
+        What parameters and states begin with, by id; a state that is not there begins with zeros. None: all do.
+
+    Raises
+    ------
+    UserError
+        If an application cannot train the graph, a name is refused, or the data are not the graph's.
+    """
+    check_name(name)
+    reason = why_no_library(graph)
+    if reason:
+        raise UserError(f"--library {name}: {graph.name}: {reason}")
+    data = {f"{name}_constant_words": constant_words(graph, constants)}
+    data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
+    data = {symbol: content for symbol, content in data.items() if content}
+    files: dict[str, str | bytes] = {
+        "library.json": _manifest(name, graph, schedule),
+        f"include/{name}.h": _header(name, graph, schedule),
+        f"src/{name}.c": _source(name, graph, schedule, data),
+        f"src/{name}_data.S": _data(graph, schedule, data),
+        **{f"src/{symbol}.bin": content for symbol, content in data.items()},
+    }
+    for path, content in files.items():
+        write_whole(folder / path, content)
+
+
+def initial_bytes(graph: Graph, arrays: Arrays) -> bytes:
+    """Parameters and states one behind the other, in the order of the graph's residents.
+
+    Raises
+    ------
+    UserError
+        If a parameter is missing, or one of them has another size.
+    """
+    content = bytearray()
+    for resident in graph.residents:
+        if resident.kind not in _LASTING:
+            continue
+        if resident.id not in arrays and resident.kind == "state":
+            content += bytes(resident.bytes)
+            continue
+        found = arrays[resident.id].tobytes() if resident.id in arrays else b""
+        if len(found) != resident.bytes:
+            raise UserError(f"{graph.name}: {resident.id} has {len(found)} bytes to begin with, not {resident.bytes}")
+        content += found
+    return bytes(content)
+
+
+def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
+    manifest = {
+        "name": name,
+        "version": f"1.0.0+{schedule_hash(schedule)}",
+        "description": f"Training of {graph.name}, as poet-plan planned it",
+        "frameworks": "*",
+        "platforms": "*",
+        "headers": f"{name}.h",
+        # The assembler looks for data where the compiler looks for headers.
+        "build": {"includeDir": "include", "srcDir": "src", "flags": ["-Isrc"]},
+    }
+    return json.dumps(manifest, indent=2) + "\n"
+
+
+def _header(name: str, graph: Graph, schedule: Schedule) -> str:
+    big = name.upper()
+    batch = _batch(graph)
+    sizes = {
+        f"{big}_RAM_BYTES": graph.resident_bytes + schedule.arena_bytes,
+        f"{big}_BATCH": batch,
+        **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
+    }
+    numbers = _identifiers(
+        (resident.id for resident in graph.residents), name, (*sizes, *(f"{name}_{table}" for table in _TABLES))
+    )
+    return "\n".join(
+        (
+            title(graph, schedule),
+            f"#ifndef {big}_H",
+            f"#define {big}_H",
+            "",
+            '#include "poet/poet.h"',
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            f"extern const poet_network {name};",
+            "",
+            "/* Input and target: of one sample. */",
+            *(f"#define {key} {size}u" for key, size in sizes.items()),
+            "",
+            "/* For poet_tensor. */",
+            "enum {",
+            *(
+                f"    {number} = {place},{remark(resident.id)}"
+                for place, (number, resident) in enumerate(zip(numbers, graph.residents, strict=True))
+            ),
+            "};",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "",
+            "#endif",
+            "",
+        )
+    )
+
+
+def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:
+    tables = tables_of(graph, schedule)
+    operators = sorted({node.operation.op for node in graph.nodes if node.operation})
+    words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
+    return "\n".join(
+        (
+            title(graph, schedule),
+            f'#include "{name}.h"',
+            "",
+            '#include "poet/operator.h"',
+            "",
+            *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
+            "",
+            model_tables(graph, schedule, words, name),
+            schedule_tables(graph, schedule, name),
+            f"static const poet_operator {name}_ops[] = {{",
+            *(f"    POET_OPERATOR_ROW({operator.upper()}, {operator})," for operator in operators),
+            "};",
+            f"static const poet_operator_set {name}_operators = {{{name}_ops, {len(operators)}u}};",
+            "",
+            f"static poet_block {name}_blocks[{tables.live_count}];",
+            f"static poet_page {name}_pages[{tables.page_count + 1}]; /* C has no empty arrays */",
+            f"static const poet_tables {name}_tables = {{",
+            f"    .blocks = {name}_blocks, .pages = {name}_pages, .operators = &{name}_operators}};",
+            "",
+            f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
+            f"const poet_network {name} = {{",
+            f"    .train = &{name}_train,",
+            f"    .tables = &{name}_tables,",
+            f"    .initial = {f'{name}_initial' if initial else '0'},",
+            f"    .initial_bytes = {len(initial)}u,",
+            f"    .initial_crc = 0x{crc32(initial):08x}u,",
+            f"    .batch = {_batch(graph)}u,",
+            f"    .ram_bytes = {graph.resident_bytes + schedule.arena_bytes}u,",
+            "};",
+            "",
+        )
+    )
+
+
+def _data(graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:
+    """Assembly that takes the data in. With other data it has another CRC, and is built anew."""
+    lines = [title(graph, schedule)]
+    for symbol, content in data.items():
+        lines += [
+            f"/* {symbol}.bin: {len(content)} bytes, CRC-32 {crc32(content):08x} */",
+            f'    .section .rodata.{symbol},"a"',
+            "    .balign 4",
+            f"    .global {symbol}",
+            f"{symbol}:",
+            f'    .incbin "{symbol}.bin"',
+            "",
+        ]
+    lines += ["#ifdef __linux__", '    .section .note.GNU-stack,"",%progbits', "#endif", ""]
+    return "\n".join(lines)
+
+
+def _samples(graph: Graph) -> list[Resident]:
+    """First input, and first target, as far as there are any: where poet_input and poet_target point."""
+    firsts: dict[str, Resident] = {}
+    for resident in graph.residents:
+        if resident.kind in ("input", "target"):
+            firsts.setdefault(resident.kind, resident)
+    return [firsts[kind] for kind in ("target", "input") if kind in firsts]
+
+
+def _batch(graph: Graph) -> int:
+    """Samples in a step: the first axis of the input. 1 where the tensors of a batch cannot be cut so."""
+    samples = _samples(graph)
+    batch = samples[-1].shape[0] if samples and samples[-1].shape else 1
+    return batch if all(one.bytes % (4 * batch) == 0 for one in samples) else 1
+
+
+def _identifiers(ids: Iterable[str], name: str, taken: Iterable[str]) -> list[str]:
+    """A name in C for each tensor; where two would be equal, the later one gets a number."""
+    used = set(taken)
+    found = []
+    for id in ids:
+        plain = f"{name}_{re.sub(r'[^A-Za-z0-9]', '_', id)}"
+        one, number = plain, 1
+        while one in used:
+            number += 1
+            one = f"{plain}_{number}"
+        used.add(one)
+        found.append(one)
+    return found

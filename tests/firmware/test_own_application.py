@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A project outside the clone, with poet as a library, in C++ and as Arduino compiles: it builds, and trains."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from binascii import crc32
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from poet_harness.emulation import Twin, open_twin
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.training_graph import training_step
+from poet_planner.reference.training_data import initial_state, training_data
+from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.c_library import write_library
+from poet_profiles.boards import load_board
+from poet_profiles.graph import Graph
+
+from tests.support import ROOT
+from tests.support.firmware.core import HostFirmware
+from tests.support.firmware.crude_schedules import everything_paged
+from tests.support.firmware.training_session import RATE_NANO, TrainingSession, answers_of
+
+MODEL, BATCH, STEPS, MOMENTUM = "digits_cnn_small", 4, 4, 0.9
+BOARD = load_board("nrf52840")
+PLATFORMIO = f"""\
+[platformio]
+core_dir = pio-core
+[env:nrf52840]
+platform = symlink://{ROOT}/firmware/platforms/baremetal
+board = nrf52840
+lib_compat_mode = off
+lib_deps =
+    symlink://{ROOT}/firmware
+    symlink://{ROOT}/firmware/boards
+    symlink://libraries/net
+    symlink://libraries/second
+build_flags = -Wall -Wextra -Wconversion -Werror
+"""
+
+
+@dataclass(frozen=True)
+class Application:
+    """What was built, and the two networks in it."""
+
+    folder: Path
+    net: Graph
+    second: Graph
+
+    @property
+    def image(self) -> Path:
+        return self.folder / ".pio/build/nrf52840/firmware.elf"
+
+
+def words(content: bytes) -> str:
+    return "{" + ", ".join(map(str, content)) + "}"
+
+
+def batches_header(graph: Graph) -> str:
+    data = training_data(MODEL, STEPS, 0, BATCH)
+    input, target = data["input"], data["target"]
+    rows = [f"    {{{words(input[step].tobytes())}, {words(target[step].tobytes())}}}," for step in range(STEPS)]
+    parameters = sum(resident.bytes for resident in graph.residents if resident.kind == "parameter")
+    return "\n".join(
+        (
+            f"#define PARAMETER_BYTES {parameters}u",
+            f"#define RATE {RATE_NANO / 1e9!r}f",
+            f"struct batch {{ unsigned char input[{input[0].nbytes}], target[{target[0].nbytes}]; }};",
+            "static const batch batches[] = {",
+            *rows,
+            "};",
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    """Built once: no -std, so that the compiler is in GNU mode."""
+    folder = tmp_path_factory.mktemp("application")
+    step = training_step(MODEL, BATCH)
+    graphs = {
+        "net": step.graph(BOARD, momentum=MOMENTUM),
+        "second": training_step(MODEL, 1).graph(BOARD),
+    }
+    for name, graph in graphs.items():
+        schedule = everything_paged(graph) if name == "net" else store_all_schedule(graph)
+        initial = initial_state(MODEL, 0, BATCH)
+        write_library(name, graph, schedule, step.constants(graph), initial, folder / "libraries" / name)
+    (folder / "platformio.ini").write_text(PLATFORMIO)
+    (folder / "src").mkdir()
+    shutil.copy(ROOT / "tests/support/firmware/application.cpp", folder / "src")
+    (folder / "src/batches.h").write_text(batches_header(graphs["net"]))
+    (folder / "src/mode.c").write_text("#ifdef __STRICT_ANSI__\n#error not in GNU mode\n#endif\nextern int mode;\n")
+    quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORMIO")}
+    command = [sys.executable, "-m", "platformio", "run"]
+    run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return Application(folder, graphs["net"], graphs["second"])
+
+
+def reference(firmware: HostFirmware, graph: Graph, batch: int, steps: int, folder: Path) -> int:
+    """What the application says of a network after so many steps, from a run by the protocol."""
+    folder.mkdir()
+    write_headers(graph, store_all_schedule(graph), folder)
+    session = TrainingSession(graph, MODEL, batch, steps)
+    answers = answers_of(firmware.link(folder / "poet", "-I", str(folder)), folder / "card.img", session.requests)
+    tensors = session.tensors(answers)
+    loss = int(session.steps(answers)[-1]["loss"], 16)
+    parameters = b"".join(tensors[one.id] for one in graph.residents if one.kind == "parameter")
+    return crc32(parameters, loss)
+
+
+def life(twin: Twin) -> dict[str, int]:
+    """What the application says until its end."""
+    said, rest = {}, b""
+    twin.serial.timeout = 60
+    while "end" not in said:
+        heard = twin.serial.read(256)
+        assert heard, "the application says nothing"
+        *lines, rest = (rest + heard).split(b"\n")
+        for line in lines:
+            word, number = line.split()
+            said[word.decode()] = int(number, 16)
+    return said
+
+
+def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
+    application: Application, host_firmware: HostFirmware, tmp_path: Path
+) -> None:
+    first = reference(host_firmware, application.net, BATCH, 1, tmp_path / "first")
+    last = reference(host_firmware, application.net, BATCH, STEPS, tmp_path / "last")
+    with open_twin(BOARD, application.image, tmp_path / "card.img") as twin:
+        said = life(twin)
+        assert said.pop("between") > 2 * len(application.net.nodes)
+        assert said == {"born": 16_000_000, "first": first, "steps": 3, "end": 0}
+        twin.reset()
+        said = life(twin)
+    del said["between"], said["other"]
+    assert said == {"born": 16_000_000, "last": last, "still": last, "steps": STEPS, "end": 0}
+
+
+def listing(image: Path) -> str:
+    command = ["arm-none-eabi-objdump", "--disassemble", "--no-show-raw-insn", str(image)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_no_product_is_fused_with_a_sum(application: Application, tmp_path: Path) -> None:
+    fused = re.compile(r"\tvfn?m[as]\.f32\t")
+    assert not fused.findall(listing(application.image))
+    source = tmp_path / "fused.c"
+    source.write_text("float f(float a, float b, float c);\nfloat f(float a, float b, float c) { return a * b + c; }\n")
+    machine = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
+    subprocess.run(["arm-none-eabi-gcc", *machine, "-O2", "-c", source, "-o", tmp_path / "fused.o"], check=True)
+    assert fused.findall(listing(tmp_path / "fused.o"))
+
+
+def globals_of(objects: Iterator[Path]) -> set[str]:
+    names = set()
+    for path in objects:
+        with path.open("rb") as file:
+            for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols():
+                if symbol["st_info"]["bind"] != "STB_LOCAL" and symbol["st_shndx"] != "SHN_UNDEF":
+                    names.add(symbol.name)
+    return names
+
+
+def test_the_library_names_nothing_without_its_prefix(application: Application) -> None:
+    build = application.folder / ".pio/build/nrf52840"
+    core = globals_of(path for path in build.glob("lib*/firmware/**/*.o"))
+    assert len(core) > 200
+    assert not {name for name in core if not name.startswith("poet_")}
+    assert globals_of(build.glob("lib*/second/**/*.o")) == {"second", "second_initial"}
+
+
+def test_only_what_the_networks_need_is_linked(application: Application) -> None:
+    graphs = (application.net, application.second)
+    needed = {node.operation.op for graph in graphs for node in graph.nodes if node.operation}
+    with application.image.open("rb") as file:
+        symbols = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+    linked = {
+        name.removeprefix("poet_").removesuffix("_run") for name in symbols if re.fullmatch(r"poet_\w+_run", name)
+    }
+    assert linked == needed

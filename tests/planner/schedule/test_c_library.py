@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a library: what it holds, what compilers say of it, and which names and graphs are refused."""
+
+from __future__ import annotations
+
+import subprocess
+from binascii import crc32
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.c_library import check_name, initial_bytes, write_library
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
+
+from tests.support import ROOT
+from tests.support.graphs.kept_graphs import kept_step
+
+INCLUDE = f"-I{ROOT / 'firmware' / 'include'}"
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
+TABLE = np.array([1, -2, 3, 4, 5, 6, 7, 8], "<f4")
+INITIAL = {"a.b": np.array([1.5, -2.5], "<f4"), "a_b": np.array([7], "<i4")}
+
+
+def small_graph() -> Graph:
+    """Relu of a constant, added to the batch; parameter and state by names that are equal in C."""
+    return Graph(
+        "small",
+        (
+            Node("relu", 0.1, 0.2, (Value("relu", 32),), operation=Operation("relu", "size=8", ("table",), ("relu",))),
+            Node(
+                "add",
+                0.1,
+                0.2,
+                (Value("add", 0),),
+                ("relu",),
+                operation=Operation("add", "size=8", ("relu", "input"), ("grad",)),
+            ),
+        ),
+        resident_bytes=84,
+        residents=(
+            Resident("a.b", "parameter", 8, 0, (2,)),
+            Resident("input", "input", 32, 8, (4, 2)),
+            Resident("a_b", "state", 4, 40, (1,)),
+            Resident("grad", "gradient", 32, 44, (8,)),
+            Resident("b.more", "state", 8, 76, (2,)),
+        ),
+        constants=(Constant("table", 32, 0, (8,), f"{crc32(TABLE.tobytes()):08x}"),),
+    )
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    graph = small_graph()
+    write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, INITIAL, tmp_path / "watch")
+    return tmp_path / "watch"
+
+
+def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
+    """By a C compiler in both modes; the data are found beside the source."""
+    main = library.parent / "main.c"
+    main.write_text(
+        r"""
+        #include <stdio.h>
+        #include <string.h>
+        #include "watch.h"
+        int main(void)
+        {
+            const poet_model *m = watch.train->model;
+            const float *first = watch.initial;
+            printf("%u %u %u ", watch.batch, watch.ram_bytes, WATCH_RAM_BYTES);
+            printf("%u %u %d %d %d ", WATCH_BATCH, WATCH_INPUT_BYTES, watch_a_b, watch_a_b_2, watch_b_more);
+            printf("%u %08x %.1f %.1f ", watch.initial_bytes, watch.initial_crc, (double)first[0], (double)first[1]);
+            printf("%u %u %d\n", m->constant_bytes, (unsigned)watch.tables->operators->count,
+                   memcmp(m->constant_words, (const float[]){1, -2, 3, 4, 5, 6, 7, 8}, 32));
+            return 0;
+        }
+        """
+    )
+    sources = [main, library / "src/watch.c", library / "src/watch_data.S", ROOT / "firmware/src/ops/relu.c"]
+    sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("add", "shape")]
+    for mode in ("-std=c99", "-std=gnu11"):
+        folders = (INCLUDE, f"-I{library / 'include'}", f"-I{library / 'src'}")
+        program = library.parent / "program"
+        subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
+        said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
+        initial = INITIAL["a.b"].tobytes() + INITIAL["a_b"].tobytes() + bytes(8)
+        assert said[:3] == ["4", "116", "116"]
+        assert said[3:8] == ["4", "8", "0", "2", "4"]
+        assert said[8:12] == ["20", f"{crc32(initial):08x}", "1.5", "-2.5"]
+        assert said[12:] == ["32", "2", "0"]
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++20"])
+def test_its_header_is_one_of_cpp(library: Path, standard: str) -> None:
+    header = str(library / "include/watch.h")
+    subprocess.run(["g++", f"-std={standard}", "-fsyntax-only", *WARNINGS, INCLUDE, "-x", "c++", header], check=True)
+
+
+def test_other_data_make_other_sources(library: Path) -> None:
+    """A build system does not look at what `.incbin` takes in."""
+    before = (library / "src/watch_data.S").read_text()
+    graph = small_graph()
+    other = INITIAL | {"a_b": np.array([8], "<i4")}
+    write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, other, library)
+    assert (library / "src/watch_data.S").read_text() != before
+
+
+def test_without_initial_data_all_begins_with_zeros(tmp_path: Path) -> None:
+    graph = small_graph()
+    write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, None, tmp_path)
+    assert ".initial = 0," in (tmp_path / "src/watch.c").read_text()
+
+
+@pytest.mark.parametrize("name", ["", "1st", "my-net", "a b", "float", "namespace", "größe", "_x"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="not a name in C and C"):
+        check_name(name)
+
+
+def test_poets_own_names_are_refused() -> None:
+    with pytest.raises(UserError, match="names that begin with poet are poet's own"):
+        check_name("poet_net")
+
+
+def test_parameters_on_the_card_are_refused(tmp_path: Path) -> None:
+    graph = kept_step()
+    with pytest.raises(UserError, match=r"--library net: .*on the card.*--parameters resident"):
+        write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_parameter_without_its_data_is_refused() -> None:
+    with pytest.raises(UserError, match=r"a\.b has 0 bytes to begin with, not 8"):
+        initial_bytes(small_graph(), {"a_b": INITIAL["a_b"]})
+    wrong = replace(small_graph().residents[2], bytes=8)
+    with pytest.raises(UserError, match="a_b has 4 bytes to begin with, not 8"):
+        initial_bytes(replace(small_graph(), residents=(small_graph().residents[0], wrong)), INITIAL)
