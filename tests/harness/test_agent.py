@@ -410,7 +410,7 @@ def test_a_network_that_the_board_cannot_run_is_listed_and_the_rest_is_measured(
 
 def test_times_in_place_add_up_to_the_median_step() -> None:
     """Another operator is slow in each step, so that every median is 1 s and every step 6 s."""
-    operators = tuple(PlacedOperator(Configuration(f"aten.{name}", ""), 0, 0) for name in "abc")
+    operators = tuple(PlacedOperator(Configuration(f"aten.{name}", ""), 0) for name in "abc")
     network = Network("net", "0" * 16, b"", operators)
-    placement = Placement([[4.0, 1.0, 1.0], [1.0, 4.0, 1.0], [1.0, 1.0, 4.0]])
+    placement = Placement([[4.0, 1.0, 1.0], [1.0, 4.0, 1.0], [1.0, 1.0, 4.0]], workspaces_bytes=[0, 0, 0])
     assert [placement.measurement(network, item).time_s for item in network.places] == pytest.approx([2.0, 2.0, 2.0])
