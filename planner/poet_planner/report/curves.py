@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from poet_profiles.errors import UserError
 
 from poet_planner.report.figures import INK
 from poet_planner.report.method_styles import in_legend_order, style_of
@@ -55,6 +56,11 @@ def curves_of(points: Iterable[Point], across: Callable[[Point], float], relativ
         What stands on the horizontal axis.
     relative_to_plain : bool
         Energy over the store-all schedule's; otherwise what is above it, in % of it.
+
+    Raises
+    ------
+    UserError
+        If the points have no energies.
     """
     by_method: dict[str, list[Point]] = {}
     for point in sorted(points, key=across):
@@ -75,6 +81,8 @@ def curves_of(points: Iterable[Point], across: Callable[[Point], float], relativ
 
 def _height(point: Point, energy_j: float | None, relative_to_plain: bool) -> float:
     assert energy_j is not None
+    if not point.plain_energy_j:
+        raise UserError(f"{point.model}: its points have no energies; sweep over a graph with costs (--profile)")
     ratio = energy_j / point.plain_energy_j
     return ratio if relative_to_plain else 100 * max(0.0, ratio - 1)
 

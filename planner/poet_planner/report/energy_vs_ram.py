@@ -21,13 +21,16 @@ FLOOR = 0.01
 
 
 def energy_vs_ram(points: Iterable[Point]) -> Figure:
-    """A panel a model, board and deadline: energy over the store-all schedule's, on a logarithmic axis."""
+    """A panel a model, board and deadline: energy over the store-all schedule's, on a logarithmic axis.
+
+    A curve far above poet's, or the first one's, leaves the picture.
+    """
 
     def draw(axis: Axes, panel: Panel) -> list[Curve]:
         curves = curves_of(panel.points, _ram, relative_to_plain=True)
         draw_curves(axis, curves)
         _scale_ram(axis, panel)
-        ratio_axis(axis)
+        ratio_axis(axis, seen=max(curves[0].y))
         return curves
 
     labels = "RAM", "energy, \u00d7 store-all"

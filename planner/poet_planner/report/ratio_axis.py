@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A curve above it leaves the picture at the top: it would flatten all others.
+# A curve above it, and above the one that has to be seen, leaves the picture at the top: it would flatten all others.
 MOST = 3.0
 # Powers of ten below which ticks stand between them, too.
 FEW = 4
@@ -19,13 +19,15 @@ RATIOS = (
     (1.0, 1.05, 1.1, 1.15, 1.2, 1.25),
     (1.0, 1.1, 1.2, 1.3, 1.4, 1.5),
     (1.0, 1.2, 1.5, 2.0, 2.5, 3.0),
+    (1.0, 2.0, 3.0, 5.0, 10.0),
+    tuple(10.0**power for power in range(300)),
 )
 
 
-def ratio_axis(axis: Axes) -> None:
-    """Scale the vertical axis for energies of at least once the store-all schedule's."""
+def ratio_axis(axis: Axes, seen: float) -> None:
+    """Scale the vertical axis for energies in multiples of the store-all one; ``seen`` is in the picture anyway."""
     axis.set_yscale("log")
-    most = min(MOST, axis.get_ylim()[1])
+    most = min(max(MOST, 1.1 * seen), axis.get_ylim()[1])
     axis.set_ylim(most**-0.04, most)
     ticks = next(ticks for ticks in RATIOS if ticks[-1] >= most)
     axis.set_yticks([tick for tick in ticks if tick <= most], [f"{tick:g}" for tick in ticks if tick <= most])

@@ -72,6 +72,17 @@ def test_lines_in_the_picture_are_those_of_the_points() -> None:
     assert {round(float(y), 6) for x, y in corners if x == 1 << 18} == {1.2, 1.4}
 
 
+def test_a_curve_that_would_flatten_poets_leaves_the_picture_and_poets_never_does() -> None:
+    for ours, other, top in ((0.1, 9.0, 3.0), (4.0, 9.0, 5.5), (0.1, 0.2, 1.25)):
+        (axis,) = energy_vs_ram([sweep_point("optimal", 0.5, ours), sweep_point("revolve", 0.5, other)]).axes
+        assert axis.get_ylim()[1] == pytest.approx(top, rel=0.05)
+
+
+def test_points_without_energies_are_refused() -> None:
+    with pytest.raises(UserError, match="net: its points have no energies"):
+        energy_vs_ram([sweep_point("optimal", 0.5, 0.0, plain_energy_j=0.0)])
+
+
 def test_names_cover_no_curve_and_no_other_name() -> None:
     for draw in (energy_vs_ram, overhead_log):
         figure = draw(POINTS)
