@@ -16,6 +16,9 @@ CONV_PARAMS = "n c h w k r s sh sw ph pw g bias"
 POOL_PARAMS = "n c h w r s sh sw ph pw"
 BLOCK = 4  # the firmware computes 4 rows and 4 columns of results at a time
 POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradient
+WINOGRAD_PART = 8  # channels that Winograd's algorithm sums at a time, which decides bits
+WINOGRAD_TILES = 8  # of 2 x 2 results each, at a time
+WINOGRAD_WORKSPACE = 7168  # bytes, whatever the shape
 GENERATOR = 8  # bytes: its seed and the number of the step
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
@@ -93,7 +96,32 @@ def _is_pointwise(p: Params) -> bool:
     return (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0)
 
 
+def is_winograd(p: Params) -> bool:
+    """Whether the firmware computes a convolution and its gradients by Winograd's algorithm, and not directly.
+
+    ``p`` are parameters of any operator; only those of a convolution can be such.
+    """
+    if not {"r", "g"} <= p.keys() or (p["r"], p["s"], p["sh"], p["sw"], p["g"]) != (3, 3, 1, 1, 1):
+        return False
+    rows, columns = _planes(p)
+    tiles = p["n"] * -(-rows // 2) * -(-columns // 2)
+    planes_suit = all(extent == 4 or extent > 5 for extent in (rows, columns))
+    return min(p["c"], p["k"]) >= WINOGRAD_PART and planes_suit and tiles >= WINOGRAD_TILES
+
+
+def rows_together(op: str, p: Params) -> int:
+    """Rows of weights that an operator computes together: tiles of it, and their halves, have a multiple of so many.
+
+    An input gradient sums over them, so that its tiles must; other tiles had better.
+    """
+    if not is_winograd(p):
+        return 1
+    return WINOGRAD_PART if "backward_input" in op else BLOCK
+
+
 def _conv2d_workspace(p: Params) -> int:
+    if is_winograd(p):
+        return WINOGRAD_WORKSPACE
     rows, columns = _planes(p)
     if _is_pointwise(p) and columns >= BLOCK:
         return 0
@@ -103,6 +131,8 @@ def _conv2d_workspace(p: Params) -> int:
 
 
 def _conv2d_backward_input_workspace(p: Params) -> int:
+    if is_winograd(p):
+        return WINOGRAD_WORKSPACE
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
     in_group = p["k"] // p["g"]
@@ -118,6 +148,8 @@ def _positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
 
 
 def _conv2d_backward_weight_workspace(p: Params) -> int:
+    if is_winograd(p):
+        return WINOGRAD_WORKSPACE
     if (p["ph"], p["pw"]) == (0, 0):
         return 0
     rows, columns = _planes(p)

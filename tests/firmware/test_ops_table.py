@@ -9,7 +9,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from poet_harness.training.plan import CHOICES
-from poet_profiles.operators import OPERATORS
+from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE, is_winograd
 
 from tests.support.firmware.host_operators import FIRMWARE, Operators, StatusError
 from tests.support.firmware.operator_shapes import CONFIGURATIONS
@@ -58,6 +58,29 @@ def test_sizes_agree(operators: Operators, name: str) -> None:
         assert bool(theirs.kept & KEPT_OUTPUTS) == ours.kept_outputs
 
     agree()
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d_backward_input", "conv2d_backward_weight"])
+def test_firmware_and_vocabulary_choose_the_same_algorithm(operators: Operators, name: str) -> None:
+    """Around each limit of the rule: no direct convolution of these sizes has that workspace."""
+    seen = set()
+    ranges = {"n": (1, 3), "c": (7, 9), "h": (1, 8), "w": (1, 8), "k": (7, 9), "r": (2, 3), "s": (3, 3), "sh": (1, 2)}
+    ranges |= {"sw": (1, 1), "ph": (0, 2), "pw": (1, 1), "bias": (0, 1)}
+    others = st.fixed_dictionaries({param: st.integers(*limits) for param, limits in ranges.items()})
+
+    @settings(max_examples=400, deadline=None, derandomize=True)
+    @given(others, st.booleans())
+    def agree(params: dict[str, int], grouped: bool) -> None:
+        params["g"] = params["c"] if grouped and params["c"] == params["k"] else 1
+        try:
+            workspace = operators.sizes(name, params).workspace_bytes
+        except StatusError:
+            return
+        assert (workspace == WINOGRAD_WORKSPACE) == is_winograd(params)
+        seen.add(is_winograd(params))
+
+    agree()
+    assert seen == {False, True}
 
 
 def test_the_harness_knows_which_operands_are_whole_numbers(operators: Operators) -> None:

@@ -28,7 +28,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph import Kept
 from poet_profiles.graph.file import write_graph
-from poet_profiles.operators import ACCUMULATE, OPERATORS, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, is_winograd, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
 from typer.testing import CliRunner
 
@@ -297,6 +297,16 @@ def test_the_first_slice_is_the_largest_along_its_axis() -> None:
     first_axis = [fraction for fraction, cut in slices("conv2d", params, limit) if (cut["k"], cut["c"]) == (4, 4)]
     assert first_axis[:3] == [5 / 8, 3 / 8, 1 / 8]
     assert all(ram_bytes("conv2d", cut) <= limit for _, cut in slices("conv2d", params, limit))
+
+
+@pytest.mark.parametrize(("kilobytes", "found"), [(24, False), (32, True), (64, True), (96, True)])
+@pytest.mark.parametrize("op", ["conv2d", "conv2d_backward_input", "conv2d_backward_weight"])
+def test_a_slice_is_computed_by_the_same_algorithm(op: str, kilobytes: int, found: bool) -> None:
+    params = parse_params("n=4 c=24 h=16 w=16 k=32 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
+    parts = [cut for _, cut in slices(op, params, kilobytes * 1024)]
+    assert is_winograd(params)
+    assert all(map(is_winograd, parts))
+    assert bool(parts) == found
 
 
 def test_no_card_says_what_to_do(tmp_path: Path) -> None:

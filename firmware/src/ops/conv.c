@@ -2,6 +2,7 @@
 #include "conv.h"
 
 #include "gemm.h"
+#include "winograd.h"
 
 int poet_conv_read(const int32_t *params, poet_conv *conv)
 {
@@ -29,6 +30,7 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     }
     conv->taps = conv->in_channels * p->r * p->s;
     poet_windows *win = &conv->windows;
+    conv->winograd = poet_winograd_suits(p->n, p->g, p->c, p->k, win);
     const int pointwise = p->r == 1 && p->s == 1 && p->ph == 0 && p->pw == 0;
     if (pointwise && p->sh == 1 && p->sw == 1) { /* positions follow one another as elements do: one long row */
         win->w *= win->h;

@@ -10,6 +10,7 @@ typedef struct poet_conv {
     int32_t in_channels, out_channels; /* of one group */
     int32_t taps;                      /* in_channels x r x s: multiply-accumulates behind one output element */
     int in_place;                      /* a 1x1 kernel without padding, over rows of whole tiles: none is laid out */
+    int winograd;                      /* computed as winograd.h says; else directly */
     poet_windows windows;
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;
 } poet_conv;

@@ -11,6 +11,7 @@
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
+#include "winograd.h"
 
 /* One axis of one phase: taps first, first + stride, ... of the kernel, elements begin, begin + stride, ... of gx. */
 typedef struct phase {
@@ -66,8 +67,8 @@ static span columns_met(const poet_windows *win)
 
 int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint32_t *bytes)
 {
-    *bytes = 0;
-    if (conv->in_place) {
+    *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
+    if (conv->in_place || conv->winograd) {
         return POET_OK;
     }
     const int32_t most = channels < conv->out_channels ? channels : conv->out_channels;
@@ -158,10 +159,40 @@ static void compute_channels(const share *share, const float *gy, float *workspa
     }
 }
 
+/* A convolution of gy with turned weights. */
+static void compute_by_winograd(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
+                                const float *w, float *workspace, float *gx)
+{
+    const poet_windows *win = &conv->windows;
+    const int32_t plane = win->oh * win->ow;
+    const poet_winograd job = {
+        .n = conv->n,
+        .channels = count,
+        .filters = conv->in_channels,
+        .h = win->oh,
+        .w = win->ow,
+        .image = conv->out_channels * plane,
+        .top = win->ph + 1 - win->r,
+        .left = win->pw + 1 - win->s,
+        .out_h = win->h,
+        .out_w = win->w,
+        .out_image = conv->in_channels * win->h * win->w,
+        .weights_channel = conv->taps,
+        .weights_filter = win->r * win->s,
+        .turned = true,
+        .adds = adds || first > 0,
+    };
+    poet_winograd_sum(&job, gy + first * plane, w, NULL, workspace, gx);
+}
+
 void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
                          const float *w, float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
+    if (conv->winograd) {
+        compute_by_winograd(conv, adds, first, count, gy, w, workspace, gx);
+        return;
+    }
     const span columns = conv->in_place ? (span){0, win->ow} : columns_met(win);
     const span rows = conv->in_place ? (span){0, win->oh} : rows_met(conv);
     poet_im2col shape = {

@@ -56,9 +56,9 @@ static void start(poet_stream *stream, int32_t first)
 }
 
 poet_stream poet_stream_begin(const poet_op_args *args, uint32_t input, int32_t rows, int32_t row_floats, int32_t tile,
-                              float *buffer)
+                              int32_t together, float *buffer)
 {
-    const bool halves = args->source != NULL && args->source->overlaps && tile < rows && tile % 2 == 0 &&
+    const bool halves = args->source != NULL && args->source->overlaps && tile < rows && tile % (2 * together) == 0 &&
                         are_whole_blocks(tile / 2, row_floats);
     poet_stream stream = {.args = args,
                           .input = input,

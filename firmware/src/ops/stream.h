@@ -2,14 +2,14 @@
 /* Reads a kept tensor tile by tile: some rows of it at a time, from the card into the workspace. A row is what belongs
  * to one output channel. Without a source the tensor lies in RAM and is read there.
  *
- *     poet_stream stream = poet_stream_begin(args, input, rows, row_floats, tile, buffer);
+ *     poet_stream stream = poet_stream_begin(args, input, rows, row_floats, tile, together, buffer);
  *     while (poet_stream_next(&stream)) {
  *         ... stream.count rows from stream.first on, at stream.data
  *     }
  *     return stream.status;
  *
- * Where the card transfers while the CPU computes, and half a tile is whole blocks, the buffer is used in halves: the
- * one is computed while the other arrives.
+ * Where the card transfers while the CPU computes, and half a tile is whole blocks and rows that are computed together,
+ * the buffer is used in halves: the one is computed while the other arrives.
  */
 #ifndef POET_OPS_STREAM_H
 #define POET_OPS_STREAM_H
@@ -38,7 +38,7 @@ typedef struct poet_stream {
 bool poet_stream_suits(int32_t rows, int32_t row_floats, int32_t tile);
 
 poet_stream poet_stream_begin(const poet_op_args *args, uint32_t input, int32_t rows, int32_t row_floats, int32_t tile,
-                              float *buffer);
+                              int32_t together, float *buffer);
 
 /* False behind the last rows, and after an error. */
 bool poet_stream_next(poet_stream *stream);

@@ -6,6 +6,7 @@
 #include "convolution.h"
 #include "stream.h"
 #include "sum_so_far.h"
+#include "winograd.h"
 
 int poet_streamed_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -49,7 +50,8 @@ static int run(const poet_op_args *args, bool adds)
     float *tile = args->workspace;
     float *rows = tile + p->tile * conv.taps;
     float *y = adds ? poet_sum_so_far(args, (int32_t)(conv.y_bytes / sizeof(float))) : args->outputs[0];
-    poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, tile);
+    const int32_t together = conv.winograd ? POET_WINOGRAD_TOGETHER : 1;
+    poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, together, tile);
     while (poet_stream_next(&weights)) {
         if (adds) {
             poet_convolution_add(&conv, weights.first, weights.count, args->inputs[0], weights.data, rows, y);

@@ -4,13 +4,21 @@
 #include "input_gradient.h"
 #include "stream.h"
 #include "sum_so_far.h"
+#include "winograd.h"
+
+/* Output channels are summed in parts, which no tile may split. */
+static int32_t channels_together(const poet_conv *conv)
+{
+    return conv->winograd ? POET_WINOGRAD_PART : 1;
+}
 
 int poet_streamed_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_conv2d_backward_input_params *p = (const poet_streamed_conv2d_backward_input_params *)params;
     poet_conv conv;
     int status = poet_conv_read(params, &conv);
-    if (status != POET_OK || !poet_stream_suits(p->k, conv.taps, p->tile)) {
+    if (status != POET_OK || !poet_stream_suits(p->k, conv.taps, p->tile) ||
+        (p->tile < p->k && p->tile % channels_together(&conv) != 0)) {
         return POET_E_ARGUMENT;
     }
     *sizes = (poet_sizes){
@@ -43,7 +51,7 @@ static int run(const poet_op_args *args, bool adds)
     }
     float *tile = args->workspace;
     float *gx = adds ? poet_sum_so_far(args, (int32_t)(conv.x_bytes / sizeof(float))) : args->outputs[0];
-    poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, tile);
+    poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, channels_together(&conv), tile);
     while (poet_stream_next(&weights)) {
         poet_input_gradient(&conv, adds, weights.first, weights.count, args->inputs[0], weights.data,
                             tile + p->tile * conv.taps, gx);

@@ -44,7 +44,7 @@ static int forward(const poet_op_args *args, bool adds)
 {
     const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)args->params;
     float *sums = adds ? poet_sum_so_far(args, p->m * p->n) : args->outputs[0];
-    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, 1, args->workspace);
     while (poet_stream_next(&weights)) {
         const poet_product product = {
             .m = p->m, .k = p->k, .n = weights.count, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k, .y_m = p->n};
@@ -90,7 +90,7 @@ static int backward_input(const poet_op_args *args, bool adds)
     const poet_streamed_linear_backward_input_params *p =
         (const poet_streamed_linear_backward_input_params *)args->params;
     float *gx = adds ? poet_sum_so_far(args, p->m * p->k) : args->outputs[0];
-    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, 1, args->workspace);
     while (poet_stream_next(&weights)) {
         const poet_product product = {
             .m = p->m, .k = weights.count, .n = p->k, .a_m = p->n, .a_k = 1, .c_k = p->k, .c_n = 1, .y_m = p->k};

@@ -7,6 +7,7 @@
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
+#include "winograd.h"
 
 #define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
 
@@ -39,8 +40,8 @@ static int64_t im2col_width(const poet_windows *win)
 int poet_weight_gradient_workspace(const poet_conv *conv, uint32_t *bytes)
 {
     const poet_windows *win = &conv->windows;
-    *bytes = 0;
-    if (!is_padded(win)) {
+    *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
+    if (!is_padded(win) || conv->winograd) {
         return POET_OK;
     }
     *bytes = poet_im2col_bytes(conv->in_channels, rows_behind(win, rows_at_a_time(conv)), im2col_width(win));
@@ -111,12 +112,39 @@ static void add_image(const poet_conv *conv, int32_t channels, const float *gy, 
     }
 }
 
+static void add_by_winograd(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *x,
+                            float *workspace, float *gw)
+{
+    const poet_windows *win = &conv->windows;
+    const int32_t plane = win->oh * win->ow;
+    const poet_winograd job = {
+        .n = conv->n,
+        .channels = conv->in_channels,
+        .filters = count,
+        .h = win->h,
+        .w = win->w,
+        .image = conv->in_channels * win->h * win->w,
+        .top = -win->ph,
+        .left = -win->pw,
+        .out_h = win->oh,
+        .out_w = win->ow,
+        .out_image = conv->out_channels * plane,
+        .weights_channel = win->r * win->s,
+        .weights_filter = conv->taps,
+    };
+    poet_winograd_add_weight_gradient(&job, gy + first * plane, x, workspace, gw);
+}
+
 void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *x,
                           float *workspace, float *gw)
 {
     const poet_windows *win = &conv->windows;
     const int32_t plane = win->oh * win->ow;
     poet_clear(gw, count * conv->taps);
+    if (conv->winograd) {
+        add_by_winograd(conv, first, count, gy, x, workspace, gw);
+        return;
+    }
     if (is_padded(win)) {
         const poet_im2col im2col = im2col_behind(conv, rows_at_a_time(conv));
         poet_im2col_clear(&im2col, workspace);

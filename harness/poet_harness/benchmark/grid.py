@@ -82,7 +82,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
 
 
 def _convolutions() -> Iterator[dict[str, int]]:
-    for channels, filters, extent in ((1, 8, 8), (3, 16, 16), (8, 8, 8), (8, 16, 16), (16, 16, 8), (16, 32, 16)):
+    for channels, filters, extent in ((1, 8, 8), (3, 16, 16), (8, 8, 8), (8, 16, 12), (16, 16, 8), (16, 32, 12)):
         for kernel, stride in ((3, 1), (3, 2), (1, 1)):
             yield _convolution(channels, filters, extent, kernel, stride, groups=1)
     for channels, extent in ((8, 8), (16, 16)):

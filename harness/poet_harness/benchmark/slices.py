@@ -7,10 +7,10 @@ Work is cut along an axis along which it grows in proportion: the batch first, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import gcd
+from math import gcd, lcm
 
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import ACCUMULATE, OPERATORS
+from poet_profiles.operators import ACCUMULATE, OPERATORS, is_winograd, rows_together
 
 from .configurations import PAGE_GRANULE
 
@@ -85,15 +85,18 @@ def page_slice(size: int, limit_bytes: int) -> int:
 def _parts(
     op: str, params: Mapping[str, int], axes: Sequence[Axis], limit_bytes: int
 ) -> Iterator[tuple[float, dict[str, int]]]:
-    """Ever smaller parts, the axes cut to a single one each in turn."""
+    """Ever smaller parts, the axes cut to a single one each in turn; none that would be computed otherwise."""
     cut = dict(params)
     fraction = 1.0
     for axis in axes:
         leader = axis[0]
         while cut[leader] > 1:
             smaller = cut[leader] // 2
+            smaller_cut = _cut(op, cut, axis, smaller)
+            if is_winograd(smaller_cut) != is_winograd(params):
+                break
             fraction *= smaller / cut[leader]
-            cut = _cut(op, cut, axis, smaller)
+            cut = smaller_cut
             if ram_bytes(op, cut) <= limit_bytes:
                 grown = _grow(op, cut, axis, 2 * smaller, limit_bytes)
                 yield fraction * grown[leader] / smaller, grown
@@ -128,7 +131,7 @@ def _tile(op: str, cut: Mapping[str, int], whole: int) -> int:
     sizes = OPERATORS[op].sizes({**cut, "tile": rows})
     if sizes.kept_input is None:
         return min(whole, rows)
-    blocks = PAGE_GRANULE // gcd(PAGE_GRANULE, sizes.inputs[sizes.kept_input] // rows)
+    blocks = lcm(PAGE_GRANULE // gcd(PAGE_GRANULE, sizes.inputs[sizes.kept_input] // rows), rows_together(op, cut))
     return min(rows, max(blocks, whole // blocks * blocks))
 
 

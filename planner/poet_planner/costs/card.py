@@ -9,7 +9,7 @@ from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import COMMIT, FETCH, STORE
-from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params, rows_together
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"
@@ -64,7 +64,8 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
     size = sizes.inputs[sizes.kept_input]
     reads = _tiles(size, p)
     if not whole.endswith("_update"):
-        in_halves = overlaps and len(reads) > 1 and p["tile"] % 2 == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
+        halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
+        in_halves = overlaps and len(reads) > 1 and halved
         read = _tiles(size, {**p, "tile": p["tile"] // 2}) if in_halves else reads
         return CardWork(read_bytes=read, beside=(_forward_or_input_gradient(whole, p),))
     descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)

@@ -6,9 +6,10 @@ A configuration that the profile holds costs what its row says. Any other is pre
     cost = constant + FLOPs * per_flop + bytes * per_byte + loops * per_loop
 
 (see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
-of that operator; a row's prediction by a model fitted without it gives the error that is reported. An operator that
-adds to a sum so far and has no row is predicted by the model of the one that does not. Any other of which the profile
-has no row at all is predicted by the same model over all compute rows. A page transfer costs
+of that operator; a row's prediction by a model fitted without it gives the error that is reported. Convolutions by
+Winograd's algorithm have models of their own. An operator that adds to a sum so far and has no row is predicted by the
+model of the one that does not. Any other of which the profile has no row at all is predicted by the same model over all
+compute rows. A page transfer costs
 ``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. A configuration on
 kept tensors without a row of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
@@ -30,7 +31,7 @@ from poet_profiles.operators import ACCUMULATE
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, card_work
-from poet_planner.costs.features import features, has_features
+from poet_planner.costs.features import features, has_features, kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,11 +125,11 @@ class CostModel:
             self._exact.setdefault((row.op, row.params), row)
         between = self._exact.get((OVERHEAD, ""))
         self._between = (between.time_s, between.energy_j) if between else (0.0, 0.0)
-        self._by_operator: dict[str, list[_Row]] = {}
+        self._by_kind: dict[str, list[_Row]] = {}
         for row in self._exact.values():
             if row.op not in (IDLE, OVERHEAD, STEP):
-                self._by_operator.setdefault(row.op, []).append(row)
-        paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_operator.get(op, ())}
+                self._by_kind.setdefault(kind(row.op, row.params), []).append(row)
+        paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_kind.get(op, ())}
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._fits: dict[str, Fit] = {}
         self._workspaces = _workspaces(profile)
@@ -184,12 +185,12 @@ class CostModel:
                 "use another layer, or add a row that was measured on the board to the profile "
                 "(its op and params as `poet-plan graph` writes them)"
             )
-        time_s, energy_j = self._fit(op).predict(features(op, params))
+        time_s, energy_j = self._fit(op, params).predict(features(op, params))
         return _Cost(time_s, energy_j, Basis.FITTED)
 
     def _sum(self, node: str, work: CardWork) -> _Cost:
         """An operator on the card whose parts the profile knows."""
-        if PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
+        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
             raise UserError(
                 "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
             )
@@ -205,11 +206,11 @@ class CostModel:
         """Time and energy of moving so many bytes in or out."""
         return self._page_fit(op).predict((1.0, float(self._blocks(size))))
 
-    def _fit(self, op: str) -> Fit:
-        named = (name for name in (op, op.removesuffix(ACCUMULATE)) if name in self._by_operator)
-        name = next(named, ALL_OPERATORS)
+    def _fit(self, op: str, params: str) -> Fit:
+        kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE)))
+        name = next((name for name in kinds if name in self._by_kind), ALL_OPERATORS)
         if name not in self._fits:
-            rows = [row for row in self._by_operator.get(name) or self._compute_rows if has_features(row.params)]
+            rows = [row for row in self._by_kind.get(name) or self._compute_rows if has_features(row.params)]
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
             self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
@@ -217,18 +218,18 @@ class CostModel:
 
     @cached_property
     def _compute_rows(self) -> list[_Row]:
-        return [row for op, rows in self._by_operator.items() if op not in (PAGE_IN, PAGE_OUT) for row in rows]
+        return [row for name, rows in self._by_kind.items() if name not in (PAGE_IN, PAGE_OUT) for row in rows]
 
     def _page(self, value: Value) -> PageCost | None:
         if value.bytes < max(1, self._smallest_page_bytes):
             return None
-        if PAGE_IN not in self._by_operator or PAGE_OUT not in self._by_operator:
+        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
             return None
         return PageCost(*self._transfer(PAGE_OUT, value.bytes), *self._transfer(PAGE_IN, value.bytes))
 
     def _page_fit(self, op: str) -> Fit:
         if op not in self._fits:
-            rows = _sequential(self._by_operator[op])
+            rows = _sequential(self._by_kind[op])
             rows = [row for row in rows if _page_bytes(row.params) >= self._smallest_page_bytes] or rows
             blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
             self._fits[op] = _fitted(op, rows, blocks)

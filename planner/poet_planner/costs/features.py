@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from poet_profiles.errors import UserError
-from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, output_extent, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, is_winograd, output_extent, parse_params
 
 UNKNOWN = "unknown"
 
@@ -43,6 +43,17 @@ def features(op: str, params: str) -> Features:
 def has_features(params: str) -> bool:
     """Whether a configuration can be predicted: not that of an operator whose FLOPs nobody has counted."""
     return not params.startswith(f"flops={UNKNOWN} ")
+
+
+def kind(op: str, params: str) -> str:
+    """What is predicted by one model: an operator, or its configurations that Winograd's algorithm computes.
+
+    That algorithm takes fewer operations than the FLOPs say, which are those of the direct one for both.
+    """
+    try:
+        return f"{op}, Winograd" if op in OPERATORS and is_winograd(parse_params(params)) else op
+    except (KeyError, ValueError):  # `features` says what is wrong with them
+        return op
 
 
 def _loops(op: str, p: Params) -> int:

@@ -22,7 +22,7 @@ from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_profiles.operators import OPERATORS, params_key, parse_params, rows_together
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
@@ -169,7 +169,8 @@ class _Step:
         size, tile_bytes = parameter.bytes, self._streaming.tile_bytes
         if operation.op == "conv2d_backward_weight":
             op = "conv2d_update"
-            params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes)}
+            together = rows_together(op, params)
+            params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes, together)}
         elif _is_gradient_of_linear(params):
             op = "linear_update"
             rows, columns = params["m"], params["n"]

@@ -5,6 +5,7 @@ A value of more than a given size becomes several, and so do all values that are
 channel by channel becomes one of itself for each slice, with the parameters of its channels. Convolutions and linear
 layers end a chain of such operators. One that makes slices is several with fewer outputs. One that reads slices is
 several with fewer inputs, each of which adds to the sum that those before have made: all bits are those of the whole.
+Where Winograd's algorithm sums over eight channels at a time, slices have whole eights.
 Their weights are cut along with them: each part is a tensor of its own, which says of what it is a part. What any other
 operator reads or makes stays whole.
 """
@@ -19,7 +20,15 @@ from typing import Generic, TypeVar
 
 from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
 from poet_profiles.graph.kept import TRAINED_KINDS
-from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key, parse_params
+from poet_profiles.operators import (
+    ACCUMULATE,
+    OPERATORS,
+    SUM_SO_FAR,
+    WINOGRAD_PART,
+    is_winograd,
+    params_key,
+    parse_params,
+)
 
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
@@ -368,7 +377,8 @@ def _cut_of(operation: Operation | None, weights: set[str]) -> _Cut | None:
 def _convolution(op: str, p: Params) -> _Cut:
     x, y = _Form(("c",), p["n"]), _Form(("k",), p["n"])
     w, b = _Form(("k", "c")), _Form(("k",))
-    params, extents = {"c": ("c",), "k": ("k",)}, {"c": p["c"], "k": p["k"]}
+    params, together = {"c": ("c",), "k": ("k",)}, WINOGRAD_PART if is_winograd(p) else 1
+    extents = {axis: p[axis] // together if p[axis] % together == 0 else 1 for axis in params}
     with_bias = (b,) if p["bias"] else ()
     if op == "conv2d":
         return _Cut((x, w, *with_bias), (y,), params, extents, summed="c", bias="c")

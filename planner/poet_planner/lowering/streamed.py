@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.graph import Kept, Operation
-from poet_profiles.operators import ACCUMULATE, parse_params
+from poet_profiles.operators import ACCUMULATE, parse_params, rows_together
 
 from poet_planner.graph.streaming import Streaming
 
@@ -47,7 +47,8 @@ def streamed(operation: Operation, kept: Mapping[str, Kept], streaming: Streamin
     if form.op == "streamed_embedding":
         return form if tensor.rows > 1 or 4 * form.params["d"] % BLOCK_BYTES == 0 else None
     rows = form.params[_rows(form.op)]
-    tile = tile_rows(rows, tensor.bytes // rows, streaming.tile_bytes, halves=True)
+    together = rows_together(op, form.params)
+    tile = tile_rows(rows, tensor.bytes // rows, streaming.tile_bytes, together, halves=True)
     if 2 * tile >= rows:
         return None
     return form._replace(op=form.op + operation.op.removeprefix(op), params={**form.params, "tile": tile})
@@ -61,14 +62,15 @@ def streamed_update(op: str, params: dict[str, int], size: int, streaming: Strea
     return 2 * params["tile"] < rows
 
 
-def tile_rows(rows: int, row_bytes: int, tile_bytes: int, halves: bool = False) -> int:
+def tile_rows(rows: int, row_bytes: int, tile_bytes: int, together: int = 1, halves: bool = False) -> int:
     """How many rows are held at a time: as the bytes allow, and whole blocks of the card, or all rows.
 
-    With ``halves`` half of them are whole blocks, too, if that is possible in the same bytes.
+    They are a multiple of those that are computed ``together``. With ``halves`` half of them are so, too, if that is
+    possible in the same bytes.
     """
     if rows * row_bytes <= tile_bytes:
         return rows
-    whole = BLOCK_BYTES // gcd(BLOCK_BYTES, row_bytes)
+    whole = lcm(BLOCK_BYTES // gcd(BLOCK_BYTES, row_bytes), together)
     fitting = tile_bytes // row_bytes
     step = 2 * whole if halves and fitting >= 2 * whole else whole
     return min(rows, max(whole, fitting // step * step))

@@ -14,6 +14,7 @@ from poet_planner.costs.card import card_work
 from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel, fit_relative
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Value
+from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 
@@ -43,6 +44,7 @@ def page_rows() -> list[ProfileRow]:
 
 
 def model(tmp_path: Path, rows: list[ProfileRow], overlaps: bool = False) -> CostModel:
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / f"profile_{len(rows)}_{overlaps}.csv"
     with ProfileWriter(path) as profile:
         for each in rows:
@@ -333,3 +335,24 @@ def test_a_plan_knows_whether_anybody_has_measured_its_energies(tmp_path: Path) 
     assert model(tmp_path, [metered]).apply(graph("relu", "size=10")).senses
     guessed = replace(relu_row(20, "measured"), meter="no sensor: energy by the power states of host.toml")
     assert not model(tmp_path, [metered, guessed]).apply(graph("relu", "size=10")).senses
+
+
+def test_neither_kind_of_convolution_is_predicted_by_the_other(tmp_path: Path) -> None:
+    """Direct ones take a law, those by Winograd's algorithm half of it: with exact rows of both, both are found."""
+
+    def rows(op: str, channels: tuple[int, ...], factor: float) -> dict[str, float]:
+        keys = [
+            f"n=1 c={c} h={extent} w={extent} k={c} r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0"
+            for c in channels
+            for extent in (6, 8, 12)
+        ]
+        return {key: factor * PER_FLOP * OPERATORS[op].sizes(parse_params(key)).flops for key in keys}
+
+    for op in ("conv2d", "conv2d_backward_input", "conv2d_backward_weight"):
+        direct, winograd = rows(op, (2, 4, 7), 1.0), rows(op, (8, 16, 33), 0.5)
+        costs = model(tmp_path / op, [row(op, key, time_s) for key, time_s in (direct | winograd).items()])
+        others = {**rows(op, (3, 5), 1.0), **rows(op, (9, 40), 0.5)}
+        for key, time_s in others.items():
+            assert costs.apply(graph(op, key)).graph.nodes[0].time_s == pytest.approx(time_s, rel=1e-6)
+        alone = model(tmp_path / f"{op}_alone", [row(op, key, time_s) for key, time_s in direct.items()])
+        assert [*alone.apply(graph(op, next(iter(winograd)))).fits] == [ALL_OPERATORS]

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import struct
-from math import gcd
+from math import gcd, lcm
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+from poet_profiles.operators import WINOGRAD_PART, is_winograd
 
 Params = dict[str, int]
 
 
 @st.composite
 def convolutions(draw: DrawFn) -> Params:
-    """Plain, strided, padded, grouped, depthwise and 1x1 convolutions."""
+    """Plain, strided, padded, grouped, depthwise and 1x1 convolutions, and each sixth by Winograd's algorithm."""
+    if draw(st.integers(0, 5)) == 0:
+        return draw(winograd_convolutions())
     groups = draw(st.sampled_from([1, 1, 1, 2, 3, 8]))
     depthwise = groups > 1 and draw(st.booleans())
     c, k = (1, draw(st.integers(1, 2))) if depthwise else (draw(st.integers(1, 9)), draw(st.integers(1, 10)))
@@ -36,6 +39,17 @@ def convolutions(draw: DrawFn) -> Params:
         "g": groups,
         "bias": draw(st.integers(0, 1)),
     }
+
+
+@st.composite
+def winograd_convolutions(draw: DrawFn) -> Params:
+    """Whole and shorter parts of channels and blocks of filters, tiles at every border; a few are computed directly."""
+    h, w = draw(st.integers(4, 8)), draw(st.sampled_from([4, 6, 7, 8, 10, 17]))
+    ph, pw = draw(st.sampled_from([1, 1, 0, 2, 3])), draw(st.sampled_from([1, 1, 0, 2, 3]))
+    c, k = draw(st.sampled_from([8, 9, 11, 16, 17])), draw(st.sampled_from([8, 9, 10, 16]))
+    p = {"n": draw(st.integers(1, 2)), "c": c, "h": h, "w": w, "k": k}
+    p |= {"r": 3, "s": 3, "sh": 1, "sw": 1, "ph": ph, "pw": pw, "g": 1}
+    return p | {"bias": draw(st.integers(0, 1))}
 
 
 @st.composite
@@ -95,9 +109,9 @@ def tiles(params: Params, along: str) -> SearchStrategy[Params]:
     return st.integers(1, params[along]).map(lambda tile: {**params, "tile": tile})
 
 
-def whole_blocks(params: Params, rows: str, row_floats: int) -> SearchStrategy[Params]:
-    """With tiles of rows that are whole blocks of the card, or with one tile for all."""
-    blocks = 128 // gcd(128, row_floats)
+def whole_blocks(params: Params, rows: str, row_floats: int, together: int = 1) -> SearchStrategy[Params]:
+    """With tiles of rows that are whole blocks of the card, so many of them together, or with one tile for all."""
+    blocks = lcm(128 // gcd(128, row_floats), together)
     lengths = [params[rows], *range(blocks, params[rows], blocks)]
     return st.sampled_from(lengths).map(lambda tile: {**params, "tile": tile})
 
@@ -107,18 +121,19 @@ def _taps(p: Params) -> int:
 
 
 @st.composite
-def streamed_convolutions(draw: DrawFn) -> Params:
+def streamed_convolutions(draw: DrawFn, sums_over_tiles: bool = False) -> Params:
     """Convolutions whose rows of weights are blocks by twos to sixteens, so that small ones have several tiles."""
     params = draw(convolutions())
     if draw(st.integers(0, 3)):
-        row = draw(st.sampled_from([(8, 1, 1), (16, 1, 1), (8, 3, 3), (8, 3, 3), (4, 4, 2), (32, 1, 1)]))
+        row = draw(st.sampled_from([(8, 1, 1), (16, 1, 1), (8, 3, 3), (16, 3, 3), (4, 4, 2), (32, 1, 1)]))
         g = draw(st.sampled_from([1, 1, 2]))
         c, r, s = row
-        k = g * draw(st.integers(1, 50 // g))
+        k = g * draw(st.integers(1, (24 if row == (16, 3, 3) else 50) // g))
         h, w = draw(st.integers(r, 9)), draw(st.integers(s, 9))
         params |= {"n": draw(st.integers(1, 2)), "c": c * g, "r": r, "s": s, "g": g, "k": k, "h": h, "w": w}
         params |= {"ph": min(params["ph"], r // 2), "pw": min(params["pw"], s // 2)}
-    return draw(whole_blocks(params, "k", _taps(params)))
+    together = WINOGRAD_PART if sums_over_tiles and is_winograd(params) else 1
+    return draw(whole_blocks(params, "k", _taps(params), together))
 
 
 def _streamed_linears(**more: tuple[int, int]) -> SearchStrategy[Params]:
@@ -204,7 +219,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "conv2d_update": convolutions().flatmap(lambda p: tiles(p, "k")),
     "linear_update": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)).flatmap(lambda p: tiles(p, "n")),
     "streamed_conv2d": streamed_convolutions(),
-    "streamed_conv2d_backward_input": streamed_convolutions(),
+    "streamed_conv2d_backward_input": streamed_convolutions(sums_over_tiles=True),
     "streamed_conv2d_update": streamed_convolutions(),
     "streamed_linear": _streamed_linears(bias=(0, 1)),
     "streamed_linear_backward_input": _streamed_linears(),
@@ -216,7 +231,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "linear_accumulate": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)),
     "matmul_accumulate": integers(b=(1, 3), m=(1, 10), k=(1, 33), n=(1, 18), ta=(0, 1), tb=(0, 1)),
     "streamed_conv2d_accumulate": streamed_convolutions().map(_without_bias),
-    "streamed_conv2d_backward_input_accumulate": streamed_convolutions(),
+    "streamed_conv2d_backward_input_accumulate": streamed_convolutions(sums_over_tiles=True),
     "streamed_linear_accumulate": _streamed_linears(bias=(0, 1)),
     "streamed_linear_backward_input_accumulate": _streamed_linears(),
     "strided_copy": views(),

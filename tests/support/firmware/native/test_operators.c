@@ -117,7 +117,7 @@ static int streamed_linear(const poet_op_args *args)
     const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)args->params;
     const float *x = args->inputs[0];
     float *y = args->outputs[0];
-    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, args->workspace);
+    poet_stream weights = poet_stream_begin(args, 1, p->n, p->k, p->tile, 1, args->workspace);
     while (poet_stream_next(&weights)) {
         for (int32_t n = 0; n < weights.count; n++) {
             float sum = 0.0f;
