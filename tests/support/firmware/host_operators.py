@@ -17,7 +17,7 @@ from tests.support import ROOT
 FIRMWARE = ROOT / "firmware"
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic"]
 FLAGS = [*WARNINGS, "-O2", "-ffp-contract=off", f"-I{FIRMWARE / 'include'}"]
-SOURCES = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+SOURCES = [*sorted((FIRMWARE / "src" / "ops").glob("*.c")), FIRMWARE / "src" / "runtime" / "operator_set.c"]
 
 Array = npt.NDArray[np.generic]
 
