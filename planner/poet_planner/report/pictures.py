@@ -34,5 +34,6 @@ def write_pictures(
         "energy": energy_figure(graph, schedule, moments),
     }
     for name, figure in figures.items():
-        for kind in ("png", "svg"):
-            save(figure, folder / f"{name}.{kind}")
+        save(figure, folder / f"{name}.png")
+        figure.set_layout_engine("none")  # It stays as it has just been laid out.
+        save(figure, folder / f"{name}.svg")

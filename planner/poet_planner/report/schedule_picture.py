@@ -27,8 +27,10 @@ MOST_NAMES = 60
 MOST_OUTLINED = 100
 # Marks are no smaller than the picture's width, or height, divided by this.
 MOST_CELLS = 160
-# Of the grey where time is to scale; and what cells are split into, at least, so that the grey has no blurred edges.
-SCALE_ROWS = 1000
+# Of the grey where time is to scale.
+SCALE_ROWS = 500
+# Up to so many cells across or down are larger than dots; more are averaged, each split so that edges are not blurred.
+MOST_SHARP = 500
 LEAST_DOTS = 1200
 
 
@@ -124,9 +126,10 @@ def _shade(axis: Axes, held: NDArray[np.bool_], edges_s: NDArray[np.float64], to
         times_s = edges_s[-1] * (np.arange(SCALE_ROWS) + 0.5) / SCALE_ROWS
         held = held[np.clip(np.searchsorted(edges_s, times_s, side="right") - 1, 0, len(held) - 1)]
     extent = (0, held.shape[1], edges_s[-1], edges_s[0])
+    is_sharp = max(held.shape) <= MOST_SHARP
     dots = held.astype(np.float32)
     for way, cells in enumerate(held.shape):
-        dots = np.repeat(dots, -(-LEAST_DOTS // cells), axis=way)
+        dots = dots if is_sharp else np.repeat(dots, -(-LEAST_DOTS // cells), axis=way)
     axis.imshow(
         dots,
         cmap=LinearSegmentedColormap.from_list("held", [ABSENT, HELD]),
@@ -134,6 +137,7 @@ def _shade(axis: Axes, held: NDArray[np.bool_], edges_s: NDArray[np.float64], to
         vmax=1,
         aspect="auto",
         extent=extent,
+        interpolation="nearest" if is_sharp else "auto",
         interpolation_stage="data",
     )
 

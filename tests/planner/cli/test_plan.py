@@ -65,7 +65,7 @@ def test_plan_is_written_verified_and_summed_up(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 3, "--out", out, "--json") == 0
+    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary == json.loads((out / "summary.json").read_text())
     assert summary["peak_bytes"] <= summary["ram_budget_bytes"] < summary["plain_peak_bytes"]
@@ -321,7 +321,7 @@ def test_without_paging_nothing_is_paged(
 def test_deadline_is_kept(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ("--graph", graph, "--ram", "75%", "--time-limit", 3, "--out", tmp_path / "plan", "--json")
+    arguments = ("--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan", "--json")
     assert run(monkeypatch, *arguments, "--deadline", "1.4x") == 0
     assert json.loads(capsys.readouterr().out)["time_s"] <= 1.4 * 8
 
