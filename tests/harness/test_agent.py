@@ -305,6 +305,7 @@ def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
 
 def test_what_an_agent_cannot_do_in_a_run_is_refused(scheduled: Path, plan: Path, tmp_path: Path) -> None:
     for options, words in (
+        (["--board", "nrf52840", "--emulate"], "is for a Linux board, under PyTorch; plan with a profile of nrf52840"),
         (["--resume"], "--resume: host keeps no weights"),
         (["--commit-every", "2"], "--commit-every: host keeps no weights"),
         (["--port", "socket://x:1", "--threads", "2"], "--threads: is for the agent on this computer"),

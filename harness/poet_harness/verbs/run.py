@@ -84,6 +84,8 @@ def command(
     check_learning_rate(learning_rate)
     description = load_board(board)
     schedule = read_plan(plan)
+    if schedule.documents and description.kind != "linux":
+        raise UserError(f"{plan}: is for a Linux board, under PyTorch; plan with a profile of {description.name}")
     if schedule.documents and (resume or commit_every):
         raise UserError(
             f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --weights writes them "
