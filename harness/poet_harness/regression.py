@@ -296,4 +296,4 @@ def _single(costs: Sequence[Mapping[str, Mapping[str, Reading]]], tables: Sequen
         and any(reading.value and not reading.std for reading in readings.values())
     }
     if alone:
-        yield f"{len(alone)} rows have a single reading, so that their spread is not known: the limit alone decides"
+        yield f"rows with a single reading, whose spread is not known: {len(alone)}; the limit alone decides there"

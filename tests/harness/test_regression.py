@@ -174,7 +174,7 @@ def test_what_else_differs_is_said(tmp_path: Path) -> None:
     other = profile(tmp_path / "d.csv", replace(RELU, voltage_v=3.3))
     assert compare_files(measured, other, 0.02).notes == (
         "voltage: 3.0 in the first, 3.3 in the second",
-        "1 rows have a single reading, so that their spread is not known: the limit alone decides",
+        "rows with a single reading, whose spread is not known: 1; the limit alone decides there",
     )
 
 

@@ -48,14 +48,18 @@ def schedule(
     hidden = cache(lambda: Offloading(instance, energy=False, hidden=True))
 
     def orders(budget: int) -> Iterator[Events]:
+        made: list[list[int]] = []
         try:
             least = program().cost(budget)
-            made = [program().order(budget)] if least < math.inf else []
+            if least < math.inf:
+                made.append(program().order(budget))
             if graph.dma and not energy:
                 made += overlapped_orders(instance, hidden().to_go, budget, least)
-                made = _quickest(instance, [*made, *(prefetched(instance, order, budget) for order in made)], budget)
         except TimeoutError:
-            raise out_of_time(f"POFO ({objective})") from None
+            if not made:
+                raise out_of_time(f"POFO ({objective})") from None
+        if graph.dma and not energy:
+            made = _quickest(instance, [*made, *(prefetched(instance, order, budget) for order in made)], budget)
         yield from made
 
     return instance.planned(f"POFO ({objective})", orders)
