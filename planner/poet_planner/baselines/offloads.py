@@ -46,7 +46,24 @@ def order_of(instance: Instance, chain: Chain, table: Table, parts: Sequence[Par
             table.emit(part.block, part.end - 1, part.slots, walk)
         else:
             walk.back(part.block)
-    return walk.events
+    return _without_idle_page_ins(instance, walk.events)
+
+
+def _without_idle_page_ins(instance: Instance, events: Sequence[int]) -> list[int]:
+    """Without page-ins that nothing reads: of what enters a block, and was only read by what took over its place."""
+    wanted: set[int] = set()
+    kept = []
+    for event in reversed(events):
+        value = event - instance.nodes
+        if value >= 0 and value not in wanted:
+            continue
+        if value >= 0:
+            wanted.remove(value)
+        else:
+            wanted.difference_update(instance.outputs[event])
+            wanted.update(instance.inputs[event])
+        kept.append(event)
+    return kept[::-1]
 
 
 def prefetched(instance: Instance, events: Sequence[int], budget: int) -> list[int]:

@@ -28,6 +28,9 @@ class QueueingDecoder(Decoder):
             for v in inputs_of(self._problem, event).tolist():
                 if v in self._to_fetch:
                     self._fetch(v)
+            # What is taken over cannot leave any more.
+            for v in self._taken_over(event):
+                self._send_up_to(v)
 
     def _page_out(self, v: int) -> None:
         self._to_send.append(v)
@@ -69,6 +72,9 @@ class QueueingDecoder(Decoder):
         return v not in self._to_send and super()._is_gone(v)
 
     def _free(self, v: int) -> None:
+        self._send_up_to(v)
+        super()._free(v)
+
+    def _send_up_to(self, v: int) -> None:
         while v in self._to_send:
             self._send()
-        super()._free(v)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from poet_planner.baselines.instance import Instance
@@ -11,10 +12,12 @@ from poet_planner.baselines.offloads import prefetched
 from poet_planner.baselines.pofo import Offloading
 from poet_planner.baselines.pofo_dma import Overlapped
 from poet_planner.baselines.rotor import Table, chain_of
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.methods import method_named
 from poet_planner.planning.task import without_paging
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
+from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.schedule import Action
 
 from tests.support.graphs.paper_graphs import paper_graph
@@ -102,3 +105,35 @@ def test_the_optimiser_is_no_dearer(method: str, dma: bool) -> None:
     assert (Action.PAGE_IN in {step.do for step in schedule.steps}) == (method == "pofo_energy")
     best = optimise(graph, ram, None, OptimiseOptions(time_limit_s=2.5))
     assert store_all.energy_j < best.energy_j <= schedule.energy_j * (1 + 1e-9)
+
+
+def tower_in_place(seed: int, dma: bool) -> Graph:
+    """Convolutions, each with an activation in its place: the first is a cut, too, and nothing reads it later."""
+    rng = random.Random(seed)
+    nodes: list[Node] = []
+    for k in range(6):
+        size = rng.choice((8, 16))
+        page = PageCost(*(size / 16 * rng.uniform(0.05, 0.4) for _ in range(4)))
+        nodes.append(Node(f"c{k}", 1.0, 1.0, (Value(f"c{k}", size, page),), (f"r{k - 1}",) if k else ()))
+        taken = {f"r{k}": f"c{k}"}
+        nodes.append(Node(f"r{k}", 0.2, 0.2, (Value(f"r{k}", size, page),), (f"c{k}",), takes_over=taken))
+    gradient: tuple[str, ...] = ()
+    for k in reversed(range(6)):
+        for id, read in ((f"gr{k}", (f"r{k}",)), (f"gc{k}", (f"r{k - 1}",) if k else ())):
+            nodes.append(Node(id, 1.0, 1.0, (Value(id, 8),), (*gradient, *read), backward=True))
+            gradient = (id,)
+    return Graph("tower in place", tuple(nodes), dma=dma)
+
+
+@pytest.mark.parametrize("dma", [False, True])
+def test_what_enters_a_block_may_be_taken_over(dma: bool) -> None:
+    for seed in range(4):
+        graph = tower_in_place(seed, dma)
+        ram = int(0.8 * store_all_schedule(graph).peak_bytes)
+        rotor, energy, time = (
+            method_named(name).schedule(graph, ram, None, OptimiseOptions(time_limit_s=20))
+            for name in ("rotor", "pofo_energy", "pofo_time")
+        )
+        assert energy.energy_j < rotor.energy_j
+        assert time.time_s < rotor.time_s
+        assert any(step.do is Action.PAGE_IN for step in energy.steps)
