@@ -11,11 +11,9 @@ import hashlib
 import json
 import math
 import platform
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
@@ -29,8 +27,8 @@ from poet_profiles.graph.file import graph_hash
 from poet_profiles.whole_file import write_whole
 from poet_runtime.compiled_step import CompiledStep, compile_steps
 from poet_runtime.devices import Cpu, device_named
-from poet_runtime.direct_file import ALIGNMENT, DirectFile
 from poet_runtime.executor import store_all_steps
+from poet_runtime.page_benchmark import PageBenchmark
 from poet_runtime.pinned_pager import CudaStreams
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor
@@ -42,7 +40,7 @@ CACHE = "costs-here"
 HOST = "host"
 WARM_UP = 2
 ROUNDS = 5
-TRANSFERS = 7
+TRANSFERS = 15
 PAGE_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 # Smaller transfers do not follow the line that the costs of pages are read off, and gain little.
 LEAST_PAGE_BYTES = 64 << 10
@@ -88,7 +86,7 @@ def costed_here(
     pages = None
     if isinstance(page_folder, Path):
         disk = page_folder.stat().st_dev
-        pages = _kept(f"pages {disk}", device, lambda: _transferred(page_folder), _page_costs)
+        pages = _kept(f"pages by the pager {disk}", device, lambda: _transferred(page_folder), _page_costs)
     elif page_folder is not None:
         pages = _kept("pages in pinned memory", device, lambda: _pinned(device), _page_costs)
 
@@ -150,15 +148,12 @@ def _typical(readings: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _transferred(folder: Path) -> dict[str, Any]:
     """Fits of the transfers' times over their sizes, direct where the disk takes that."""
-    largest = max(PAGE_BYTES)
-    path = folder / f".poet-pages-{time.monotonic_ns():x}"
     rows: dict[str, list[float]] = {"out_s": [], "in_s": []}
-    with DirectFile(path, TRANSFERS * largest) as file:
+    with closing(PageBenchmark(folder)) as benchmark:
         for size in PAGE_BYTES:
-            data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(size))
-            places = [number * -(-size // ALIGNMENT) * ALIGNMENT for number in range(TRANSFERS)]
-            for name, move in (("out_s", file.write), ("in_s", file.read)):
-                rows[name].append(median(_seconds(partial(move, place, data)) for place in places))
+            benchmark.prepare(size)
+            for name, direction in (("out_s", "out"), ("in_s", "in")):
+                rows[name].append(median(benchmark.run(direction, TRANSFERS)) * 1e-9)
     table = np.array([(1.0, float(size)) for size in PAGE_BYTES])
     return {name: fit_relative(table, np.array(times)) for name, times in rows.items()}
 
@@ -180,12 +175,6 @@ def _pinned(device: Cpu) -> dict[str, Any]:
             rows[name].append(median(times_ns) * 1e-9)
     table = np.array([(1.0, float(size)) for size in PAGE_BYTES])
     return {name: fit_relative(table, np.array(times)) for name, times in rows.items()}
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 Costs = TypeVar("Costs", StepCosts, PageCosts)

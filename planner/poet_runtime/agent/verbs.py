@@ -25,10 +25,10 @@ from torch import Tensor
 from poet_runtime.agent import system
 from poet_runtime.agent.calls import call_from_text
 from poet_runtime.agent.loaded import NO_HASH, Loaded, Upload
-from poet_runtime.agent.pages import PageBenchmark
 from poet_runtime.agent.server import RefusedError, Verb
 from poet_runtime.agent.vocabulary import vocabulary_call
 from poet_runtime.agent.window import WindowLine
+from poet_runtime.page_benchmark import PageBenchmark
 
 T = TypeVar("T")
 
@@ -144,9 +144,15 @@ class Agent:
         size, repeats = _numbers(arguments[1:3], 2)
         if not 0 < size <= MOST_PAGE_BYTES or not 0 < repeats <= MOST_REPEATS:
             raise RefusedError(Status.E_ARGUMENT, f"{size} bytes, {repeats} times")
-        self._pages.prepare(size)
-        with self._window.open():
-            self._times_ns = self._pages.run(arguments[0], repeats, arguments[3])
+        try:
+            self._pages.prepare(size)
+        except UserError as error:
+            raise RefusedError(Status.E_ABSENT, str(error)) from None
+        try:
+            with self._window.open():
+                self._times_ns = self._pages.run(arguments[0], repeats, arguments[3])
+        except UserError as error:
+            raise RefusedError(Status.E_IO, str(error)) from None
         direct = int(self._pages.is_direct)
         return f"ticks={sum(self._times_ns)} repeats={repeats} bytes={size} direct={direct}{self._sensed()}"
 

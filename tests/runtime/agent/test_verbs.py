@@ -300,7 +300,7 @@ def test_pages_are_timed_one_by_one(board: Board, direction: str) -> None:
 def test_pages_are_the_pagers_transfers_and_the_answer_says_if_they_are_not_direct(
     board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("poet_runtime.agent.pages.LEAST_PLACE_BYTES", 1 << 16)
+    monkeypatch.setattr("poet_runtime.page_benchmark.LEAST_PLACE_BYTES", 1 << 16)
     moved: list[str] = []
     for name in ("page_in", "page_out", "wait"):
         own = getattr(Pager, name)

@@ -8,11 +8,8 @@ import time
 from pathlib import Path
 
 import torch
-from poet_profiles.errors import UserError
-from poet_profiles.protocol.status import Status
 from torch import Tensor
 
-from poet_runtime.agent.server import RefusedError
 from poet_runtime.pager import Pager
 
 PLACES = 4
@@ -20,7 +17,7 @@ LEAST_PLACE_BYTES = 16 << 20
 
 
 class PageBenchmark:
-    """Transfers of a tensor between RAM and some places of a pager's file in a folder."""
+    """Transfers of a tensor between RAM and some places of a pager's file in a folder; close it at the end."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,34 +31,42 @@ class PageBenchmark:
         return self._pager is None or not self._pager.note
 
     def prepare(self, size: int) -> None:
-        """Make the file, and a page of a size in each of its places, before anything is timed."""
-        try:
-            pager = self._with_places_of(size)
-            self._data = _random_bytes(size)
-            for slot in range(PLACES):
-                pager.page_out(slot, self._data)
-            pager.drain()
-        except UserError as error:
-            raise RefusedError(Status.E_ABSENT, str(error)) from None
+        """Make the file, and a page of a size in each of its places, before anything is timed.
 
-    def run(self, direction: str, repeats: int, pattern: str) -> list[int]:
-        """Nanoseconds of each of so many transfers of the page that was prepared."""
+        Raises
+        ------
+        UserError
+            If there is no room, or no file can be made in the folder.
+        """
+        pager = self._with_places_of(size)
+        self._data = _random_bytes(size)
+        for slot in range(PLACES):
+            pager.page_out(slot, self._data)
+        pager.drain()
+
+    def run(self, direction: str, repeats: int, pattern: str = "sequential") -> list[int]:
+        """Nanoseconds of each of so many transfers, ``in`` or ``out``, of the page that was prepared.
+
+        Raises
+        ------
+        UserError
+            If one goes wrong.
+        """
         assert self._pager is not None
         shuffled = random.Random(0)
         times_ns = []
-        for index in range(repeats):
-            slot = shuffled.randrange(PLACES) if pattern == "scattered" else index % PLACES
-            start_ns = time.perf_counter_ns()
-            try:
+        try:
+            for index in range(repeats):
+                slot = shuffled.randrange(PLACES) if pattern == "scattered" else index % PLACES
+                start_ns = time.perf_counter_ns()
                 if direction == "in":
                     self._pager.page_in(slot)
                 else:
                     self._pager.page_out(slot, self._data)
                 self._pager.wait(slot)
-            except UserError as error:
-                self._pager.abandon()
-                raise RefusedError(Status.E_IO, str(error)) from None
-            times_ns.append(time.perf_counter_ns() - start_ns)
+                times_ns.append(time.perf_counter_ns() - start_ns)
+        finally:
+            self._pager.abandon()
         return times_ns
 
     def close(self) -> None:
