@@ -19,7 +19,7 @@ from poet_profiles.schedule import Objective, Schedule
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.report.wear import Wear, wear
-from poet_planner.schedule.timeline import Kind, timeline
+from poet_planner.schedule.timeline import Kind, longest_pause_s, timeline
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from poet_planner.solve.statistics import Statistics
 
 
+PAUSE = "of a program that gets control back between two steps of the schedule"
 # Sums of the same energies in another order differ by less.
 ROUNDING = 1e-12
 
@@ -78,7 +79,8 @@ class Summary:
     by the powers of the board file. ``idle_power_w`` is what the sleeping board draws besides: 0 where the energies are
     all that is drawn, as published ones are, and None where it is not known. ``optimiser`` is None if the plan comes
     from another method; where time is the objective, its joules are seconds. ``more_ram`` is None where nobody
-    asked, or a little more RAM was not found to save much.
+    asked, or a little more RAM was not found to save much. ``longest_pause_s`` is the longest time for which a step of
+    the schedule keeps a microcontroller's CPU; None for a Linux board.
     """
 
     graph: str
@@ -125,6 +127,7 @@ class Summary:
     idle_power_w: float | None
     optimiser: OptimiserReport | None
     more_ram: MoreRam | None = None
+    longest_pause_s: float | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -232,6 +235,7 @@ def summarise(
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
         more_ram=more_ram,
+        longest_pause_s=None if graph.allocates else longest_pause_s(graph, moments),
     )
 
 
@@ -320,8 +324,10 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
     store_all = bytes_text(s.plain_peak_bytes)
     frozen = ("flash", bytes_text(s.constant_bytes), "frozen weights and other constants, read where they lie")
     busy = f"all computes and transfers; store-all {time_text(s.plain_busy_s)}"
+    pause = [] if s.longest_pause_s is None else [("  longest pause", time_text(s.longest_pause_s), PAUSE)]
     return [
         ("time", time_text(s.time_s), f"{deadline}; store-all {time_text(s.plain_time_s)}"),
+        *pause,
         *([("  minimised", time_text(s.busy_s), busy)] if s.objective == Objective.TIME else []),
         ("peak RAM", bytes_text(s.peak_bytes), f"budget {bytes_text(s.ram_budget_bytes)}; store-all {store_all}"),
         ("  resident", bytes_text(s.resident_bytes), _residents_remark(s)),

@@ -82,6 +82,22 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
     return moments
 
 
+def longest_pause_s(graph: Graph, moments: list[Moment]) -> float:
+    """Longest time for which a step of the schedule keeps the CPU: one operator, or waiting for the card, or both.
+
+    A program that runs the schedule step by step (docs/own_application.md) has the CPU back after each of them.
+    """
+    nodes = {node.id: node for node in graph.nodes}
+    longest_s = returned_s = 0.0
+    for moment in moments:
+        paged = moment.kind in (Kind.PAGE_IN, Kind.PAGE_OUT)
+        transfers = paged or (moment.kind is not Kind.FREE and nodes[moment.node].uses is Uses.BUS)
+        returns_s = moment.start_s if graph.dma and transfers else moment.end_s
+        longest_s = max(longest_s, returns_s - returned_s)
+        returned_s = returns_s
+    return max([longest_s, *(moment.end_s - returned_s for moment in moments)])  # the last one waits for the bus
+
+
 def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:
     """Corners of the RAM curve, in the order of time: bytes allocated from each time on.
 

@@ -129,6 +129,10 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         ),
         (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
         (["--profile", "m4", "--model", "digits_cnn", "--stream-above", "much"], "--stream-above much: not an amount"),
+        (
+            ["--profile", "m4", "--model", "digits_cnn", "--library", "my-net"],
+            "--library my-net: not a name in C and C++",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_line(
@@ -342,6 +346,7 @@ def test_model_of_ones_own_is_planned(
         "import torch\n"
         "from poet_planner.models import Model\n"
         "def tiny(batch):\n"
+        "    torch.manual_seed(7)\n"
         "    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))\n"
         "    inputs = (torch.randn(batch or 2, 6),)\n"
         "    targets = (torch.zeros(batch or 2, dtype=torch.int64),)\n"
@@ -358,13 +363,24 @@ def test_model_of_ones_own_is_planned(
         3,
         "--time-limit",
         1,
+        "--library",
+        "own",
         "--out",
         out,
         "--json",
     )
     assert run(monkeypatch, *arguments) == 0
-    assert json.loads(capsys.readouterr().out)["graph"] == "tiny"
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["graph"] == "tiny"
+    assert 0 < summary["longest_pause_s"] < summary["time_s"]
     assert "linear m=3 k=6 n=5 bias=1" in (out / "poet_model.h").read_text()
+    import torch
+
+    torch.manual_seed(7)  # the weights of the model go along
+    first, second = torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)
+    tensors = (first.weight, first.bias, second.weight, second.bias)
+    expected = b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
+    assert (out / "own/src/own_initial.bin").read_bytes() == expected
 
 
 def test_help_does_not_import_what_only_planning_needs() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.schedule.timeline import Kind, ram_over_time, timeline
+from poet_planner.schedule.timeline import Kind, longest_pause_s, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
@@ -121,3 +121,37 @@ def test_what_is_fetched_a_second_time_is_told_apart() -> None:
     again = (schedule.steps[0], Step(Action.FREE, "w"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
     assert kinds[:3] == [Kind.COMPUTE, Kind.FREE, Kind.REFETCH]
+
+
+@settings(max_examples=200, deadline=None)
+@given(chains())
+def test_the_longest_pause_is_one_step_or_a_wait(graph: Graph) -> None:
+    """Without DMA nothing is waited for beside the step itself; with it a wait may come before."""
+    schedule = paged(graph, store_all_schedule(graph))
+    moments = timeline(graph, schedule)
+    longest_s = longest_pause_s(graph, moments)
+    operators_s = [node.time_s for node in graph.nodes if node.uses is not Uses.BUS]
+    assert max(operators_s, default=0.0) <= longest_s + 1e-9
+    assert longest_s <= max(moment.end_s for moment in moments) + 1e-9
+    if not graph.dma:
+        assert longest_s == pytest.approx(max(moment.end_s - moment.start_s for moment in moments))
+
+
+@pytest.mark.parametrize(("dma", "pause_s"), [(False, 3.0), (True, 2.0)])
+def test_a_pause_by_hand(dma: bool, pause_s: float) -> None:
+    """The page takes 3 s; beside DMA the next compute hides one of them, and the free waits for two."""
+    nodes = (
+        Node("a", 1.0, 1.0, (Value("a", 4, PageCost(3.0, 0.0, 3.0, 0.0)),)),
+        Node("b", 1.0, 1.0, (Value("b", 4),)),
+        Node("c", 1.5, 1.0, (Value("c", 4),), ("b",)),
+    )
+    steps = (
+        Step(Action.COMPUTE, "a", (0,)),
+        Step(Action.PAGE_OUT, "a"),
+        Step(Action.COMPUTE, "b", (4,)),
+        Step(Action.FREE, "a"),
+        Step(Action.COMPUTE, "c", (0,)),
+    )
+    graph = Graph("pauses", nodes, dma=dma)
+    schedule = replace(store_all_schedule(graph), steps=steps)
+    assert longest_pause_s(graph, timeline(graph, schedule)) == pause_s
