@@ -17,4 +17,8 @@ def test_status_mirrors_the_header() -> None:
     enumeration = re.search(r"typedef enum poet_status \{(.*?)\} poet_status;", code, re.DOTALL)
     assert enumeration is not None
     entries = [entry.split("=") for entry in enumeration.group(1).split(",")]
-    assert {name.strip(): int(number) for name, number in entries} == {f"POET_{s.name}": s.value for s in Status}
+    found = {name.strip(): int(number) for name, number in entries}
+    # What is above 0 is for callers in C, and never in a frame.
+    assert {name: number for name, number in found.items() if number <= 0} == {
+        f"POET_{s.name}": s.value for s in Status
+    }
