@@ -27,15 +27,15 @@ def main() -> int:
     names = ", ".join(part.name for part in PARTS)
     parser.add_argument("parts", nargs="*", help=f"default is all: {names}")
     parser.add_argument("--quick", action="store_true", help="few rows, few rounds: whether it works at all")
-    parser.add_argument("--rounds", type=int, help="steps of each way that are timed (9; --quick: 3)")
-    parser.add_argument("--seconds", type=float, help="for each plan (8; --quick: 3)")
+    parser.add_argument("--rounds", type=int, help="steps of each way that are timed (15; --quick: 3)")
+    parser.add_argument("--seconds", type=float, help="for each plan (10; --quick: 3)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("build/executor"), help="rows, a file each part; pages too")
     parser.add_argument("--resume", action="store_true", help="keep the parts that are in --out already")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    asked.rounds = asked.rounds or (3 if asked.quick else 9)
-    asked.seconds = asked.seconds or (3.0 if asked.quick else 8.0)
+    asked.rounds = asked.rounds or (3 if asked.quick else 15)
+    asked.seconds = asked.seconds or (3.0 if asked.quick else 10.0)
     known = {part.name: part for part in (QUICK if asked.quick else PARTS)}
     unknown = [name for name in asked.parts if name not in known]
     if unknown:

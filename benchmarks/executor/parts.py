@@ -110,7 +110,7 @@ class Part:
 PARTS = (
     Part("resnet18", 8),
     Part("resnet18", 64, shares=(70, 50), paged=(50,), checkpoint=True),
-    Part("vgg16", 8, optimizer=True, shares=(40, 30)),
+    Part("vgg16", 8, optimizer=True, shares=(40, 28)),
     Part("vgg16", 32, checkpoint=True),
     Part("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
     Part("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),

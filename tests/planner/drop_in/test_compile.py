@@ -362,8 +362,13 @@ def test_it_says_in_one_line_what_came_out(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
-    exec(example, {})
+    plain, with_optimizer = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(plain, names)
     printed = capsys.readouterr()
     assert " a step instead of " in printed.out
     assert printed.err.startswith("poet: Sequential: ")
+    before = copy.deepcopy(names["model"].state_dict())
+    exec(with_optimizer, names)
+    assert names["optimizer"].param_groups[0]["lr"] == 0.01 * 0.5**4
+    assert all(not torch.equal(tensor, before[id]) for id, tensor in names["model"].state_dict().items())
