@@ -6,17 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
 from poet_profiles.errors import UserError
 
-from poet_planner.report.curves import Curve, curves_of, draw_curves
-from poet_planner.report.energy_vs_ram import FLOOR
+from poet_planner.report.curves import Curve, curves_of
 from poet_planner.report.panels import Panel, draw_panels, panels_of, ram_text
 from poet_planner.report.points import Point
-from poet_planner.report.ratio_axis import percent_axis
+from poet_planner.report.ratio_axis import percent_above, percent_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
 
 def energy_vs_deadline(points: Iterable[Point]) -> Figure:
@@ -31,15 +32,14 @@ def energy_vs_deadline(points: Iterable[Point]) -> Figure:
     if not limited:
         raise UserError("--figure energy-vs-deadline: no point has a deadline; sweep with --deadline 1.2x and others")
 
-    def draw(axis: Axes, panel: Panel) -> list[Curve]:
-        curves = curves_of(panel.points, _deadline, relative_to_plain=False)
-        draw_curves(axis, curves, FLOOR)
-        percent_axis(axis, FLOOR)
+    def scale(axis: Axes, panel: Panel, _curves: list[Curve]) -> None:
+        percent_axis(axis)
         _scale_deadlines(axis, panel)
-        return curves
 
     labels = "deadline, \u00d7 store-all", "above store-all, %"
-    return draw_panels(panels_of(limited, ram_text), draw, labels, FLOOR)
+    return draw_panels(
+        panels_of(limited, ram_text), lambda panel: curves_of(panel.points, _deadline, percent_above), scale, labels
+    )
 
 
 def _deadline(point: Point) -> float:
@@ -58,11 +58,9 @@ def _scale_deadlines(axis: Axes, panel: Panel) -> None:
     axis.xaxis.set_minor_locator(NullLocator())
 
 
-def _spread(deadline):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    return np.cbrt(np.asarray(deadline) - 1)
+def _spread(deadline: ArrayLike) -> np.ndarray:
+    return np.asarray(np.cbrt(np.asarray(deadline) - 1))
 
 
-def _gather(place):  # type: ignore[no-untyped-def]
-    return 1 + place**3
+def _gather(place: ArrayLike) -> np.ndarray:
+    return np.asarray(1 + np.asarray(place) ** 3)

@@ -7,48 +7,43 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from poet_planner.report.byte_axis import byte_axis
-from poet_planner.report.curves import Curve, curves_of, draw_curves
+from poet_planner.report.curves import Curve, curves_of
 from poet_planner.report.panels import Panel, deadline_text, draw_panels, panels_of
 from poet_planner.report.points import Point
-from poet_planner.report.ratio_axis import percent_axis, ratio_axis
+from poet_planner.report.ratio_axis import percent_above, percent_axis, ratio_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Overheads below it are drawn at it, in %: a logarithmic axis has no zero.
-FLOOR = 0.01
-
 
 def energy_vs_ram(points: Iterable[Point]) -> Figure:
-    """A panel a model, board and deadline: energy over the store-all schedule's, on a logarithmic axis.
+    """A panel a model, board and deadline: energy in multiples of the store-all one, on a logarithmic axis.
 
     A curve far above poet's, or the first one's, leaves the picture.
     """
 
-    def draw(axis: Axes, panel: Panel) -> list[Curve]:
-        curves = curves_of(panel.points, _ram, relative_to_plain=True)
-        draw_curves(axis, curves)
+    def scale(axis: Axes, panel: Panel, curves: list[Curve]) -> None:
         _scale_ram(axis, panel)
         ratio_axis(axis, seen=max(curves[0].y))
-        return curves
 
     labels = "RAM", "energy, \u00d7 store-all"
-    return draw_panels(panels_of(points, deadline_text), draw, labels)
+    return draw_panels(
+        panels_of(points, deadline_text), lambda panel: curves_of(panel.points, _ram), scale, labels
+    )  # fmt: skip
 
 
 def overhead_log(points: Iterable[Point]) -> Figure:
     """The same with the energy above the store-all schedule's, in % of it, so that small overheads are told apart."""
 
-    def draw(axis: Axes, panel: Panel) -> list[Curve]:
-        curves = curves_of(panel.points, _ram, relative_to_plain=False)
-        draw_curves(axis, curves, FLOOR)
+    def scale(axis: Axes, panel: Panel, _curves: list[Curve]) -> None:
         _scale_ram(axis, panel)
-        percent_axis(axis, FLOOR)
-        return curves
+        percent_axis(axis)
 
     labels = "RAM", "above store-all, %"
-    return draw_panels(panels_of(points, deadline_text), draw, labels, FLOOR)
+    return draw_panels(
+        panels_of(points, deadline_text), lambda panel: curves_of(panel.points, _ram, percent_above), scale, labels
+    )
 
 
 def _ram(point: Point) -> float:
@@ -58,8 +53,6 @@ def _ram(point: Point) -> float:
 def _scale_ram(axis: Axes, panel: Panel) -> None:
     """From the least to the most RAM in which any method has a schedule."""
     rams = [point.ram_budget_bytes for point in panel.points if point.energy_j is not None]
-    if not rams:
-        return
     spec = axis.get_subplotspec()
     narrow = spec is not None and spec.get_gridspec().ncols > 2
     byte_axis(axis, min(rams), max(rams), ticks=2 if narrow else 3)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 
-from poet_planner.report.curves import Curve, label_curves, legend
+from poet_planner.report.curve_labels import label_curves
+from poet_planner.report.curves import Curve, draw_curves, legend
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.points import Point
 from poet_planner.report.quantities import bytes_text, share_text
@@ -76,42 +77,42 @@ def ram_text(point: Point) -> str:
 
 def draw_panels(
     panels: Sequence[Panel],
-    draw: Callable[[Axes, Panel], list[Curve]],
+    curves: Callable[[Panel], list[Curve]],
+    scale: Callable[[Axes, Panel, list[Curve]], None],
     labels: tuple[str, str],
-    floor: float | None = None,
 ) -> Figure:
     """A figure of all panels with one legend, for one column of a page or for both.
 
     Parameters
     ----------
-    draw : callable
-        Draws a panel and returns its curves.
+    curves : callable
+        The curves of a panel.
+    scale : callable
+        Scales a panel's axes once its curves are drawn.
     labels : tuple of str
         Of the horizontal and of the vertical axis.
-    floor : float, optional
-        See `curves.draw_curves`.
     """
     rows, columns = max(panel.row for panel in panels) + 1, max(panel.column for panel in panels) + 1
+    roomy = columns < 3
     width = COLUMN_INCHES if columns == 1 else PAGE_INCHES
-    height = 1.0 + rows * (2.2 if columns < 3 else 1.5)
-    figure, axes = new_figure(width, height, columns, rows)
-    drawn: list[Curve] = []
-    of_panel = []
+    figure, axes = new_figure(width, 1.0 + rows * (2.2 if roomy else 1.5), columns, rows)
     for axis in axes:
         axis.set_visible(False)
+    drawn = []
     for panel in panels:
         axis = axes[panel.row * columns + panel.column]
         axis.set_visible(True)
-        axis.tick_params(labelsize=6 if columns > 2 else 7)
+        axis.tick_params(labelsize=7 if roomy else 6)
         axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False)
-        of_panel.append((axis, draw(axis, panel)))
-        drawn += of_panel[-1][1]
+        drawn.append((axis, curves(panel)))
+        draw_curves(*drawn[-1])
+        scale(axis, panel, drawn[-1][1])
         if not any(other.column == panel.column and other.row > panel.row for other in panels):
             axis.set_xlabel(labels[0], fontsize=7, color=INK)
         if panel.column == 0:
             axis.set_ylabel(labels[1], fontsize=7, color=INK)
-    legend(figure, drawn, columns=2 if columns == 1 else 4)
-    if columns < 3:
-        for axis, curves in of_panel:
-            label_curves(figure, axis, curves, floor)
+    legend(figure, [curve for _, of_panel in drawn for curve in of_panel], columns=2 if columns == 1 else 4)
+    if roomy:
+        for axis, of_panel in drawn:
+            label_curves(figure, axis, of_panel)
     return figure

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # A curve above it, and above the one that has to be seen, leaves the picture at the top: it would flatten all others.
 MOST = 3.0
+FLOOR = 0.01
 # Powers of ten below which ticks stand between them, too.
 FEW = 4
 RATIOS = (
@@ -34,12 +35,17 @@ def ratio_axis(axis: Axes, seen: float) -> None:
     axis.set_yticks([], minor=True)
 
 
-def percent_axis(axis: Axes, floor: float) -> None:
-    """Scale the vertical axis for overheads in %, by powers of ten from ``floor`` on, which stands for all below it."""
+def percent_above(multiple: float) -> float:
+    """By how many per cent a multiple is above one, and at least FLOOR, since a logarithmic axis has no zero."""
+    return max(FLOOR, 100 * (multiple - 1))
+
+
+def percent_axis(axis: Axes) -> None:
+    """Scale the vertical axis for overheads in %, by powers of ten from FLOOR on, which stands for all below it."""
     axis.set_yscale("log")
-    axis.set_ylim(bottom=floor / 1.4)
+    axis.set_ylim(bottom=FLOOR / 1.4)
     most = axis.get_ylim()[1]
-    powers = range(round(math.log10(floor)), math.floor(math.log10(most)) + 1)
+    powers = range(round(math.log10(FLOOR)), math.floor(math.log10(most)) + 1)
     steps = (1, 2, 5) if len(powers) < FEW else (1,)
     ticks = [step * 10.0**power for power in powers for step in steps if step * 10.0**power <= most]
     axis.set_yticks(ticks, [f"\u2264 {ticks[0]:g}", *(f"{tick:g}" for tick in ticks[1:])])

@@ -19,6 +19,7 @@ from poet_planner.report.method_styles import STYLES, in_legend_order, style_of
 from poet_planner.report.overhead_map import overhead_map
 from poet_planner.report.panels import deadline_text, panels_of
 from poet_planner.report.points import Point
+from poet_planner.report.ratio_axis import percent_above
 from poet_profiles.errors import UserError
 
 from tests.support.graphs.sweep_points import sweep_point
@@ -47,7 +48,7 @@ def test_every_method_has_a_style_that_is_told_apart_without_colour() -> None:
 
 
 def test_a_curve_is_the_points_that_have_a_schedule() -> None:
-    ours, dtr, page_all = curves_of(POINTS, lambda point: point.ram_budget_bytes, relative_to_plain=False)
+    ours, dtr, page_all = curves_of(POINTS, lambda point: point.ram_budget_bytes, percent_above)
     assert [ours.method, dtr.method, page_all.method] == ["optimal", "dtr", "page_all"]
     assert ours.x == (1 << 18, 1 << 19, int(0.75 * (1 << 20)), int(0.9 * (1 << 20)))
     assert ours.y == pytest.approx((40.0, 10.0, 2.0, 0.1))
@@ -55,7 +56,7 @@ def test_a_curve_is_the_points_that_have_a_schedule() -> None:
     assert dtr.x == ours.x[1:]
     assert dtr.proven == ()
     assert (ours.ends, dtr.ends, page_all.ends) == (False, True, False)
-    ratios = curves_of(POINTS, lambda point: point.ram_budget_bytes, relative_to_plain=True)
+    ratios = curves_of(POINTS, lambda point: point.ram_budget_bytes)
     assert ratios[0].y == pytest.approx((1.4, 1.1, 1.02, 1.001))
 
 
