@@ -148,6 +148,7 @@ class Loaded:
         if self.scheduled is not None:
             self.scheduled.close()
             self.scheduled = None
+            self.schedule_hash = NO_HASH
 
     def data(self, index: int) -> Tensor:
         """Bytes of a tensor, by its place among the program's residents.

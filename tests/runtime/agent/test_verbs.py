@@ -26,6 +26,7 @@ from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
 from poet_runtime.agent import system
+from poet_runtime.agent.loaded import NO_HASH
 from poet_runtime.agent.server import RefusedError, Server
 from poet_runtime.agent.verbs import Agent
 from poet_runtime.agent.window import WindowLine
@@ -271,6 +272,13 @@ def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_end
     monkeypatch.setattr(system, "available_bytes", lambda: residents_bytes)
     board.load(document)
     assert board.ask("place 1 0")["err"].startswith("-2 the step needs ")
+    schedule = document_of_schedule(store_all_schedule(small[0]))
+    monkeypatch.undo()
+    assert board.load(schedule)["schedule"] == board.ask("hello")["schedule"] != NO_HASH
+    monkeypatch.setattr(system, "available_bytes", lambda: 1)
+    assert board.load(schedule)["err"].startswith("-2 a step under the schedule needs ")
+    assert board.ask("hello")["schedule"] == NO_HASH
+    assert board.ask("step 0 0")["err"] == "-4 no schedule is loaded"
 
 
 def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
