@@ -124,7 +124,7 @@ def test_what_a_run_saw_takes_the_place_of_the_prediction(
 def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
     for words in (
-        "published: Panasonic CR123A",
+        "Panasonic CR123A",
         "1,550 mAh",
         "85%  assumed (--usable)",
         "90%  assumed (--efficiency)",

@@ -51,7 +51,7 @@ def command(
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many such cells.")] = 1,
     voltage: Annotated[
-        float | None, typer.Option(help="Mean voltage of a cell in use, in volt. [the published one]")
+        float | None, typer.Option(help="Mean voltage of a cell in use, in volt. [the nominal one]")
     ] = None,
     usable: Annotated[
         str | None, typer.Option(help=f"Share of the capacity that can be used. [assumed: {USABLE}]")
@@ -74,8 +74,8 @@ def command(
     """Tell for how many training steps, epochs and hours a battery lasts.
 
     A step draws the energy of the plan, and the idle power for as long as it takes. Between two steps the board sleeps
-    and draws the idle power. The command prints every number that the answer rests on, and where it is from: published,
-    assumed, or given with an option.
+    and draws the idle power. The command prints every number that the answer rests on, and where it is from: a data
+    sheet (quoted, where it was not at hand), assumed, or given with an option.
     """
     from poet_profiles.errors import UserError
 
@@ -153,7 +153,7 @@ def _cell(words: str) -> Cell:
 
 
 def _capacity(cell: Cell) -> Assumption:
-    source = GIVEN if cell.source == GIVEN else f"published: {cell.source}"
+    source = cell.source
     return Assumption("capacity", cell.capacity_ah, f"{cell.capacity_ah * 1e3:,.4g} mAh", source)
 
 
@@ -161,7 +161,7 @@ def _voltage(cell: Cell, given: float | None) -> Assumption:
     from poet_profiles.errors import UserError
 
     if given is None:
-        source = "assumed: lithium ion (--voltage)" if cell.source == GIVEN else "published: nominal (--voltage)"
+        source = "assumed: lithium ion (--voltage)" if cell.source == GIVEN else "nominal, as the capacity (--voltage)"
         return Assumption("voltage", cell.voltage_v, f"{cell.voltage_v:.4g} V", source)
     if not 0 < given < math.inf:
         raise UserError(f"--voltage {given}: must be above 0")
