@@ -22,7 +22,7 @@ from poet_planner.reference.training_data import initial_state, training_data
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.c_library import write_library
 from poet_profiles.boards import load_board
-from poet_profiles.graph import Graph
+from poet_profiles.graph import Graph, Resident
 
 from tests.support import ROOT
 from tests.support.firmware.core import HostFirmware
@@ -30,6 +30,7 @@ from tests.support.firmware.crude_schedules import everything_paged
 from tests.support.firmware.training_session import RATE_NANO, TrainingSession, answers_of
 
 MODEL, BATCH, STEPS, MOMENTUM = "digits_cnn_small", 4, 4, 0.9
+SECOND = "finetune_cnn_small"  # most of it is frozen, and lies in flash
 BOARD = load_board("nrf52840")
 PLATFORMIO = f"""\
 [platformio]
@@ -60,23 +61,34 @@ class Application:
         return self.folder / ".pio/build/nrf52840/firmware.elf"
 
 
+def parameters(graph: Graph) -> list[Resident]:
+    """They lie one behind the other, and the application looks at them as one."""
+    found = [resident for resident in graph.residents if resident.kind == "parameter"]
+    assert [one.offset for one in found] == [sum(one.bytes for one in found[:place]) for place in range(len(found))]
+    return found
+
+
 def words(content: bytes) -> str:
     return "{" + ", ".join(map(str, content)) + "}"
 
 
-def batches_header(graph: Graph) -> str:
-    data = training_data(MODEL, STEPS, 0, BATCH)
+def batches_of(name: str, model: str, batch: int, steps: int) -> str:
+    data = training_data(model, steps, 0, batch)
     input, target = data["input"], data["target"]
-    rows = [f"    {{{words(input[step].tobytes())}, {words(target[step].tobytes())}}}," for step in range(STEPS)]
-    parameters = sum(resident.bytes for resident in graph.residents if resident.kind == "parameter")
+    rows = [f"    {{{words(input[step].tobytes())}, {words(target[step].tobytes())}}}," for step in range(steps)]
+    sizes = f"unsigned char input[{input[0].nbytes}], target[{target[0].nbytes}];"
+    return "\n".join((f"static const struct {{ {sizes} }} {name}_batches[] = {{", *rows, "};"))
+
+
+def batches_header(net: Graph, second: Graph) -> str:
     return "\n".join(
         (
-            f"#define PARAMETER_BYTES {parameters}u",
+            f"#define NET_PARAMETER_BYTES {sum(one.bytes for one in parameters(net))}u",
+            f"#define SECOND_PARAMETER_BYTES {sum(one.bytes for one in parameters(second))}u",
             f"#define RATE {RATE_NANO / 1e9!r}f",
-            f"struct batch {{ unsigned char input[{input[0].nbytes}], target[{target[0].nbytes}]; }};",
-            "static const batch batches[] = {",
-            *rows,
-            "};",
+            batches_of("net", MODEL, BATCH, STEPS),
+            batches_of("second", SECOND, 1, 1),
+            "",
         )
     )
 
@@ -85,38 +97,35 @@ def batches_header(graph: Graph) -> str:
 def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     """Built once: no -std, so that the compiler is in GNU mode."""
     folder = tmp_path_factory.mktemp("application")
-    step = training_step(MODEL, BATCH)
-    graphs = {
-        "net": step.graph(BOARD, momentum=MOMENTUM),
-        "second": training_step(MODEL, 1).graph(BOARD),
-    }
-    for name, graph in graphs.items():
-        schedule = everything_paged(graph) if name == "net" else store_all_schedule(graph)
-        initial = initial_state(MODEL, 0, BATCH)
-        write_library(name, graph, schedule, step.constants(graph), initial, folder / "libraries" / name)
+    step, other = training_step(MODEL, BATCH), training_step(SECOND, 1)
+    net, second = step.graph(BOARD, momentum=MOMENTUM), other.graph(BOARD)
+    libraries = folder / "libraries"
+    initial = initial_state(MODEL, 0, BATCH)
+    write_library("net", net, everything_paged(net), {}, initial, libraries / "net")
+    initial, constants = initial_state(SECOND, 0, 1), other.constants(second)
+    write_library("second", second, store_all_schedule(second), constants, initial, libraries / "second")
     (folder / "platformio.ini").write_text(PLATFORMIO)
     (folder / "src").mkdir()
     shutil.copy(ROOT / "tests/support/firmware/application.cpp", folder / "src")
-    (folder / "src/batches.h").write_text(batches_header(graphs["net"]))
+    (folder / "src/batches.h").write_text(batches_header(net, second))
     (folder / "src/mode.c").write_text("#ifdef __STRICT_ANSI__\n#error not in GNU mode\n#endif\nextern int mode;\n")
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORMIO")}
     command = [sys.executable, "-m", "platformio", "run"]
     run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    return Application(folder, graphs["net"], graphs["second"])
+    return Application(folder, net, second)
 
 
-def reference(firmware: HostFirmware, graph: Graph, batch: int, steps: int, folder: Path) -> int:
+def reference(firmware: HostFirmware, graph: Graph, model: str, batch: int, steps: int, folder: Path) -> int:
     """What the application says of a network after so many steps, from a run by the protocol."""
     folder.mkdir()
-    write_headers(graph, store_all_schedule(graph), folder)
-    session = TrainingSession(graph, MODEL, batch, steps)
+    write_headers(graph, store_all_schedule(graph), folder, training_step(model, batch).constants(graph))
+    session = TrainingSession(graph, model, batch, steps)
     answers = answers_of(firmware.link(folder / "poet", "-I", str(folder)), folder / "card.img", session.requests)
     tensors = session.tensors(answers)
     loss = int(session.steps(answers)[-1]["loss"], 16)
-    parameters = b"".join(tensors[one.id] for one in graph.residents if one.kind == "parameter")
-    return crc32(parameters, loss)
+    return crc32(b"".join(tensors[one.id] for one in parameters(graph)), loss)
 
 
 def life(twin: Twin) -> dict[str, int]:
@@ -136,16 +145,17 @@ def life(twin: Twin) -> dict[str, int]:
 def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
     application: Application, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
-    first = reference(host_firmware, application.net, BATCH, 1, tmp_path / "first")
-    last = reference(host_firmware, application.net, BATCH, STEPS, tmp_path / "last")
+    first = reference(host_firmware, application.net, MODEL, BATCH, 1, tmp_path / "first")
+    last = reference(host_firmware, application.net, MODEL, BATCH, STEPS, tmp_path / "last")
+    other = reference(host_firmware, application.second, SECOND, 1, 1, tmp_path / "other")
     with open_twin(BOARD, application.image, tmp_path / "card.img") as twin:
         said = life(twin)
         assert said.pop("between") > 2 * len(application.net.nodes)
         assert said == {"born": 16_000_000, "first": first, "steps": 3, "end": 0}
         twin.reset()
         said = life(twin)
-    del said["between"], said["other"]
-    assert said == {"born": 16_000_000, "last": last, "still": last, "steps": STEPS, "end": 0}
+    del said["between"]
+    assert said == {"born": 16_000_000, "last": last, "other": other, "still": last, "steps": STEPS, "end": 0}
 
 
 def listing(image: Path) -> str:
@@ -178,7 +188,7 @@ def test_the_library_names_nothing_without_its_prefix(application: Application) 
     core = globals_of(path for path in build.glob("lib*/firmware/**/*.o"))
     assert len(core) > 200
     assert not {name for name in core if not name.startswith("poet_")}
-    assert globals_of(build.glob("lib*/second/**/*.o")) == {"second", "second_initial"}
+    assert globals_of(build.glob("lib*/second/**/*.o")) == {"second", "second_initial", "second_constant_words"}
 
 
 def test_only_what_the_networks_need_is_linked(application: Application) -> None:

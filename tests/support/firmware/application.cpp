@@ -45,8 +45,8 @@ static int begin(poet *p, const poet_network *network, uint32_t *memory, uint32_
 static void take_batch(uint32_t step)
 {
     for (uint32_t i = 0; i < NET_BATCH; i++) {
-        memcpy(poet_input(&trainer, i), batches[step].input + i * NET_INPUT_BYTES, NET_INPUT_BYTES);
-        memcpy(poet_target(&trainer, i), batches[step].target + i * NET_TARGET_BYTES, NET_TARGET_BYTES);
+        memcpy(poet_input(&trainer, i), net_batches[step].input + i * NET_INPUT_BYTES, NET_INPUT_BYTES);
+        memcpy(poet_target(&trainer, i), net_batches[step].target + i * NET_TARGET_BYTES, NET_TARGET_BYTES);
     }
 }
 
@@ -66,19 +66,19 @@ static int train(uint32_t step)
     return poet_train(&trainer, RATE);
 }
 
-static void say_state(const char *word, poet *p)
+static void say_state(const char *word, poet *p, uint32_t parameter_bytes)
 {
     uint32_t bits;
     const float loss = poet_loss(p);
     memcpy(&bits, &loss, sizeof bits);
     const uint8_t *first = static_cast<const uint8_t *>(poet_tensor(p, 0));
-    say(word, poet_crc32(bits, first, PARAMETER_BYTES));
+    say(word, poet_crc32(bits, first, parameter_bytes));
 }
 
 static int first_life()
 {
     int status = train_in_pieces(0);
-    say_state("first ", &trainer);
+    say_state("first ", &trainer, NET_PARAMETER_BYTES);
     if (status == POET_OK) {
         status = train(1);
     }
@@ -97,17 +97,17 @@ static int second_life()
     if (status == POET_OK) {
         status = train_in_pieces(3);
     }
-    say_state("last ", &trainer);
+    say_state("last ", &trainer, NET_PARAMETER_BYTES);
     if (status == POET_OK) {
         status = begin(&other, &second, other_ram, sizeof other_ram);
     }
     if (status == POET_OK) {
-        memcpy(poet_input(&other, 0), batches[0].input, SECOND_INPUT_BYTES);
-        memcpy(poet_target(&other, 0), batches[0].target, SECOND_TARGET_BYTES);
+        memcpy(poet_input(&other, 0), second_batches[0].input, SECOND_INPUT_BYTES);
+        memcpy(poet_target(&other, 0), second_batches[0].target, SECOND_TARGET_BYTES);
         status = poet_train(&other, RATE);
     }
-    say_state("other ", &other);
-    say_state("still ", &trainer);
+    say_state("other ", &other, SECOND_PARAMETER_BYTES);
+    say_state("still ", &trainer, NET_PARAMETER_BYTES);
     return status;
 }
 
