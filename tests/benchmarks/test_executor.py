@@ -73,6 +73,7 @@ def test_what_is_missed_is_said() -> None:
         ({"planned_s": 0.9}, ["predicted time -18.2% off"]),
         ({"planned_s": 0.9, "paged_bytes": 1}, []),
         ({"cpu_s": 1.21, "planned_s": 1.2}, ["more than 50% of checkpoint's extra time"]),
+        ({"name": "greedy 50%", "planned_s": 0.9}, []),
         ({"name": "keep all"}, ["more than 3% above eager"]),
     ):
         assert [*missed(replace(plan, **change), rows)] == words
