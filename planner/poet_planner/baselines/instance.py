@@ -21,7 +21,6 @@ from poet_profiles.schedule import Schedule
 from poet_planner.baselines.in_place import remade
 from poet_planner.baselines.limits import refuse_time
 from poet_planner.baselines.queued import QueueingDecoder
-from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import WORD, build_problem
 from poet_planner.solve.optimise import schedule_of
@@ -171,7 +170,7 @@ class Instance:
         UserError
             If there is none.
         """
-        made = self._first_sound([range(self.nodes)]).made or self._first_sound(orders).made
+        made = self._first_placed([range(self.nodes)]).made or self._first_placed(orders).made
         if made is None:
             raise no_schedule(name)
         return made
@@ -182,9 +181,9 @@ class Instance:
         Where these take more RAM when they are replayed, or given offsets, it is asked again for so much less.
         """
         asked = self.budget
-        made = self._first_sound([range(self.nodes)]).made
+        made = self._first_placed([range(self.nodes)]).made
         while made is None and asked > 0 and not self.time_left.expired:
-            trial = self._first_sound(orders(asked))
+            trial = self._first_placed(orders(asked))
             made = trial.made
             if made is None and not trial.lacking:
                 break
@@ -193,19 +192,16 @@ class Instance:
             raise no_schedule(name)
         return made
 
-    def _first_sound(self, orders: Iterable[Events]) -> _Trial:
-        """The schedule of the cheapest of some orders that has offsets within the limits."""
+    def _first_placed(self, orders: Iterable[Events]) -> _Trial:
+        """The schedule of the cheapest of some orders that has offsets within the limits. It is not verified here."""
         found = [self.evaluated(events) for events in orders]
         early = [one for one in found if one is not None and one.time <= self.problem.deadline]
         lacking = [one.peak - self.budget for one in early if one.peak > self.budget]
         for one in ranked(one for one in early if one.peak <= self.budget):
             placed = self._placed(one)
             if placed.placement.arena_bytes <= self.budget:
-                made = self._schedule(placed)
-                if verify(self.graph, made).sound:
-                    return _Trial(made)
-            else:
-                lacking.append(placed.placement.arena_bytes - self.budget)
+                return _Trial(self._schedule(placed))
+            lacking.append(placed.placement.arena_bytes - self.budget)
             if self.time_left.expired:
                 break
         return _Trial(None, min(lacking, default=0))

@@ -30,6 +30,7 @@ from poet_planner.solve.instance import Floats, Ints
 SLOTS = 500  # of memory, in the peak of the store-all schedule
 MOST_LABELS = 200  # at a block; those that may be cheapest in the end
 SHARES = (1.0, 0.7, 0.5, 0.3)  # of the bus's rate
+FREE_RATE = 1e12  # slots a second where transfers take no time: finite, so that what takes none moves none
 
 ToGo = Callable[[int, int, Floats], Floats]
 
@@ -252,5 +253,5 @@ def _rates(instance: Instance, slot_bytes: float) -> tuple[float, float]:
     moved = [v for v in range(instance.values) if instance.pageable[v] and instance.size[v]]
     slots = sum(instance.size[v] for v in moved) / slot_bytes
     seconds = (sum(float(times[v]) for v in moved) for times in (problem.out_time, problem.in_time))
-    rate_out, rate_in = (slots / one if one else math.inf for one in seconds)
+    rate_out, rate_in = (slots / one if one else FREE_RATE for one in seconds)
     return rate_out, rate_in
