@@ -10,7 +10,7 @@ import numpy as np
 from poet_profiles.errors import UserError
 
 from poet_planner.report.figures import INK, new_figure
-from poet_planner.report.panels import COLUMN_INCHES, PAGE_INCHES
+from poet_planner.report.panels import COLUMN_INCHES, PAGE_INCHES, with_networks
 from poet_planner.report.points import Point
 from poet_planner.report.quantities import bytes_text, share_text
 
@@ -34,16 +34,16 @@ def overhead_map(points: Iterable[Point]) -> Figure:
     if not ours:
         raise UserError("--figure overhead-map: the file has no point of the method optimal; sweep with it")
     groups: dict[tuple[str, str], list[Point]] = {}
-    for point in ours:
-        groups.setdefault((point.model, point.board), []).append(point)
+    for network, point in with_networks(ours):
+        groups.setdefault((network, point.board), []).append(point)
     deadlines = max(len({point.deadline_s for point in group}) for group in groups.values())
     width = COLUMN_INCHES if len(groups) == 1 else PAGE_INCHES
     across = min(len(groups), 3)
     down = -(-len(groups) // across)
     figure, axes = new_figure(width, 0.6 + down * (0.9 + 0.22 * deadlines), across, down)
-    for axis, ((model, board), group) in zip(axes, groups.items(), strict=False):
+    for axis, ((network, board), group) in zip(axes, groups.items(), strict=False):
         _draw(axis, group)
-        axis.set_title(f"{model}, {board}", fontsize=7, color=INK, parse_math=False)
+        axis.set_title(f"{network}, {board}", fontsize=7, color=INK, parse_math=False)
     for axis in axes[len(groups) :]:
         axis.set_visible(False)
     figure.supxlabel("RAM", fontsize=8, color=INK)

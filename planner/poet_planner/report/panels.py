@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small multiples of a sweep: a row of panels a model, a column a board (and a limit, where there are several)."""
+"""Small multiples of a sweep: a row of panels a network, a column a board (and a limit, where there are several)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Panel:
 
 
 def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Panel]:
-    """Group points by model, board and ``limit``, in the order of the file; a group without a schedule has no panel.
+    """Group points by network, board and ``limit``, in the order of the file; a group without a schedule has no panel.
 
-    Where a model has a single column, or more than a page has room for, panels stand one after the other.
+    Where a network has a single column, or more than a page has room for, panels stand one after the other.
 
     Raises
     ------
@@ -46,22 +46,30 @@ def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Pa
         If no point has a schedule.
     """
     groups: dict[tuple[str, str, str], list[Point]] = {}
-    for point in points:
-        groups.setdefault((point.model, point.board, limit(point)), []).append(point)
+    for network, point in with_networks(points):
+        groups.setdefault((network, point.board, limit(point)), []).append(point)
     groups = {key: group for key, group in groups.items() if any(point.energy_j is not None for point in group)}
     if not groups:
         raise UserError("nothing to draw: no point has a schedule")
-    models, boards, limits = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
+    networks, boards, limits = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
     columns = list(dict.fromkeys(key[1:] for key in groups))
     across = MOST_COLUMNS if len(columns) > MOST_COLUMNS else FEW_COLUMNS
     panels = []
-    for number, ((model, board, text), group) in enumerate(groups.items()):
-        row, column = models.index(model), columns.index((board, text))
+    for number, ((network, board, text), group) in enumerate(groups.items()):
+        row, column = networks.index(network), columns.index((board, text))
         if not 1 < len(columns) <= MOST_COLUMNS:
             row, column = divmod(number, across)
-        names = (model if len(models) > 1 or len(boards) == 1 else "", board, text if len(limits) > 1 else "")
+        names = (network if len(networks) > 1 or len(boards) == 1 else "", board, text if len(limits) > 1 else "")
         panels.append(Panel(row, column, ", ".join(name for name in names if name), tuple(group)))
     return panels
+
+
+def with_networks(points: Iterable[Point]) -> list[tuple[str, Point]]:
+    """Each point with the name of its network, and its batch where there are several."""
+    listed = list(points)
+    if len({point.batch for point in listed}) == 1:
+        return [(point.model, point) for point in listed]
+    return [(f"{point.model}, batch {point.batch or 'as built'}", point) for point in listed]
 
 
 def deadline_text(point: Point) -> str:

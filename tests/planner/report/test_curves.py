@@ -117,6 +117,14 @@ def test_more_limits_than_a_page_has_columns_go_on_in_the_next_row() -> None:
         energy_vs_ram([unplanned])
 
 
+def test_batches_are_panels_of_their_own() -> None:
+    batches = [
+        sweep_point("optimal", 0.5, batch / 10, batch=batch, deadline_s=10.0, deadline_of_plain=1.0) for batch in (1, 2)
+    ]
+    for draw in (energy_vs_ram, energy_vs_deadline, overhead_map):
+        assert [axis.get_title() for axis in draw(batches).axes] == ["net, batch 1, m4", "net, batch 2, m4"]
+
+
 def by_deadline() -> list[Point]:
     return [
         sweep_point(method, 0.5, overhead, deadline_s=10 * late, deadline_of_plain=late)
