@@ -94,6 +94,23 @@ def dropout(batch: int | None = None) -> Model:
     return _own("dropout", module, (1, 6, 6), batch)
 
 
+def sixteen_channels(batch: int | None = None) -> Model:
+    """Convolutions by Winograd's algorithm, of two parts of channels each."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 16, 3, padding=1, bias=False),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, CLASSES),
+    )
+    return _own("sixteen_channels", module, (1, 8, 8), batch)
+
+
 def many_layers(batch: int | None = None) -> Model:
     """Most of what stands here in one network, so that a board is built once for all of it."""
     module = nn.Sequential(
