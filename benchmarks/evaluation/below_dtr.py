@@ -24,6 +24,7 @@ def facts(results: Results) -> dict[str, str]:
             ["RAM", "DTR adds, %", *most.index],
             [[ram, percent(dtr[ram]), *(percent(cell.get((board, ram))) for board in most.index)] for ram in dtr.index],
         ),
+        "rate": f"{published('tx2').flops_per_s / 1e9:.0f}",
         "byte": f"{published('tx2').byte_in_flops:.0f}",
         "peak": percent(most["tx2"]),
         "tenth": percent(most["tx2-1.6gflops"]),

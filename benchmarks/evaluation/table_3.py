@@ -8,8 +8,10 @@ from matplotlib.figure import Figure
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.method_styles import style_of
 
+from benchmarks.evaluation.boards import published
 from benchmarks.evaluation.markdown import percent, table
 from benchmarks.evaluation.results import OURS, Results, planned
+from benchmarks.evaluation.subjects import paper_subject
 
 PRINTED_KB = {"optimal": 285_873, "pofo_time": 311_808}
 PRINTED_MS = {"optimal": 82.36, "pofo_time": 94.79}
@@ -77,7 +79,22 @@ def facts(results: Results) -> dict[str, str]:
                 for row in rows.itertuples()
             ],
         ),
+        **_at_224_pixels(),
         "range": f"{percent(rows['less_time'].min())} to {percent(rows['less_time'].max())}",
+    }
+
+
+def _at_224_pixels() -> dict[str, str]:
+    """What one image takes by the paper's own graph, and what a core of the TX2 can do."""
+    store_all = paper_subject("resnet18", "m4").store_all
+    flop, printed_s = store_all.time_s * published("m4").flops_per_s, PRINTED_MS[OURS] / 1000
+    return {
+        "image": f"{store_all.peak_bytes / 1e6:.1f} MB",
+        "images": f"{1000 * PRINTED_KB[OURS] / store_all.peak_bytes:.1f}",
+        "printed_time": f"{PRINTED_MS[OURS]} ms",
+        "flop": f"{flop / 1e9:.1f}",
+        "rate": f"{flop / printed_s / 1e9:.0f}",
+        "peak": f"{published('tx2').flops_per_s / 1e9:.0f}",
     }
 
 
