@@ -108,3 +108,14 @@ def test_a_proven_plan_that_does_with_one_technique_is_that_techniques_own(
     assert rows[technique].energy_j == rows["optimal"].energy_j
     assert rows[other].note == ""
     assert rows[other].energy_j is None or rows[other].energy_j > rows["optimal"].energy_j
+
+
+def test_a_schedule_that_breaks_the_contract_is_a_failure_and_no_start() -> None:
+    graph, store_all = paper_graph("linear.a72")
+    broken = replace(store_all, steps=store_all.steps[:-2], energy_j=0.0)
+    method = replace(method_named("dtr"), schedule=lambda *_: broken)
+    setting = Setting(Subject(graph, "linear"), store_all.peak_bytes, None)
+    failed, ours = compare(setting, [method_named("optimal"), method], OptimiseOptions(time_limit_s=1))
+    assert failed.status == "failed" and "breaks the contract" in failed.note
+    assert failed.energy_j is None
+    assert ours.energy_j == pytest.approx(store_all.energy_j)
