@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from poet_harness.benchmark.grid import TRANSFERS
@@ -51,6 +52,8 @@ SMALL = {
     "size": 16,
 }
 SMALL |= {"value_nano": 1, "m": 3, "bias": 1}
+# A convolution is summed in another way from 8 channels and filters on.
+BY_WINOGRAD = {"h": 8, "w": 8, "c": 8, "k": 8}
 
 
 def sizes_by_part(linker_map: str) -> dict[str, tuple[int, int]]:
@@ -85,8 +88,9 @@ def exercise(device: Device, plan: Path | None) -> None:
     device.format()
     for direction in ("out", "in"):
         device.page(direction, 5000, 2, "scattered")
-    for operator in (operator for name, operator in OPERATORS.items() if name not in TRANSFERS):
-        device.bench(operator.code, 1, [SMALL.get(name, 2) for name in operator.params])
+    for name, operator in OPERATORS.items():
+        for sizes in () if name in TRANSFERS else configurations(name, operator.params):
+            device.bench(operator.code, 1, sizes)
     if plan and json.loads((plan / "graph.json").read_text()).get("kept"):
         device.restore()
     elif plan:
@@ -97,6 +101,17 @@ def exercise(device: Device, plan: Path | None) -> None:
             device.step(0.0, trace=bool(index), expected_s=60.0)
         device.link.request("commit 1")
         device.link.request("restore")
+
+
+def configurations(name: str, params: tuple[str, ...]) -> Iterator[list[int]]:
+    """Parameters for a run or two."""
+    is_convolution = "r" in params
+    for changed in ({}, BY_WINOGRAD) if is_convolution else ({},):
+        sizes = {**SMALL, **changed}
+        if is_convolution:
+            sizes["tile"] = sizes["k"]  # all filters, which need not be whole blocks of the card
+            sizes["bias"] = int(not name.endswith("conv2d_accumulate"))  # a sum so far has its bias already
+        yield [sizes.get(param, 2) for param in params]
 
 
 def main() -> None:

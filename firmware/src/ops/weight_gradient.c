@@ -88,8 +88,9 @@ static poet_im2col im2col_behind(const poet_conv *conv, int32_t rows)
     };
 }
 
-static void add_image(const poet_conv *conv, int32_t channels, const float *gy, const float *x, float *workspace,
-                      float *gw)
+/* Not inlined: what it keeps would stand on the stack below Winograd's algorithm, too. */
+__attribute__((noinline)) static void add_image(const poet_conv *conv, int32_t channels, const float *gy,
+                                                const float *x, float *workspace, float *gw)
 {
     const poet_windows *win = &conv->windows;
     const int32_t step = rows_at_a_time(conv);

@@ -96,9 +96,10 @@ static void copy_padded(const float *row, int32_t width, int32_t first, int32_t 
 
 static const float zeros[WIDEST] = {0}; /* a row outside of the plane */
 
-/* Tiles side by side, of so many channels. */
+/* Tiles side by side, of so many channels. Rows that reach beyond the plane are copied to `copies`: places of products
+ * that there are none of yet, because stacks are small. */
 static void transform_tiles_abreast(const poet_winograd *job, const place *at, int32_t abreast, int32_t channels,
-                                    const float *x, float *v, int32_t v_tile, int32_t v_channel)
+                                    const float *x, float *copies, float *v, int32_t v_tile, int32_t v_channel)
 {
     const int32_t first = at->column + job->left;
     const int32_t width = TILE * abreast + EXTENT - TILE;
@@ -116,11 +117,10 @@ static void transform_tiles_abreast(const poet_winograd *job, const place *at, i
     }
     for (int32_t channel = 0; channel < channels; channel++) {
         if (padded) {
-            float copies[EXTENT][WIDEST];
             const float *copied[EXTENT];
             for (int32_t i = 0; i < EXTENT; i++) {
-                copy_padded(rows[i], steps[i] > 0 ? job->w : 0, first, width, copies[i]);
-                copied[i] = copies[i];
+                copy_padded(rows[i], steps[i] > 0 ? job->w : 0, first, width, copies + i * WIDEST);
+                copied[i] = copies + i * WIDEST;
             }
             transform_inputs(copied, abreast, true, true, v, v_tile);
         } else {
@@ -135,17 +135,20 @@ static void transform_tiles_abreast(const poet_winograd *job, const place *at, i
 
 /* Tiles from `first` to `end`. */
 static void transform_tiles(const poet_winograd *job, const tiles *taken, int32_t first, int32_t end, int32_t channels,
-                            const float *x, float *v, int32_t v_tile, int32_t v_channel)
+                            const float *x, float *copies, float *v, int32_t v_tile, int32_t v_channel)
 {
     for (int32_t i = first; i < end;) {
         const int32_t abreast = least(taken->abreast[i], end - i);
-        transform_tiles_abreast(job, &taken->at[i], abreast, channels, x, v + (i - first) * v_tile, v_tile, v_channel);
+        transform_tiles_abreast(job, &taken->at[i], abreast, channels, x, copies, v + (i - first) * v_tile, v_tile,
+                                v_channel);
         i += abreast;
     }
 }
 
-/* Of four filters; beyond the last one they repeat it. */
-static void transform_filters(const poet_winograd *job, int32_t filters, int32_t channels, const float *w, float *u)
+/* Of four filters; beyond the last one they repeat it. Not inlined, as others here: what they keep would stand on the
+ * stack below the products, too. */
+__attribute__((noinline)) static void transform_filters(const poet_winograd *job, int32_t filters, int32_t channels,
+                                                        const float *w, float *u)
 {
     for (int32_t i = 0; i < BLOCK; i++) {
         transform_weights(w + least(i, filters - 1) * job->weights_filter, job->weights_channel, channels, job->turned,
@@ -193,8 +196,8 @@ static void put_tile(const poet_winograd *job, const place *at, const float *res
 }
 
 /* The four tiles from `first` on. */
-static void put_tiles(const poet_winograd *job, const tiles *taken, int32_t first, int32_t filters, const float *m,
-                      bool adds, float *y)
+__attribute__((noinline)) static void put_tiles(const poet_winograd *job, const tiles *taken, int32_t first,
+                                                int32_t filters, const float *m, bool adds, float *y)
 {
     const place *at = &taken->at[first];
     const int32_t plane = job->out_h * job->out_w;
@@ -246,7 +249,7 @@ void poet_winograd_sum(const poet_winograd *job, const float *x, const float *w,
             const int32_t channels = least(job->channels - channel, POET_WINOGRAD_PART);
             const bool adds = job->adds || bias != NULL || channel > 0;
             for (int32_t first = 0; first < taken.count; first += BLOCK) {
-                transform_tiles(job, &taken, first, first + BLOCK, channels, x + channel * job->h * job->w,
+                transform_tiles(job, &taken, first, first + BLOCK, channels, x + channel * job->h * job->w, m,
                                 v + first / BLOCK * U_FLOATS, PLACES, BLOCK * PLACES);
             }
             for (int32_t filter = 0; filter < job->filters; filter += BLOCK) {
@@ -263,7 +266,8 @@ void poet_winograd_sum(const poet_winograd *job, const float *x, const float *w,
 }
 
 /* Of one filter, whose results may lie outside in part. */
-static void transform_gradients_of_filter(const poet_winograd *job, const tiles *taken, const float *gy, float *u)
+static void transform_gradients_of_filter(const poet_winograd *job, const tiles *taken, const float *gy, float *copies,
+                                          float *u)
 {
     int32_t abreast;
     for (int32_t i = 0; i < taken->count; i += abreast) {
@@ -273,10 +277,9 @@ static void transform_gradients_of_filter(const poet_winograd *job, const tiles 
         const float *lower = at->row + 1 < job->out_h ? upper + job->out_w : zeros;
         abreast = taken->abreast[i];
         if (abreast * TILE > inside) {
-            float copies[TILE][TILES * TILE];
-            copy_padded(upper, inside, 0, abreast * TILE, copies[0]);
-            copy_padded(lower, lower == zeros ? 0 : inside, 0, abreast * TILE, copies[1]);
-            transform_gradients(copies[0], copies[1], abreast, u);
+            copy_padded(upper, inside, 0, abreast * TILE, copies);
+            copy_padded(lower, lower == zeros ? 0 : inside, 0, abreast * TILE, copies + WIDEST);
+            transform_gradients(copies, copies + WIDEST, abreast, u);
         } else {
             transform_gradients(upper, lower, abreast, u);
         }
@@ -285,22 +288,26 @@ static void transform_gradients_of_filter(const poet_winograd *job, const tiles 
 }
 
 /* Of four filters; beyond the last one they repeat it. */
-static void transform_gradients_of_filters(const poet_winograd *job, const tiles *taken, int32_t filters,
-                                           const float *gy, float *u)
+__attribute__((noinline)) static void transform_gradients_of_filters(const poet_winograd *job, const tiles *taken,
+                                                                     int32_t filters, const float *gy, float *copies,
+                                                                     float *u)
 {
     for (int32_t i = 0; i < BLOCK; i++) {
-        transform_gradients_of_filter(job, taken, gy + least(i, filters - 1) * job->out_h * job->out_w, u + i * PLACES);
+        transform_gradients_of_filter(job, taken, gy + least(i, filters - 1) * job->out_h * job->out_w, copies,
+                                      u + i * PLACES);
     }
 }
 
 /* In blocks of four channels, the last of which zeros fill. */
-static void transform_blocks(const poet_winograd *job, const tiles *taken, int32_t channels, const float *x, float *v)
+static void transform_blocks(const poet_winograd *job, const tiles *taken, int32_t channels, const float *x,
+                             float *copies, float *v)
 {
     for (int32_t channel = 0; channel < channels; channel += BLOCK) {
         if (channels - channel < BLOCK) {
             poet_clear(v, U_FLOATS);
         }
-        transform_tiles(job, taken, 0, taken->count, least(channels - channel, BLOCK), x, v, BLOCK * PLACES, PLACES);
+        transform_tiles(job, taken, 0, taken->count, least(channels - channel, BLOCK), x, copies, v, BLOCK * PLACES,
+                        PLACES);
         x += BLOCK * job->h * job->w;
         v += U_FLOATS;
     }
@@ -332,10 +339,10 @@ void poet_winograd_add_weight_gradient(const poet_winograd *job, const float *gy
         take_tiles(job, tile, all, &taken);
         for (int32_t channel = 0; channel < job->channels; channel += POET_WINOGRAD_PART) {
             const int32_t channels = least(job->channels - channel, POET_WINOGRAD_PART);
-            transform_blocks(job, &taken, channels, x + channel * job->h * job->w, v);
+            transform_blocks(job, &taken, channels, x + channel * job->h * job->w, m, v);
             for (int32_t filter = 0; filter < job->filters; filter += BLOCK) {
                 const int32_t filters = least(job->filters - filter, BLOCK);
-                transform_gradients_of_filters(job, &taken, filters, gy + filter * job->out_h * job->out_w, u);
+                transform_gradients_of_filters(job, &taken, filters, gy + filter * job->out_h * job->out_w, m, u);
                 add_products(taken.count, filters, channels, u, v, m, job->weights_filter,
                              gw + filter * job->weights_filter + channel * job->weights_channel);
             }
