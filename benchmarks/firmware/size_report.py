@@ -18,6 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from poet_harness.benchmark.grid import TRANSFERS
 from poet_harness.connection.target import connect
@@ -84,23 +85,31 @@ def _part(source: str) -> str:
 
 
 def exercise(device: Device, plan: Path | None) -> None:
-    """Use everything that the firmware can do; a plan's step runs on zeros, which are labels in range."""
-    device.format()
+    """Use everything that the firmware can do."""
+    graph = {} if plan is None else json.loads((plan / "graph.json").read_text())
+    if not graph.get("kept"):
+        device.format()
+    if plan:
+        train(device, graph)
+    # Behind the training, as transfers go to where a card has its weights.
     for direction in ("out", "in"):
         device.page(direction, 5000, 2, "scattered")
     for name, operator in OPERATORS.items():
         for sizes in () if name in TRANSFERS else configurations(name, operator.params):
             device.bench(operator.code, 1, sizes)
-    if plan and json.loads((plan / "graph.json").read_text()).get("kept"):
+
+
+def train(device: Device, graph: dict[str, Any]) -> None:
+    """Two steps and a commit; without a card's batches on zeros, which are labels in range."""
+    if graph.get("kept"):
         device.restore()
-    elif plan:
-        for index, resident in enumerate(json.loads((plan / "graph.json").read_text())["residents"]):
+    else:
+        for index, resident in enumerate(graph["residents"]):
             device.put(index, bytes(resident["bytes"]))
-    if plan:
-        for index in range(2):
-            device.step(0.0, trace=bool(index), expected_s=60.0)
-        device.link.request("commit 1")
-        device.link.request("restore")
+    for index in range(2):
+        device.step(0.0, trace=bool(index), expected_s=60.0)
+    device.link.request("commit 1")
+    device.link.request("restore")
 
 
 def configurations(name: str, params: tuple[str, ...]) -> Iterator[list[int]]:

@@ -158,8 +158,9 @@ class _Stating:
 
     def has_stages(self, stated: int) -> None:
         """Refuse to go on if the rows will take too long. Stage t has t times as many as the first."""
-        if stated >= SURE_STAGES * self._stages:
-            rows_s = self._spent_s() - self._variables_s
+        spent_s = self._spent_s()
+        if stated >= SURE_STAGES * self._stages and spent_s > SURE_TIME * self._allowed_s:
+            rows_s = spent_s - self._variables_s
             self._refuse(self._variables_s + rows_s * (self._stages / stated) ** 2)
 
     def _spent_s(self) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,12 +251,16 @@ def test_a_full_disk_says_how_far_the_step_came(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    before = [parameter.detach().clone() for parameter in module.parameters()]
     with compiled(module, batch, optimizer, ram="85%", pages=tmp_path) as step:
         assert step.report.planned_in_bytes > 0
         with monkeypatch.context() as patch:
             patch.setattr(os, "preadv", full)
-            with pytest.raises(UserError, match=r"cannot page in .* of 10 parameters have been updated already"):
+            with pytest.raises(UserError, match="cannot page in") as refused:
                 step(*batch)
+        updated = sum(not old.equal(new) for old, new in zip(before, module.parameters(), strict=True))
+        said = re.search(r"(\d+) of 10 parameters have been updated already", str(refused.value))
+        assert updated == (int(said[1]) if said else 0)
         assert all(parameter.grad is None for parameter in module.parameters())
         assert [*optimizer.param_groups[0]["params"]] == [*module.parameters()]
         step(*batch)

@@ -12,7 +12,7 @@ from poet_planner import models
 from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
-from poet_runtime.executor import execute, residents_of, train_step
+from poet_runtime.executor import Execution, execute, residents_of, train_step
 from poet_runtime.traced_graph import Blank, Kind, TracedGraph
 from torch import nn
 
@@ -136,11 +136,11 @@ def test_residents_account_for_every_parameter_and_gradient() -> None:
 
 
 def test_operands_said_to_be_blank_are_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def poisoned(layout: Blank) -> torch.Tensor:
+    def poisoned(_: Execution, layout: Blank) -> torch.Tensor:
         blank = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
         return blank.fill_(float("nan")) if layout.dtype.is_floating_point else blank.fill_(-(2**20))
 
-    monkeypatch.setattr("poet_runtime.executor._fresh", poisoned)
+    monkeypatch.setattr(Execution, "_fresh", poisoned)
     for name in ("resnet18_w4", "mlperf_mobilenet_v1", "unet"):
         check(models.load(name, 1 if name == "unet" else 2))
     for name in ("frozen", "norms", "random", "in-place"):
