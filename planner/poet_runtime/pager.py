@@ -34,8 +34,8 @@ class Traffic:
 
 
 @dataclass
-class _Place:
-    """Where a value lies in the file, and the layout that it had when it was paged out."""
+class Place:
+    """Where a value lies among the pages, and the layout and device that it had when it was paged out."""
 
     id: str
     offset: int
@@ -43,11 +43,12 @@ class _Place:
     shape: tuple[int, ...] = ()
     stride: tuple[int, ...] | None = None
     dtype: torch.dtype = torch.uint8
+    device: torch.device | None = None
 
 
 @dataclass
 class _Job:
-    place: _Place
+    place: Place
     data: Tensor
     out: bool
     done: Event
@@ -65,7 +66,7 @@ class Pager:
     def __init__(self, folder: Path) -> None:
         self.traffic = Traffic()
         self._path = folder / f".poet-pages-{os.getpid()}-{id(self):x}"
-        self._places: list[_Place] = []
+        self._places: list[Place] = []
         self._numbers: dict[str, int] = {}
         self._file: DirectFile | None = None
         self._thread: Thread | None = None
@@ -102,7 +103,7 @@ class Pager:
             if self._file is not None:
                 raise ValueError(f"{id}: the page file is open already")
             self._numbers[id] = len(self._places)
-            self._places.append(_Place(id, self.size_bytes, size))
+            self._places.append(Place(id, self.size_bytes, size))
         return self._numbers[id]
 
     def open(self) -> None:
@@ -132,7 +133,7 @@ class Pager:
         """Begin to copy a value to its place; the tensor is held until that is done."""
         place = self._places[slot]
         place.shape, place.stride, place.dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
-        size = _extent(place.shape, place.stride) * tensor.element_size()
+        size = extent(place.shape, place.stride) * tensor.element_size()
         if size > place.size:
             raise UserError(f"page out {place.id}: it has {size} B, and a place of {place.size} B")
         begin = tensor.storage_offset() * tensor.element_size()
@@ -144,7 +145,7 @@ class Pager:
         place = self._places[slot]
         if place.stride is None:
             raise UserError(f"page in {place.id}: it has never been paged out")
-        data = torch.empty(_extent(place.shape, place.stride) * place.dtype.itemsize, dtype=torch.uint8)
+        data = torch.empty(extent(place.shape, place.stride) * place.dtype.itemsize, dtype=torch.uint8)
         self._begin(slot, _Job(place, data, False, Event()))
         return torch.empty(0, dtype=place.dtype).set_(data.untyped_storage(), 0, place.shape, place.stride)
 
@@ -215,8 +216,8 @@ def _whole_blocks(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     """Elements from the first to the last."""
     if 0 in shape:
         return 0
-    return 1 + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
+    return 1 + sum((length - 1) * step for length, step in zip(shape, stride, strict=True))

@@ -11,13 +11,12 @@ memory to another, waits on the step's stream for the transfer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from poet_runtime.pager import Traffic
+from poet_runtime.pager import Place, Traffic, extent
 
 _ALIGNMENT = 512
 
@@ -61,17 +60,6 @@ class CudaStreams:
         self._copies.synchronize()
 
 
-@dataclass
-class _Place:
-    id: str
-    offset: int
-    size: int
-    shape: tuple[int, ...] = ()
-    stride: tuple[int, ...] | None = None
-    dtype: torch.dtype = torch.uint8
-    device: torch.device | None = None
-
-
 class PinnedPager:
     """Pages in pinned memory of the host; its methods are those of :class:`poet_runtime.pager.Pager`."""
 
@@ -80,7 +68,7 @@ class PinnedPager:
     def __init__(self, streams: Streams) -> None:
         self.traffic = Traffic()
         self._streams = streams
-        self._places: list[_Place] = []
+        self._places: list[Place] = []
         self._numbers: dict[str, int] = {}
         self._memory: Tensor | None = None
         self._pending: dict[int, Any] = {}
@@ -90,9 +78,9 @@ class PinnedPager:
         if id not in self._numbers:
             if self._memory is not None:
                 raise ValueError(f"{id}: the pinned memory is there already")
-            last = self._places[-1] if self._places else _Place("", 0, 0)
+            last = self._places[-1] if self._places else Place("", 0, 0)
             self._numbers[id] = len(self._places)
-            self._places.append(_Place(id, -(-(last.offset + last.size) // _ALIGNMENT) * _ALIGNMENT, size))
+            self._places.append(Place(id, -(-(last.offset + last.size) // _ALIGNMENT) * _ALIGNMENT, size))
         return self._numbers[id]
 
     def open(self) -> None:
@@ -110,7 +98,7 @@ class PinnedPager:
         place = self._places[slot]
         place.shape, place.stride = tuple(tensor.shape), tensor.stride()
         place.dtype, place.device = tensor.dtype, tensor.device
-        size = _extent_bytes(place)
+        size = extent(place.shape, place.stride) * tensor.element_size()
         begin = tensor.storage_offset() * tensor.element_size()
         data = torch.empty(0, dtype=torch.uint8, device=place.device)
         self._begin(slot, self._host(place, size), data.set_(tensor.untyped_storage(), begin, (size,), (1,)))
@@ -120,7 +108,7 @@ class PinnedPager:
         """Begin to read a value; its data are there for what is begun once it has been waited for."""
         place = self._places[slot]
         assert place.stride is not None, f"{place.id} has never been paged out"
-        size = _extent_bytes(place)
+        size = extent(place.shape, place.stride) * place.dtype.itemsize
         data = torch.empty(size, dtype=torch.uint8, device=place.device)
         self._begin(slot, data, self._host(place, size))
         self.traffic.in_bytes += size
@@ -146,15 +134,6 @@ class PinnedPager:
     def _begin(self, slot: int, into: Tensor, data: Tensor) -> None:
         self._pending[slot] = self._streams.copy(into, data)
 
-    def _host(self, place: _Place, size: int) -> Tensor:
+    def _host(self, place: Place, size: int) -> Tensor:
         assert self._memory is not None and size <= place.size
         return self._memory[place.offset : place.offset + size]
-
-
-def _extent_bytes(place: _Place) -> int:
-    """Bytes from the first element to the last."""
-    assert place.stride is not None
-    if 0 in place.shape:
-        return 0
-    elements = 1 + sum((extent - 1) * step for extent, step in zip(place.shape, place.stride, strict=True))
-    return elements * place.dtype.itemsize
