@@ -366,7 +366,8 @@ def test_velocities_begin_at_zero_and_other_state_has_to_be_given(plan_folder: P
     )
     (plan_folder / "graph.json").write_text(json.dumps(graph))
     plan = read_plan(plan_folder)
-    assert plan.momentum == 0.9
+    assert plan.optimizer.words() == "SGD(momentum=0.9)"
+    assert plan.optimizer.tensors == {"w.momentum_buffer": "w.velocity"}
     with pytest.raises(UserError, match="running_var: no such array"):
         read_training_data(plan_folder / "data.npz", plan, STEPS)
     np.savez(plan_folder / "data.npz", w=np.zeros(2, "f4"), input=BATCHES, running_var=np.ones(2, "f4"))

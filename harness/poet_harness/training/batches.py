@@ -51,8 +51,8 @@ class TrainingData:
 def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingData:
     """Read the arrays that the plan's tensors need, and hold each against the plan: name, type, shape, numbers.
 
-    Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. Velocities
-    and random generators that are not in the file start at zero. Integers travel in the size that the
+    Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. The
+    optimiser's state and random generators that are not in the file start at zero. Integers travel in the size that the
     plan has them in.
 
     Parameters
@@ -69,7 +69,7 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     """
     arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
     refuse_other_frozen(path, arrays, plan)
-    zeros = {*plan.velocities.values(), *plan.generators}
+    zeros = {*plan.optimizer.tensors.values(), *plan.generators}
     count = _batch_count(path, plan, arrays) if steps is None else steps
     constants: dict[int, bytes] = {}
     weights: dict[int, bytes] = {}

@@ -26,6 +26,7 @@ from poet_profiles.schedule.file import document_of_schedule, read_schedule, sch
 from poet_profiles.schedule.ram import held_bytes
 
 from ..benchmark.network import PROGRAM_FILE, packed, read_program
+from .optimizer import Optimizer, optimizer_of
 from .program_tensors import tensors_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ CHOICES: dict[str, tuple[int, str | None]] = {
 }
 WORDS = 2**31
 COPIES = ("strided_copy", "fetch")
-MOMENTUM = "sgd_momentum"
 ADVANCE = "advance"
 
 
@@ -90,10 +90,8 @@ class Plan:
         Predictions.
     firmware : tuple of str
         The builds whose profile they rest on, as far as that is known.
-    velocities : mapping of str to str
-        Ids of the states of descent with momentum, by the ids of their parameters; both of the whole tensors.
-    momentum : float
-        0 without.
+    optimizer : Optimizer
+        What a step ends with, and where its state lies.
     generators : tuple of str
         Ids of the states of random generators.
     frozen : mapping of str to array
@@ -115,8 +113,7 @@ class Plan:
     peak_bytes: int
     choices: Mapping[str, int] = field(default_factory=dict)
     firmware: tuple[str, ...] = ()
-    velocities: Mapping[str, str] = field(default_factory=dict)
-    momentum: float = 0.0
+    optimizer: Optimizer = field(default_factory=Optimizer)
     generators: tuple[str, ...] = ()
     frozen: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
@@ -160,11 +157,9 @@ def read_plan(folder: Path) -> Plan:
     _refuse_residents(graph, graph_path)
     try:
         choices = _choices(graph)
-        descents = [operation for operation in _operations(graph) if operation.op == MOMENTUM]
         tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
         names = {tensor.id: name_of(tensor) for tensor in tensors}
-        pairs = [(descent.operands[1], descent.operands[2]) for descent in descents]
-        velocities = {names.get(parameter, parameter): names.get(state, state) for parameter, state in pairs}
+        optimizer = optimizer_of(_operations(graph), names)
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
     except IndexError:
         raise UserError(f"{graph_path}: an operator lacks an operand; plan again") from None
@@ -179,13 +174,12 @@ def read_plan(folder: Path) -> Plan:
         choices=choices,
         types=dict.fromkeys(choices, "<i4"),
         firmware=_profiled_firmware(folder / "summary.json"),
-        velocities=velocities,
+        optimizer=optimizer,
         generators=generators,
         frozen=_frozen(folder, graph),
         kept=graph.kept,
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
-        momentum=parse_params(descents[0].params)["momentum_nano"] / 1e9 if descents else 0.0,
     )
 
 

@@ -16,7 +16,7 @@ from poet_profiles.stopping import undisturbed
 from poet_profiles.whole_file import check_writable, write_or_rescue
 
 from .comparison import as_csv, compare
-from .weights import as_safetensors, velocities_path
+from .weights import as_safetensors, optimizer_path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class Results:
     save : Path, optional
         .npz, loss and gradients of every step.
     weights : Path, optional
-        .safetensors, the trained model's ``state_dict``; with momentum, a second file beside it.
+        .safetensors, the trained model's ``state_dict``; with an optimiser that has a state, a second file beside it.
     """
 
     def __init__(self, plan: Plan, out: Path | None, save: Path | None, weights: Path | None = None) -> None:
@@ -49,7 +49,7 @@ class Results:
         self._out = out
         self._save = save
         self._weights = weights
-        self._velocities = velocities_path(weights) if weights is not None and plan.velocities else None
+        self._optimizer = optimizer_path(weights) if weights is not None and plan.optimizer.state else None
 
     def check(self, steps: int, resume: bool, inputs: Iterable[Path | None]) -> None:
         """Make sure that every file can be written, and overwrites nothing that the run reads or has to leave alone.
@@ -64,7 +64,7 @@ class Results:
             self._out: (steps + len(self._plan.actions)) * ROW_BYTES,
             self._save: steps * self._bytes("gradient"),
             self._weights: self._bytes("parameter", "state"),
-            self._velocities: self._bytes("parameter"),
+            self._optimizer: self._bytes("parameter", "state"),
         }
         for path, size_bytes in sizes.items():
             if path is None:
@@ -117,19 +117,16 @@ class Results:
             return
         if weights.fell_back:
             _say(f"{self._weights}: those of the last step are damaged on the card; these are of step {weights.step}")
-        momentum = f", momentum={self._plan.momentum:g}" if self._plan.momentum else ""
         metadata = {
             "graph": self._plan.graph_hash,
             "step": str(weights.step),
-            "optimizer": f"SGD(lr={learning_rate:g}{momentum})",
+            "optimizer": self._plan.optimizer.words(learning_rate),
         }
         with undisturbed():
             _keep_binary(self._weights, as_safetensors(state.state_dict(weights.tensors, weights.step), metadata))
-            if self._velocities is not None:
-                velocities = {
-                    f"{name}.momentum_buffer": weights.tensors[id] for name, id in self._plan.velocities.items()
-                }
-                _keep_binary(self._velocities, as_safetensors(velocities, metadata))
+            if self._optimizer is not None:
+                own = {name: weights.tensors[id] for name, id in self._plan.optimizer.tensors.items()}
+                _keep_binary(self._optimizer, as_safetensors(own, metadata))
         for name in state.unkept:
             _say(f"{self._weights}: {name}: as at the beginning: only PyTorch follows how a step changes it")
 

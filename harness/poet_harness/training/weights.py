@@ -78,7 +78,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
         If it names an array that is neither in the file, nor in the plan, nor on the board.
     """
     held = {name_of(tensor) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
-    held -= {*plan.velocities.values(), *plan.generators}
+    held -= {*plan.optimizer.tensors.values(), *plan.generators}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, (), {})
     rows = arrays[TABLE]
@@ -97,7 +97,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     )
 
 
-def velocities_path(path: Path) -> Path:
+def optimizer_path(path: Path) -> Path:
     """Where the optimiser's state goes: ``net.optimizer.safetensors`` beside ``net.safetensors``."""
     return path.with_name(f"{path.stem}.optimizer{path.suffix}")
 
