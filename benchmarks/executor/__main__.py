@@ -15,28 +15,31 @@ from pathlib import Path
 
 import torch
 from poet_profiles.whole_file import write_whole
+from poet_runtime.devices import device_named
 
-from benchmarks.executor.measuring import Row, compared, without_page_faults
-from benchmarks.executor.parts import PARTS, QUICK, Part
+from benchmarks.executor.measuring import Row, compared, repeatable_bits, without_page_faults
+from benchmarks.executor.parts import GPU_PARTS, PARTS, QUICK, Part
 from benchmarks.executor.table import missed, table
 
 
 def main() -> int:
     """Measure each part in a process of its own, and print a table for each network; 1 if something was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.executor", description=__doc__)
-    names = ", ".join(part.name for part in PARTS)
-    parser.add_argument("parts", nargs="*", help=f"default is all: {names}")
+    names, on_gpu = (", ".join(part.name for part in parts) for parts in (PARTS, GPU_PARTS))
+    parser.add_argument("parts", nargs="*", help=f"default is all: {names}; with --device cuda, {on_gpu}")
     parser.add_argument("--quick", action="store_true", help="few rows, few rounds: whether it works at all")
     parser.add_argument("--rounds", type=int, help="steps of each way that are timed (15; --quick: 3)")
     parser.add_argument("--seconds", type=float, help="for each plan (10; --quick: 3)")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cuda: larger batches, pages in the memory of the GPU's host")
     parser.add_argument("--out", type=Path, default=Path("build/executor"), help="rows, a file each part; pages too")
     parser.add_argument("--resume", action="store_true", help="keep the parts that are in --out already")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     asked.rounds = asked.rounds or (3 if asked.quick else 15)
     asked.seconds = asked.seconds or (3.0 if asked.quick else 10.0)
-    known = {part.name: part for part in (QUICK if asked.quick else PARTS)}
+    of_device = PARTS if device_named(asked.device).kind == "cpu" else GPU_PARTS
+    known = {part.name: part for part in (QUICK if asked.quick else of_device)}
     unknown = [name for name in asked.parts if name not in known]
     if unknown:
         parser.error(f"no part {unknown[0]}; there are {', '.join(known)}")
@@ -68,6 +71,7 @@ def _measured_apart(part: Part, asked: argparse.Namespace) -> bool:
     print(f"{part.name} …", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "benchmarks.executor", part.name, "--here", *(["--quick"] if asked.quick else [])]
     command += ["--rounds", str(asked.rounds), "--seconds", str(asked.seconds), "--threads", str(asked.threads)]
+    command += ["--device", asked.device]
     with tempfile.TemporaryDirectory(dir=asked.out) as cache:
         ended = subprocess.run(
             [*command, "--out", str(asked.out)], env={**os.environ, "XDG_CACHE_HOME": str(Path(cache).resolve())}
@@ -78,9 +82,12 @@ def _measured_apart(part: Part, asked: argparse.Namespace) -> bool:
 def _measure(part: Part, asked: argparse.Namespace) -> None:
     torch.set_num_threads(asked.threads)
     without_page_faults()
+    device = device_named(asked.device)
+    if device.kind != "cpu":
+        repeatable_bits()
     with tempfile.TemporaryDirectory(dir=asked.out) as pages:
         absent: list[str] = []
-        rows = compared([*part.variants(asked.seconds, Path(pages), absent)], asked.rounds)
+        rows = compared([*part.variants(asked.seconds, Path(pages), absent, device)], asked.rounds, device)
     document = {"rows": [asdict(row) for row in rows], "absent": absent}
     write_whole(_file(part, asked), json.dumps(document, indent=1) + "\n")
 
@@ -98,7 +105,9 @@ def _print_tables(parts: Sequence[Part], asked: argparse.Namespace) -> int:
             rows += found[1:] if rows else found
             absent += document["absent"]
         with_optimizer = of_table[0].optimizer
-        print(f"\n{name}, {asked.threads} threads, median of {asked.rounds}\n\n{table(rows, with_optimizer)}")
+        device = device_named(asked.device)
+        where = f"{asked.threads} threads" if device.kind == "cpu" else device.described()
+        print(f"\n{name}, {where}, median of {asked.rounds}\n\n{table(rows, with_optimizer)}")
         print("".join(f"\nno row {reason}" for reason in absent))
         misses += sum(len([*missed(row, rows, with_optimizer)]) for row in rows)
         # Where the greedy choice ends, nothing of poet's has been missed.

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import torch
-from poet_runtime.peak import allocations
+from poet_runtime.devices import Cpu
 from torch import Tensor, nn
 
 from benchmarks.executor.variants import Variant, descent
@@ -24,13 +25,14 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2
 class Row:
     """One way: medians over rounds.
 
-    ``eager_cpu_s`` is eager PyTorch's in the same process. ``different`` says what is not eager's after three steps of
+    ``time_s`` is the process's CPU time; on a GPU, time until the GPU is done.
+    ``eager_time_s`` is eager PyTorch's in the same process. ``different`` says what is not eager's after three steps of
     descent.
     """
 
     name: str
-    cpu_s: float
-    eager_cpu_s: float
+    time_s: float
+    eager_time_s: float
     wall_s: float
     peak_bytes: int
     different: str
@@ -42,7 +44,13 @@ class Row:
     @property
     def extra(self) -> float:
         """Its time beyond eager PyTorch's, as a share of that."""
-        return self.cpu_s / self.eager_cpu_s - 1
+        return self.time_s / self.eager_time_s - 1
+
+
+def repeatable_bits() -> None:
+    """Let a GPU add in the same order each time."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True)
 
 
 def without_page_faults() -> None:
@@ -53,38 +61,40 @@ def without_page_faults() -> None:
     libc.mallopt(_TOP_PAD, 64 << 20)
 
 
-def compared(variants: Sequence[Variant], rounds: int) -> list[Row]:
+def compared(variants: Sequence[Variant], rounds: int, device: Cpu) -> list[Row]:
     """Bits first, then peaks, then times in alternation; the first variant is what the others are compared with."""
     bits = [_after_steps(variant) for variant in variants]
-    peaks = [peak_bytes(variant) for variant in variants]
-    cpu: list[list[float]] = [[] for _ in variants]
+    peaks = [peak_bytes(variant, device) for variant in variants]
+    # A GPU's clock waits until all is done.
+    clock = time.process_time_ns if device.kind == "cpu" else device.clock()
+    spent: list[list[float]] = [[] for _ in variants]
     wall: list[list[float]] = [[] for _ in variants]
     for number in range(WARM_UP + rounds):
         for index, variant in enumerate(variants):
             _forget(variant.module)
-            cpu_start, wall_start = time.process_time(), time.perf_counter()
+            start_ns, wall_start = clock(), time.perf_counter()
             variant.take()
-            cpu_end, wall_end = time.process_time(), time.perf_counter()
+            end_ns, wall_end = clock(), time.perf_counter()
             if number >= WARM_UP:
-                cpu[index].append(cpu_end - cpu_start)
+                spent[index].append((end_ns - start_ns) * 1e-9)
                 wall[index].append(wall_end - wall_start)
     for variant in variants:
         _forget(variant.module)
     return [
         _row(
-            *(variant, median(cpu[index]), median(cpu[0]), min(wall[index]), peaks[index]),
+            *(variant, median(spent[index]), median(spent[0]), min(wall[index]), peaks[index]),
             _different(bits[0], bits[index]),
         )
         for index, variant in enumerate(variants)
     ]
 
 
-def _row(variant: Variant, cpu_s: float, eager_cpu_s: float, wall_s: float, peak: int, different: str) -> Row:
+def _row(variant: Variant, time_s: float, eager_time_s: float, wall_s: float, peak: int, different: str) -> Row:
     report = variant.report
     if report is None:
-        return Row(variant.name, cpu_s, eager_cpu_s, wall_s, peak, different)
+        return Row(variant.name, time_s, eager_time_s, wall_s, peak, different)
     return Row(
-        *(variant.name, cpu_s, eager_cpu_s, wall_s, peak, different),
+        *(variant.name, time_s, eager_time_s, wall_s, peak, different),
         *(report.planned_peak_bytes, report.planned_time_s),
         recomputations=report.recomputations,
         paged_bytes=report.planned_out_bytes + report.planned_in_bytes,
@@ -118,10 +128,10 @@ def _different(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
     return ", ".join(dict.fromkeys(name.split()[0] for name in names))
 
 
-def peak_bytes(variant: Variant) -> int:
+def peak_bytes(variant: Variant, device: Cpu) -> int:
     """What PyTorch's allocator counts beyond parameters, buffers and the batch."""
     _forget(variant.module)
-    with allocations() as peak:
+    with device.allocations() as peak:
         variant.take()
     _forget(variant.module)
     return peak.bytes

@@ -35,13 +35,15 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def network(name: str, batch: int) -> tuple[nn.Module, Batch]:
-    """A network in training mode and a batch; equal names give equal numbers."""
+def network(name: str, batch: int, device: str = "cpu") -> tuple[nn.Module, Batch]:
+    """A network in training mode and a batch, on a device; equal names give equal numbers."""
     torch.manual_seed(0)
     module = NETWORKS[name]()
     if name == "bert4":
-        return module, (torch.randint(BERT.vocabulary, (batch, BERT.positions)), torch.randint(2, (batch,)))
-    return module, (torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,)))
+        x, y = torch.randint(BERT.vocabulary, (batch, BERT.positions)), torch.randint(2, (batch,))
+    else:
+        x, y = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+    return module.to(device), (x.to(device), y.to(device))
 
 
 def checkpoint_every_block(module: nn.Module) -> int:

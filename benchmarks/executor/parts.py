@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from poet_planner.drop_in.profile_here import HOST
 from poet_profiles.errors import UserError
+from poet_runtime.devices import Cpu
 
 from benchmarks.executor.measuring import peak_bytes
 from benchmarks.executor.networks import network
@@ -20,6 +22,7 @@ from benchmarks.executor.variants import (
     greedy,
     offloaded,
     planned,
+    saved_on_host,
     trained,
     updating,
 )
@@ -67,11 +70,12 @@ class Part:
         budget = "" if self.budget is None else f"-budget-{self.budget:g}"
         return f"{self.network}-{self.batch}{'-optimizer' if self.optimizer else ''}{budget}"
 
-    def variants(self, seconds: float, folder: Path, absent: list[str]) -> Iterator[Variant]:
-        """The rows' ways to take a step, planned for so many seconds each; pages go to the folder.
+    def variants(self, seconds: float, folder: Path, absent: list[str], device: Cpu) -> Iterator[Variant]:
+        """The rows' ways to take a step, planned for so many seconds each.
 
-        Rows that there cannot be go to ``absent``, with why.
+        Pages go to the folder; from a GPU, to its host's memory. Rows that there cannot be go to ``absent``, with why.
         """
+        pages: Path | str = folder if device.kind == "cpu" else HOST
 
         def tried(name: str, make: Callable[[], Variant]) -> Iterator[Variant]:
             try:
@@ -79,7 +83,7 @@ class Part:
             except UserError as error:
                 absent.append(f"{name}: {error}")
 
-        module, batch = network(self.network, self.batch)
+        module, batch = network(self.network, self.batch, device.name)
         if self.optimizer:
             yield trained(module, batch)
             for ram in (None, *(f"{share}%" for share in self.shares)):
@@ -93,18 +97,18 @@ class Part:
         for share in self.shares:
             yield from tried(f"plan {share}%", partial(planned, module, batch, f"{share}%", None, seconds))
         for share in self.paged:
-            yield from tried(f"plan {share}%, pages", partial(planned, module, batch, f"{share}%", folder, seconds))
+            yield from tried(f"plan {share}%, pages", partial(planned, module, batch, f"{share}%", pages, seconds))
         for share in self.shares:
             yield from tried(f"greedy {share}%", partial(greedy, module, batch, share))
         if self.checkpoint:
             theirs = checkpointed(module, batch)
-            peak = peak_bytes(theirs)
+            peak = peak_bytes(theirs, device)
             yield theirs
             yield from tried(
                 AT_CHECKPOINTS_PEAK, partial(planned, module, batch, peak, None, seconds, AT_CHECKPOINTS_PEAK)
             )
         if self.paged:
-            yield offloaded(module, batch, folder)
+            yield offloaded(module, batch, folder) if device.kind == "cpu" else saved_on_host(module, batch)
 
 
 PARTS = (
@@ -115,5 +119,11 @@ PARTS = (
     Part("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
     Part("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
     *(Part(*of, budget=budget) for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8)) for budget in BUDGETS),
+)
+GPU_PARTS = (
+    Part("resnet18", 512, shares=(70, 50), paged=(50,), checkpoint=True),
+    Part("vgg16", 512, checkpoint=True),
+    Part("mobilenet_v2", 256, shares=(70, 50), paged=(50,), checkpoint=True),
+    Part("bert4", 128, shares=(70, 50), paged=(50,), checkpoint=True),
 )
 QUICK = (Part("vgg16", 8, optimizer=True, shares=(40,)), Part("mobilenet_v2", 8, shares=(50,), checkpoint=True))

@@ -99,6 +99,17 @@ def offloaded(module: nn.Module, batch: Batch, folder: Path) -> Variant:
     return Variant("saved tensors to disk", module, take)
 
 
+def saved_on_host(module: nn.Module, batch: Batch) -> Variant:
+    """Every saved tensor to pinned memory of the GPU's host and back, by PyTorch's own hooks."""
+    variant = eager(copy.deepcopy(module), batch)
+
+    def take() -> Tensor:
+        with torch.autograd.graph.save_on_cpu(pin_memory=True):
+            return variant.take()
+
+    return replace(variant, name="save_on_cpu, pinned", take=take)
+
+
 def budgeted(module: nn.Module, batch: Batch, budget: float) -> Variant:
     """`torch.compile` with an `activation_memory_budget`, which it may be given once in a process."""
     from torch._functorch import config
@@ -145,7 +156,7 @@ def descent(module: nn.Module) -> torch.optim.Optimizer:
 
 
 def planned(
-    module: nn.Module, batch: Batch, ram: int | str | None, pages: Path | None, seconds: float, name: str = ""
+    module: nn.Module, batch: Batch, ram: int | str | None, pages: Path | str | None, seconds: float, name: str = ""
 ) -> Variant:
     """A plan of poet's within so much memory."""
     module = copy.deepcopy(module)

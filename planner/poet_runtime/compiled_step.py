@@ -53,7 +53,7 @@ class CompiledStep:
         The most that values, workspaces and the new contents of buffers hold at once, in the graph's sizes.
     operators : tuple of str
         Ids in the order in which the function computes them; a joined one is called like its halves, with a ``+``.
-    times_ns : list of int
+    times_ns : list
         Clock readings of the last run, one before and one behind each of ``operators`` of a timed step, or each step of
         a traced one.
     """
@@ -65,7 +65,7 @@ class CompiledStep:
     updates: tuple[str, ...]
     peak_bytes: int
     operators: tuple[str, ...]
-    times_ns: list[int]
+    times_ns: list[Any]
     pager: AnyPager | None = None
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -111,7 +111,7 @@ def compile_steps(
     pager: AnyPager | None = None,
     timed: bool = False,
     limit_bytes: float | None = None,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    clock: Callable[[], Any] = time.perf_counter_ns,
     update: Callable[[str, Tensor], None] | None = None,
     traced: bool = False,
 ) -> CompiledStep:
@@ -129,7 +129,7 @@ def compile_steps(
     timed : bool
         Whether the function reads the clock around each operator.
     clock : callable
-        The clock, in nanoseconds.
+        The clock, in nanoseconds; or another mark of the time, as of :meth:`poet_runtime.devices.Cpu.marker`.
     update : callable, optional
         Takes the optimiser's update of a parameter, in place; given are its id and its gradient.
     traced : bool
@@ -389,7 +389,7 @@ class _Writer:
         graph: TracedGraph,
         instructions: list[_Instruction],
         pager: AnyPager | None,
-        clock: Callable[[], int] | None,
+        clock: Callable[[], Any] | None,
         update: Callable[[str, Tensor], None] | None,
         traced: bool,
     ) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
@@ -47,6 +48,14 @@ class Cpu:
         """Nanoseconds, of the thread that computes if it is one: what else runs on the computer then costs nothing."""
         return time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
 
+    def marker(self) -> Callable[[], Any]:
+        """What a timed step calls before and behind each operator; :meth:`marked_ns` makes times of it."""
+        return self.clock()
+
+    def marked_ns(self, marks: Sequence[Any]) -> list[int]:
+        """Nanoseconds of the marks, from any beginning."""
+        return [*marks]
+
     def allocations(self) -> AbstractContextManager[Peak]:
         """As :func:`poet_runtime.peak.allocations`."""
         return peak.allocations()
@@ -61,7 +70,7 @@ class Cpu:
 
 
 class Gpu(Cpu):
-    """A GPU by CUDA. Nobody has tried this on one yet.
+    """A GPU by CUDA.
 
     Raises
     ------
@@ -86,13 +95,27 @@ class Gpu(Cpu):
         return torch.random.fork_rng(devices=[self.name])
 
     def clock(self) -> Callable[[], int]:
-        """Nanoseconds once all that was begun is done: an operator's time in place, its launch included."""
+        """Nanoseconds once all that was begun is done."""
 
         def synchronised_ns() -> int:
             torch.cuda.synchronize(self.name)
             return time.perf_counter_ns()
 
         return synchronised_ns
+
+    def marker(self) -> Callable[[], Any]:
+        """Events of the step's stream: the host does not wait for them, for it would not wait in training either."""
+
+        def mark() -> torch.cuda.Event:
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(self.name))
+            return event
+
+        return mark
+
+    def marked_ns(self, marks: Sequence[Any]) -> list[int]:
+        torch.cuda.synchronize(self.name)
+        return [round(marks[0].elapsed_time(mark) * 1e6) for mark in marks]
 
     @contextmanager
     def _allocations(self) -> Iterator[Peak]:

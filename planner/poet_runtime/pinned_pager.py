@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves values between a GPU and pinned memory of its host while the step computes, on a stream of its own.
 
-It stands in for `Pager` where the step runs on a GPU. Nobody has tried it on one yet; a test runs it with streams that
-do nothing before they are waited for.
+It stands in for `Pager` where the step runs on a GPU. Without one, a test runs it with streams that do nothing before
+they are waited for.
 
 The host only begins transfers. What orders them are events: a transfer begins behind what the step's stream has been
 given so far, for its operand is made there, or its memory was used there before; and what reads a value, or gives its

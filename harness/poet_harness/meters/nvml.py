@@ -21,8 +21,11 @@ def find() -> list[str]:
     """Indices of the GPUs that count their energy."""
     try:
         nvml = _started()
-        return [str(index) for index in range(nvml.nvmlDeviceGetCount()) if _counts(nvml, index)]
     except UserError:
+        return []
+    try:
+        return [str(index) for index in range(nvml.nvmlDeviceGetCount()) if _counts(nvml, index)]
+    except nvml.NVMLError:
         return []
 
 

@@ -76,7 +76,7 @@ def compile(
     Parameters
     ----------
     model : nn.Module
-        On the CPU, or on one GPU (untried), in the mode that it trains in; it stays as it is.
+        On the CPU, or on one GPU, in the mode that it trains in; it stays as it is.
     loss : callable
         ``loss(model(x), y)`` is the loss, a scalar.
     example : sequence

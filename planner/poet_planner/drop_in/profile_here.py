@@ -104,11 +104,11 @@ def costed_here(
 def _timed(traced: TracedGraph, residents: Mapping[str, Tensor], device: Cpu) -> dict[str, Any]:
     """Medians over some steps; a half of a kernel's call has its share of the whole call."""
     given = {**residents, **traced.constants}
-    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=device.clock())
-    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=device.clock())
+    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=device.marker())
+    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=device.marker())
     with device.kept_randomness():
-        times, gaps = _medians(whole, [given[id] for id in whole.residents])
-        apart, _ = _medians(split, [given[id] for id in split.residents])
+        times, gaps = _medians(whole, [given[id] for id in whole.residents], device)
+        apart, _ = _medians(split, [given[id] for id in split.residents], device)
     for id in [id for id in times if id not in apart]:
         halves = id.split("+")
         together = times.pop(id)
@@ -117,13 +117,13 @@ def _timed(traced: TracedGraph, residents: Mapping[str, Tensor], device: Cpu) ->
     return {"times_s": times, "overhead_s": gaps}
 
 
-def _medians(step: CompiledStep, tensors: list[Tensor]) -> tuple[dict[str, float], float]:
+def _medians(step: CompiledStep, tensors: list[Tensor], device: Cpu) -> tuple[dict[str, float], float]:
     """Median seconds of each operator, and between two of them."""
     rounds = []
     for number in range(WARM_UP + ROUNDS):
         step.run(tensors)
         if number >= WARM_UP:
-            rounds.append(np.array(step.times_ns, np.float64) * 1e-9)
+            rounds.append(np.array(device.marked_ns(step.times_ns), np.float64) * 1e-9)
     readings = np.array(rounds)
     spans = _typical(readings[:, 1::2] - readings[:, ::2])
     gaps = _typical(readings[:, 2::2] - readings[:, 1:-1:2])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a traced step, as it stands, does what eager PyTorch does with the same batch.
 
-On the CPU tests have seen that. On a GPU nobody has, and other operators are traced there: each step is held against
-eager PyTorch before it is planned.
+On the CPU tests have seen that. On a GPU other operators are traced, and tests seldom find one: each step is held
+against eager PyTorch before it is planned.
 """
 
 from __future__ import annotations

@@ -8,8 +8,12 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -136,10 +140,17 @@ def test_a_table_that_is_none_is_not_resumed(
     assert "no table" in refused(monkeypatch, capsys, "sweep", "--graph", graph, "--out", out, "--resume")
 
 
+@pytest.fixture
+def distributed() -> Iterator[ModuleType]:
+    """Dask without its look at GPUs: a stand-in for NVIDIA's library may be loaded from another test."""
+    found = pytest.importorskip("distributed")
+    with import_module("dask").config.set({"distributed.diagnostics.nvml": False}):
+        yield found
+
+
 def test_a_sweep_on_a_dask_cluster_plans_what_it_plans_here(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    distributed: Any, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     assert swept(monkeypatch, graph, tmp_path / "here") == 0
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         words = ("--scheduler", cluster.scheduler_address)
@@ -155,9 +166,8 @@ def test_a_sweep_on_a_dask_cluster_plans_what_it_plans_here(
 
 
 def test_a_cluster_that_is_not_there_is_one_line(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    distributed: Any, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(cluster_module, "CONNECTING_S", 0.2)
     words = ("sweep", "--graph", graph, "--out", tmp_path / "sweep", "--scheduler")
     assert "cannot be reached" in refused(monkeypatch, capsys, *words, "tcp://127.0.0.1:9")

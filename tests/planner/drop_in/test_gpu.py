@@ -9,6 +9,7 @@ from dataclasses import replace
 import poet_planner as poet
 import pytest
 import torch
+from poet_planner.drop_in import profile_here
 from poet_planner.drop_in.same_as_eager import refuse_other_results
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
@@ -45,7 +46,11 @@ def test_a_step_that_is_traced_wrongly_is_refused() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("pages", [None, "host"])
-def test_three_steps_on_a_gpu_leave_eagers_numbers(pages: str | None) -> None:
+def test_three_steps_on_a_gpu_leave_eagers_numbers(pages: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that cost next to nothing are paged."""
+    free = {"out_s": (1e-9, 0.0), "in_s": (1e-9, 0.0)}
+    monkeypatch.setattr(profile_here, "_pinned", lambda device: free)
+    monkeypatch.setattr(profile_here, "LEAST_PAGE_BYTES", 1024)
     module, (x, y) = small_resnet()
     module, x, y = module.cuda(), x.cuda(), y.cuda()
     other = copy.deepcopy(module)
@@ -63,5 +68,24 @@ def test_three_steps_on_a_gpu_leave_eagers_numbers(pages: str | None) -> None:
                 optimizer.zero_grad()
         assert step.report.peak_bytes is not None
         assert step.report.peak_bytes <= 1.05 * step.report.planned_peak_bytes
+        assert (step.report.out_bytes > 0) == (pages is not None)
     for one, two in zip(module.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(one, two)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_the_optimiser_steps_inside() -> None:
+    module, (x, y) = small_resnet()
+    module, x, y = module.cuda(), x.cuda(), y.cuda()
+    other = copy.deepcopy(module)
+    inside, outside = (torch.optim.AdamW(part.parameters(), lr=0.01) for part in (module, other))
+    with poet.compile(module, cross_entropy, example=(x, y), ram="80%", optimizer=inside, quiet=True) as step:
+        for _ in range(3):
+            torch.manual_seed(1)
+            step(x, y)
+            torch.manual_seed(1)
+            outside.zero_grad()
+            cross_entropy(other(x), y).backward()
+            outside.step()
+    for one, two in zip(module.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
