@@ -12,7 +12,7 @@ from poet_harness.emulation import open_twin
 from poet_profiles.boards import load_board
 
 from tests.support.emulation.emulated_board import BOARDS, Line
-from tests.support.emulation.paged_step import GRADIENT, RATE_NANO, W, expected, get, put_all, random_data, step
+from tests.support.emulation.paged_step import GRADIENT, RATE_BITS, W, expected, get, put_all, random_data, step
 
 Opener = Callable[[str], Line]
 
@@ -63,7 +63,7 @@ def test_a_page_that_the_card_spoils_is_never_used(open_step: Opener, name: str)
     assert loss == pytest.approx(expected(random_data())[0], rel=1e-5)
     put_all(line, random_data())
     line.twin.card.faults.silent_corruptions = 100
-    assert line.ask("step 500000000 0").startswith("err -7")
+    assert line.ask(f"step {RATE_BITS} 0").startswith("err -7")
     line.twin.card.faults.silent_corruptions = 0
     assert get(line, W).tobytes() == first, "weights changed by a step that failed"
     assert step(line) == loss
@@ -79,7 +79,7 @@ def test_a_card_that_fails_ends_the_step_and_leaves_the_weights(
     for key, value in fault.items():
         setattr(line.twin.card.faults, key, value)
     code = {"removed": "-9", "full": "-6", "write_error_after": "-5"}[next(iter(fault))]
-    assert line.ask("step 500000000 0").startswith(f"err {code}")
+    assert line.ask(f"step {RATE_BITS} 0").startswith(f"err {code}")
     assert get(line, W).tobytes() == before
     for key in fault:
         setattr(line.twin.card.faults, key, None if key == "write_error_after" else False)
@@ -113,7 +113,7 @@ def test_power_lost_at_any_write_leaves_a_whole_step(open_step: Opener, name: st
 
 def train_until_the_lights_go_out(line: Line) -> bool:
     """A step and a commit; whether the commit was answered. The power fails somewhere on the way."""
-    for request in ("step 500000000 0", "commit 1"):
+    for request in (f"step {RATE_BITS} 0", "commit 1"):
         try:
             answer = line.ask(request, patience_s=0.05)
         except TimeoutError:
@@ -129,8 +129,8 @@ def test_a_transfer_overlaps_compute_where_the_bus_works_alone(open_step: Opener
     saved = {}
     for name in BOARDS:
         line = open_step(name)
-        together = int(line.values(f"step {RATE_NANO} 0")["ticks"])
-        line.values(f"step {RATE_NANO} 1")
+        together = int(line.values(f"step {RATE_BITS} 0")["ticks"])
+        line.values(f"step {RATE_BITS} 1")
         ticks = [int(word) for word in line.values("times 0 15")["ticks"].split(",")]
         saved[name] = 1 - together / sum(ticks)
     assert saved["nrf52840"] > 0.05

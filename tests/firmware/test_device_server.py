@@ -62,7 +62,7 @@ def trained(core: c.CDLL) -> Iterator[Device]:
 def test_hello(device: Device) -> None:
     answer = device.ok("hello")
     assert answer == {
-        "protocol": "1", "board": "test", "firmware": "unknown", "boot": "00000001", "ticks_hz": "1000000",
+        "protocol": "2", "board": "test", "firmware": "unknown", "boot": "00000001", "ticks_hz": "1000000",
         "ram_bytes": str(8 << 16), "model": "0" * 16, "schedule": "0" * 16,
     }  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_a_repeated_request_is_not_carried_out_again(device: Device) -> None:
 
 def test_hello_is_never_answered_from_memory(device: Device) -> None:
     device.raw(">0300 stack")
-    assert "protocol=1" in device.raw(">0300 hello")[1]
+    assert "protocol=2" in device.raw(">0300 hello")[1]
 
 
 def test_bench_runs_inside_one_window_and_checks_its_output(device: Device) -> None:
@@ -167,8 +167,8 @@ def test_bench_gives_labels_in_range_and_updates_in_place(device: Device) -> Non
         ("idle -3", -1),
         ("format", -9),
         ("format all", -1),
-        ("step 1 0", -9),
-        ("step 1 2", -9),
+        ("step 3d4ccccd 0", -9),
+        ("step 3d4ccccd 2", -9),
         ("times 0 1", -9),
         ("times 0 25", -9),
         ("put 0 0 00", -9),
@@ -261,13 +261,28 @@ def test_put_and_get(trained: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_", ["step 1", "step 1 2", "times 0 25", "get 0 0 225", "put 0", "commit", "restore 1"]
+    "request_",
+    [
+        "step 3d4ccccd",
+        "step 3d4ccccd 2",
+        "step 3d4ccccd 0 1",
+        "step 3d4ccc 0",
+        "step 3D4CCCCD 0",
+        "step 7f800000 0",
+        "step 7fc00000 0",
+        "step bd4ccccd 0",
+        "times 0 25",
+        "get 0 0 225",
+        "put 0",
+        "commit",
+        "restore 1",
+    ],
 )
 def test_requests_that_make_no_sense_to_a_model(trained: Device, request_: str) -> None:
     assert trained.ask(request_).startswith("err -1")
 
 
-@pytest.mark.parametrize("request_", ["step 0 0", "times 0 1", "get 0 0 4", "put 0 0 00", "commit 1", "restore"])
+@pytest.mark.parametrize("request_", ["step 00000000 0", "times 0 1", "get 0 0 4", "put 0 0 00", "commit 1", "restore"])
 def test_a_plan_that_does_not_fit_the_firmware_is_named(core: c.CDLL, request_: str) -> None:
     net = Net([(ADD, [4], [0, 0], [1], 0)], [], [(0, 16, INPUT), (16, 16, GRADIENT)], [], 0)  # no workspace
     device = boot(core, net)
@@ -281,14 +296,14 @@ def test_step_and_times(trained: Device) -> None:
     trained.insert(Card(PAGE_AREA + 64))
     trained.ok(f"put 1 0 {struct.pack('<4i', 0, 31, 5, 32).hex()}")
     trained.window_edges()
-    answer = trained.ok("step 50000000 0")
+    answer = trained.ok("step 3d4ccccd 0")
     assert trained.window_edges() == [1, 0]
     assert struct.unpack(">f", bytes.fromhex(answer["loss"]))[0] == 3 - 1000
     assert (answer["peak"], answer["arena"]) == (str(2 * BYTES + 20), str(BYTES))
     assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
     for verb in ("times", "peaks"):
         assert trained.ask(f"{verb} 0 5") == "err -9 the last step was not traced, or its trace was lost"
-    answer = trained.ok("step 50000000 1")
+    answer = trained.ok("step 3d4ccccd 1")
     assert trained.window_edges() == [1, 0] * 4
     times = trained.ok("times 0 5")["ticks"].split(",")
     assert len(times) == 5 and sum(map(int, times)) == int(answer["ticks"])
@@ -301,17 +316,17 @@ def test_step_and_times(trained: Device) -> None:
 
 
 def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
-    assert trained.ask("step 0 0") == "err -9 no card, or no label on it"
+    assert trained.ask("step 00000000 0") == "err -9 no card, or no label on it"
     card = Card(PAGE_AREA + 64)
     trained.insert(card)
     card.fail_writes = 0
-    assert trained.ask("step 0 0").startswith("err -5 schedule step 1: ")
+    assert trained.ask("step 00000000 0").startswith("err -5 schedule step 1: ")
     card.fail_writes = None
     card.flips = 0
     card.content[:] = bytes(len(card.content))
-    assert trained.ask("step 0 0").startswith("err -9")
+    assert trained.ask("step 00000000 0").startswith("err -9")
     trained.ok("format")
-    trained.ok("step 0 0")
+    trained.ok("step 00000000 0")
 
 
 def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
@@ -319,5 +334,5 @@ def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
     net.schedule.graph_hash = 5
     device = boot(core, net)
     assert device.ok("hello")["schedule"] == f"{SCHEDULE_HASH:016x}"
-    for request in ("step 0 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
+    for request in ("step 00000000 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
         assert device.ask(request) == "err -3 the built schedule was made for another graph than the built model"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from poet_profiles.protocol.f32 import f32_bits
 
 from tests.support.firmware.core import (
     BLOCK,
@@ -40,7 +41,7 @@ TOKENS, WORDS, WIDTH = 6, 37, 150  # a row is padded to two blocks, and the rows
 ROW_BYTES, ROW_BLOCKS = 4 * WIDTH, 2
 Y_BYTES, W_BYTES = TOKENS * ROW_BYTES, WORDS * ROW_BYTES
 RATE = np.float32(0.05)
-STEP = "step 50000000 0"
+STEP = f"step {f32_bits(0.05)} 0"
 BATCHES = 3
 STEPS = 4
 RECORDS = (16, 1032)

@@ -28,7 +28,7 @@ from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
-from tests.support.firmware.training_session import RATE_NANO, TrainingSession, train
+from tests.support.firmware.training_session import RATE, TrainingSession, train
 
 STEPS = 1
 
@@ -97,7 +97,7 @@ def test_training_on_the_board_equals_unlimited_memory(
     if graph.constants:
         data = tmp_path / "data.npz"
         write_arrays(training_data(model, STEPS, 0, batch), data)
-        for id, (gradient, *_) in reference_run(model, data, RATE_NANO / 1e9).items():
+        for id, (gradient, *_) in reference_run(model, data, RATE).items():
             found = np.frombuffer(tensors[id], np.float32)
             assert np.abs(found - gradient.ravel()).max() <= 1e-5 * np.abs(gradient).max(), id
     weights = [resident.id for resident in graph.residents if resident.kind == "parameter"]

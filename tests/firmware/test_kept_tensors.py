@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from poet_profiles.protocol.f32 import f32_bits
 
 from tests.support.firmware.core import (
     ADD,
@@ -45,7 +46,7 @@ SIZE = 300
 BYTES = 4 * SIZE
 TILE = 70  # elements: 280 bytes, so that tiles end in the middle of blocks
 RATE = np.float32(0.05)
-RATE_NANO = 50_000_000
+RATE_BITS = f32_bits(RATE)
 BATCHES = 2
 STEPS = 3
 RECORDS = (16, 1032)
@@ -181,7 +182,7 @@ def test_training_gives_the_bits_of_the_same_arithmetic(core: c.CDLL, dma: bool,
     device = start(core, prepared(dma))
     assert device.ok("restore")["step"] == "0"
     for step in range(1, STEPS + 1):
-        answer = device.ok(f"step {RATE_NANO} {trace}")
+        answer = device.ok(f"step {RATE_BITS} {trace}")
         assert answer["committed"] == str(step)
         assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
         assert weights(device) == bits(expected_after(step))
@@ -195,7 +196,7 @@ def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
     before = bytes(card.content)
     device = start(core, card)
     device.ok("restore")
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     after, layout = expected_after(1), NET.layout
     assert card.content[RECORDS[1] * BLOCK : (RECORDS[1] + 1) * BLOCK] == record(2, 1, 0b111, after)
     homes = (PAGE_AREA + layout.home_blocks) * BLOCK
@@ -207,7 +208,7 @@ def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
 
 
 def train(device: Device) -> int | None:
-    return device.train(f"step {RATE_NANO} 0", STEPS)
+    return device.train(f"step {RATE_BITS} 0", STEPS)
 
 
 @pytest.mark.parametrize("torn", TEARS)
@@ -241,9 +242,9 @@ def transfers(core: c.CDLL, dma: bool, fault: str) -> int:
     card = prepared(dma)
     device = start(core, card)
     device.ok("restore")
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     setattr(card, fault, 10_000)
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     return 10_000 - int(getattr(card, fault))
 
 
@@ -256,9 +257,9 @@ def test_an_error_at_any_transfer_leaves_the_committed_step_intact(core: c.CDLL,
         card = prepared(dma)
         device = start(core, card)
         device.ok("restore")
-        device.ok(f"step {RATE_NANO} 0")
+        device.ok(f"step {RATE_BITS} 0")
         setattr(card, fault, transfer)
-        assert "err -5" in device.ask(f"step {RATE_NANO} 0")
+        assert "err -5" in device.ask(f"step {RATE_BITS} 0")
         setattr(card, fault, None)
         other = start(core, card)  # another start of the board sees the step before, or the one that was just sealed
         resumed = int(other.ok("restore")["step"])
@@ -274,11 +275,11 @@ def test_after_an_error_the_step_can_be_asked_for_again(core: c.CDLL, fault: str
         card = prepared()
         device = start(core, card)
         device.ok("restore")
-        device.ok(f"step {RATE_NANO} 0")
+        device.ok(f"step {RATE_BITS} 0")
         setattr(card, fault, transfer)
-        assert "err -5" in device.ask(f"step {RATE_NANO} 0")
+        assert "err -5" in device.ask(f"step {RATE_BITS} 0")
         setattr(card, fault, None)
-        done = int(device.ok(f"step {RATE_NANO} 0")["committed"])
+        done = int(device.ok(f"step {RATE_BITS} 0")["committed"])
         assert done in (2, 3)
         assert weights(device) == bits(expected_after(done))
 
@@ -293,7 +294,7 @@ def test_a_damaged_newest_version_gives_way_to_the_step_before(core: c.CDLL, uni
     card = prepared()
     device = start(core, card)
     device.ok("restore")
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     card.content[damaged(unit, 700, second=True)] ^= 4
     device = start(core, card)
     assert device.ok("restore")["step"] == "0"
@@ -314,16 +315,16 @@ def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
         device = start(core, card)
         device.ok("restore")
         card.content[place] ^= 1
-        assert "check failed" in device.ask(f"step {RATE_NANO} 0"), what
+        assert "check failed" in device.ask(f"step {RATE_BITS} 0"), what
         card.content[place] ^= 1
-        assert device.ok(f"step {RATE_NANO} 0")["committed"] == "1", what
+        assert device.ok(f"step {RATE_BITS} 0")["committed"] == "1", what
 
 
 def test_both_versions_damaged(core: c.CDLL) -> None:
     card = prepared()
     device = start(core, card)
     device.ok("restore")
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     for second in (False, True):
         card.content[damaged(1, 100, second)] ^= 1
     assert start(core, card).ask("restore") == "err -7 check failed"
@@ -363,7 +364,7 @@ def test_an_incomplete_first_record_is_refused(core: c.CDLL) -> None:
     device = start(core, blank())
     no_record = "err -9 no card, no label on it, or no record of this model"
     assert device.ask("put 2 0 00") == no_record
-    assert device.ask(f"step {RATE_NANO} 0") == no_record
+    assert device.ask(f"step {RATE_BITS} 0") == no_record
     device.ok(f"batches {BATCHES}")
     put(device, 2, draw(1).tobytes())
     assert device.ask("commit 0").startswith("err -4 not all tensors")
@@ -377,10 +378,10 @@ def test_an_incomplete_first_record_is_refused(core: c.CDLL) -> None:
 
 def test_a_step_needs_the_residents_of_the_record(core: c.CDLL) -> None:
     device = start(core, prepared())
-    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 restore or commit first")
+    assert device.ask(f"step {RATE_BITS} 0").startswith("err -4 restore or commit first")
     device.ok("restore")
     device.ok("bench 7 1 4")  # overwrites them; they are read back
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     assert weights(device) == bits(expected_after(1))
 
 
@@ -389,8 +390,8 @@ def test_a_batch_put_before_each_step(core: c.CDLL) -> None:
     device = start(core, card)
     device.ok("restore")
     put(device, 1, draw(10).tobytes(), BYTES)  # the second batch is now the first
-    assert device.ok(f"step {RATE_NANO} 0")["committed"] == "1"
-    assert device.ok(f"step {RATE_NANO} 0")["committed"] == "2"
+    assert device.ok(f"step {RATE_BITS} 0")["committed"] == "1"
+    assert device.ok(f"step {RATE_BITS} 0")["committed"] == "2"
     np.testing.assert_array_equal(tensor(device, 4), np.maximum(draw(10), 0))
     assert device.ask(f"put 1 {BATCHES * BYTES} 00").startswith("err -1")
     assert device.ask(f"put 1 {BYTES - 1} 0000").startswith("err -1")
@@ -441,14 +442,14 @@ def test_a_second_next_version_in_one_step_is_refused(core: c.CDLL) -> None:
     twice = training_net([*SCHEDULE[:14], SCHEDULE[13], *SCHEDULE[14:]])
     device = start(core, prepared(), twice)
     device.ok("restore")
-    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 schedule step 14")
+    assert device.ask(f"step {RATE_BITS} 0").startswith("err -4 schedule step 14")
 
 
 @pytest.mark.parametrize("left_out", [13, 14])
 def test_a_step_that_leaves_a_tensor_as_it_was_does_not_count(core: c.CDLL, left_out: int) -> None:
     device = start(core, prepared(), training_net(without(left_out)))
     device.ok("restore")
-    assert device.ask(f"step {RATE_NANO} 0").startswith("err -4 schedule step 16")
+    assert device.ask(f"step {RATE_BITS} 0").startswith("err -4 schedule step 16")
     assert start(core, device.keep[1]).ok("restore")["step"] == "0"
 
 
@@ -509,8 +510,8 @@ WRITING = ["page out 512 1 sequential", f"bench {SGD_UPDATE} 1 200 70"]
     ("make", "requests"),
     [
         (lambda: None, WRITING),
-        (plain_net, [*WRITING, f"step {RATE_NANO} 0", "commit 1", "restore"]),
-        (net_of_another_graph, [*WRITING, f"step {RATE_NANO} 0", "batches 2", "put 2 0 00", "commit 1", "restore"]),
+        (plain_net, [*WRITING, f"step {RATE_BITS} 0", "commit 1", "restore"]),
+        (net_of_another_graph, [*WRITING, f"step {RATE_BITS} 0", "batches 2", "put 2 0 00", "commit 1", "restore"]),
     ],
 )
 @pytest.mark.parametrize("place", RECORDS)
@@ -538,7 +539,7 @@ def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
     card = prepared()
     device = start(core, card)
     device.ok("restore")
-    device.ok(f"step {RATE_NANO} 0")
+    device.ok(f"step {RATE_BITS} 0")
     device.ok("format")
     assert not any(any(card.content[place * BLOCK : (place + 1) * BLOCK]) for place in RECORDS)
     assert device.ask("restore").startswith("err -9")

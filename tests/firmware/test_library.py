@@ -141,8 +141,8 @@ class Application:
     def call(self, name: str) -> int:
         return getattr(self.core, name)(c.byref(self.poet))
 
-    def train(self, name: str = "poet_train") -> int:
-        return getattr(self.core, name)(c.byref(self.poet), c.c_float(float(RATE)))
+    def train(self, name: str = "poet_train", rate: float = float(RATE)) -> int:
+        return getattr(self.core, name)(c.byref(self.poet), c.c_float(rate))
 
     def tensor(self, number: int, count: int = SIZE) -> NDArray[np.float32]:
         return np.array((c.c_float * count).from_address(self.core.poet_tensor(c.byref(self.poet), number)))
@@ -193,6 +193,16 @@ def test_training_at_once_and_piece_by_piece(core: c.CDLL, steps: list[tuple[int
     assert application.call("poet_next") == E_ORDER
     np.testing.assert_array_equal(application.weights(), after(2))
     assert application.call("poet_steps") == 2
+
+
+def test_a_rate_that_would_spoil_the_weights_is_refused(core: c.CDLL) -> None:
+    application = Application(core)
+    assert application.begin() == OK
+    for rate in (float("nan"), float("inf"), -0.5):
+        for name in ("poet_train", "poet_train_begin"):
+            assert application.train(name, rate) == E_ARGUMENT
+    np.testing.assert_array_equal(application.weights(), PARAMETERS)
+    assert application.call("poet_steps") == 0
 
 
 def test_samples_lie_behind_one_another(core: c.CDLL) -> None:

@@ -27,7 +27,7 @@ from poet_profiles.graph import Graph, Resident
 from tests.support import ROOT
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
-from tests.support.firmware.training_session import RATE_NANO, TrainingSession, answers_of
+from tests.support.firmware.training_session import RATE, TrainingSession, answers_of
 
 MODEL, BATCH, STEPS, MOMENTUM = "digits_cnn_small", 4, 4, 0.9
 SECOND = "finetune_cnn_small"  # most of it is frozen, and lies in flash
@@ -85,7 +85,7 @@ def batches_header(net: Graph, second: Graph) -> str:
         (
             f"#define NET_PARAMETER_BYTES {sum(one.bytes for one in parameters(net))}u",
             f"#define SECOND_PARAMETER_BYTES {sum(one.bytes for one in parameters(second))}u",
-            f"#define RATE {RATE_NANO / 1e9!r}f",
+            f"#define RATE {RATE!r}f",
             batches_of("net", MODEL, BATCH, STEPS),
             batches_of("second", SECOND, 1, 1),
             "",

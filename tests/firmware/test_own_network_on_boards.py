@@ -22,7 +22,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
 
 from tests.support.firmware.crude_schedules import everything_recomputed
-from tests.support.firmware.training_session import RATE_NANO, TrainingSession
+from tests.support.firmware.training_session import RATE, TrainingSession
 
 MODEL, BATCH, STEPS = "tests.support.networks.own:many_layers", 4, 3
 
@@ -52,7 +52,7 @@ def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Gra
     tensors = session.tensors(answers)
 
     write_arrays(training_data(MODEL, STEPS, 0, BATCH), tmp_path / "data.npz")
-    expected = reference_run(MODEL, tmp_path / "data.npz", RATE_NANO / 1e9)
+    expected = reference_run(MODEL, tmp_path / "data.npz", RATE)
     for id, steps in expected.items():
         found, exact = np.frombuffer(tensors[id], np.float32), steps[-1].ravel()
         # In front of a batch norm a bias has a gradient of zero, and what is there is rounding.

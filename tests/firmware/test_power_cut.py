@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
+from poet_profiles.protocol.f32 import f32_bits
 
 from tests.support.firmware.core import (
     ADD,
@@ -33,7 +34,7 @@ from tests.support.firmware.device import Device, boot
 
 SIZE = 300
 BYTES = 4 * SIZE
-RATE_NANO = 50_000_000
+RATE_BITS = f32_bits(0.05)
 STEPS = 4
 SLOTS = (16, 1032)
 
@@ -94,7 +95,7 @@ def train(device: Device, first: int) -> tuple[int, dict[int, bytes]]:
     done = first
     for step in range(first + 1, STEPS + 1):
         put(device, 0, batch(step).tobytes())
-        if not device.ask(f"step {RATE_NANO} 0").startswith("ok"):
+        if not device.ask(f"step {RATE_BITS} 0").startswith("ok"):
             break
         after[step] = weights(device)
         if not device.ask(f"commit {step}").startswith("ok"):

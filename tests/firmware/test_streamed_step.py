@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from poet_profiles.protocol.f32 import f32_bits
 
 from tests.support.firmware.core import (
     BLOCK,
@@ -30,7 +31,7 @@ from tests.support.firmware.device import Device, boot
 
 INPUTS, OUTPUTS, TILE = 128, 19, 4  # the last tile has three rows
 X_BYTES, W_BYTES, Y_BYTES = 4 * INPUTS, 4 * OUTPUTS * INPUTS, 4 * OUTPUTS
-STEP = "step 50000000 0"
+STEP = f"step {f32_bits(0.05)} 0"
 BATCHES = 2
 Floats = NDArray[np.float32]
 

@@ -451,8 +451,9 @@ def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path, content: bytes) 
         (["--out", "{0}/data.npz"], "the run reads this file"),
         (["--save", "{0}/graph.json"], "the run reads this file"),
         (["--out", "{0}/x", "--save", "{0}/../plan/x"], "the run reads this file"),
-        (["--lr", "5"], "--lr 5: the board takes learning rates up to 4.29"),
-        (["--lr", "1e-12"], "--lr 1e-12: the board takes .* multiples of 1e-9"),
+        (["--lr", "1e39"], r"--lr 1e\+39: the board takes learning rates from 1.2e-38 to 3.4e38, and 0"),
+        (["--lr", "1e-39"], "--lr 1e-39: the board takes learning rates"),
+        (["--lr", "inf"], "--lr inf: the board takes learning rates"),
     ],
 )
 def test_what_a_run_cannot_do_is_told_before_the_board_is_asked(

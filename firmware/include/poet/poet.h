@@ -87,7 +87,8 @@ void *poet_input(poet *p, uint32_t sample);
 void *poet_target(poet *p, uint32_t sample);
 
 /* One training step on the batch. Calls `hooks->between` between two steps of the schedule; where that says false it
- * ends as poet_stop does. After an error of the card weights and states are as before the step. */
+ * ends as poet_stop does. POET_E_ARGUMENT: the rate is negative, infinite or NaN. After an error of the card weights
+ * and states are as before the step. */
 int poet_train(poet *p, float rate);
 
 /* The same piece by piece. Each poet_next does one step of the schedule: POET_MORE until the last one gives POET_OK.

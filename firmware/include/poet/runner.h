@@ -109,7 +109,11 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
  * have, and none of the step's changes counts: load the record again, and read the residents back. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
-/* Begins a run of which nothing is done yet: POET_MORE, POET_E_ABSENT without the card or record that it needs. */
+/* Whether a learning rate is a finite number, and not negative. */
+bool poet_runner_takes_rate(float rate);
+
+/* Begins a run of which nothing is done yet: POET_MORE; POET_E_ABSENT without the card or record that it needs;
+ * POET_E_ARGUMENT with another learning rate, which would spoil every weight. */
 int poet_runner_begin(poet_runner *runner, poet_run *run);
 
 /* Does the next step of the schedule, one operator or one transfer: POET_MORE, POET_OK with the last one, or the error

@@ -47,7 +47,7 @@ int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answe
         return poet_reply_fail(answer, POET_E_ARGUMENT, "hello takes no arguments");
     }
     const poet_built *built = server->built;
-    poet_reply_number(answer, "protocol", 1);
+    poet_reply_number(answer, "protocol", 2);
     poet_reply_string(answer, "board", poet_board_name);
     poet_reply_string(answer, "firmware", POET_FIRMWARE_ID);
     poet_reply_hex(answer, "boot", poet_board_boot_id(), 8);

@@ -2,6 +2,7 @@
 #include "reply.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "poet/board.h"
 #include "poet/status.h"
@@ -106,6 +107,16 @@ bool poet_argument_signed(const char **cursor, int32_t *number)
         return false;
     }
     *number = (int32_t)wide;
+    return true;
+}
+
+bool poet_argument_f32(const char **cursor, float *number)
+{
+    uint32_t bits;
+    if (!poet_read_char(cursor, ' ') || !poet_read_hex(cursor, 8, &bits)) {
+        return false;
+    }
+    memcpy(number, &bits, sizeof bits);
     return true;
 }
 

@@ -32,6 +32,9 @@ int poet_reply_finish(poet_text *answer, int status);
 bool poet_argument_unsigned(const char **cursor, uint32_t *number);
 bool poet_argument_signed(const char **cursor, int32_t *number);
 
+/* A space and the bits of a number, eight hex digits. */
+bool poet_argument_f32(const char **cursor, float *number);
+
 bool poet_arguments_end(const char *cursor);
 
 #endif

@@ -31,13 +31,14 @@ static int fail_step(poet_text *answer, int status, const poet_run *run)
 
 int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer)
 {
-    uint32_t rate_nano;
+    float rate;
     uint32_t trace;
-    if (!poet_argument_unsigned(&arguments, &rate_nano) || !poet_argument_unsigned(&arguments, &trace) || trace > 1u ||
-        !poet_arguments_end(arguments)) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: step learning_rate_nano 0|1");
+    if (!poet_argument_f32(&arguments, &rate) || !poet_runner_takes_rate(rate) ||
+        !poet_argument_unsigned(&arguments, &trace) || trace > 1u || !poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT,
+                               "expected: step RATE 0|1, RATE the bits of a f32, finite and not negative");
     }
-    poet_run run = {.hooks = &server->hooks, .learning_rate = (float)(rate_nano / 1e9), .trace = trace == 1u};
+    poet_run run = {.hooks = &server->hooks, .learning_rate = rate, .trace = trace == 1u};
     int status = POET_OK;
     if (poet_session_keeps_tensors(server)) {
         status = poet_session_record(server, false);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/runner.h"
 
+#include <float.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -482,8 +483,16 @@ static int end(poet_runner *runner, poet_run *run, int status)
     return status;
 }
 
+bool poet_runner_takes_rate(float rate)
+{
+    return rate >= 0.0f && rate <= FLT_MAX;
+}
+
 int poet_runner_begin(poet_runner *runner, poet_run *run)
 {
+    if (!poet_runner_takes_rate(run->learning_rate)) {
+        return POET_E_ARGUMENT;
+    }
     if ((run->pager == NULL && poet_runner_needs_card(runner, run->trace)) ||
         (run->record == NULL && runner->model->kept_count > 0)) {
         return POET_E_ABSENT;

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import base64
+import math
 import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.protocol.f32 import f32_bits, f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
 
 from .link import LONG_LINES, Answer, DeviceResetError, Link, SilentDeviceError
 from .start import Start, read_start
 
-PROTOCOL = "1"
+PROTOCOL = "2"
 FRAMEWORK = ("torch", "threads", "device", "allocator", "governor")
 SHORTEST_CHUNK_BYTES = 7
 FIRST_CHUNK_BYTES = 14  # its line fits a USB block
@@ -27,9 +29,7 @@ CARD_BYTES_A_SECOND = 500_000
 # Of a program or a schedule in one line of `load`.
 LOAD_BYTES = 336
 TEXT_PER_LINE = 400
-RATE_UNIT = 1e-9
-MOST_RATE_UNITS = 2**32 - 1
-RATE_PRECISION = 1e-4
+SMALLEST_NORMAL = 2.0**-126  # of a f32; below it bits are lost
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class Device:
 
     def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
         """Run one training step; with ``trace``, one window around each compute and page step."""
-        answer = self._ask(f"step {round(learning_rate / RATE_UNIT)} {int(trace)}", expected_s)
+        answer = self._ask(f"step {f32_bits(learning_rate)} {int(trace)}", expected_s)
         values = answer.values
         return StepReport(
             work_s=int(values["ticks"]) / self.hello.ticks_hz,
@@ -334,16 +334,18 @@ class Device:
 
 
 def check_learning_rate(rate: float) -> None:
-    """Refuse a learning rate that the protocol cannot carry, or only rounded by more than a ten-thousandth.
+    """Refuse a learning rate that is no finite number above 0, or 0, or that a f32 cannot hold.
 
     Raises
     ------
     UserError
     """
-    units = rate / RATE_UNIT
-    if not (0 <= units <= MOST_RATE_UNITS and abs(round(units) - units) <= RATE_PRECISION * units):
-        most = MOST_RATE_UNITS * RATE_UNIT
-        raise UserError(f"--lr {rate:g}: the board takes learning rates up to {most:.3g}, as multiples of 1e-9")
+    try:
+        taken = f32_of_bits(f32_bits(rate))
+    except OverflowError:
+        taken = math.inf
+    if not 0 <= taken < math.inf or (rate > 0 and taken < SMALLEST_NORMAL):
+        raise UserError(f"--lr {rate:g}: the board takes learning rates from {SMALLEST_NORMAL:.2g} to 3.4e38, and 0")
 
 
 def _scaled(text: str | None, unit: float) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import platform
 import secrets
 import time
@@ -17,6 +18,7 @@ from zlib import crc32
 
 import torch
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status
 from poet_profiles.schedule.file import FORMAT as SCHEDULE_FORMAT
@@ -32,10 +34,9 @@ from poet_runtime.page_benchmark import PageBenchmark
 
 T = TypeVar("T")
 
-PROTOCOL = 1
+PROTOCOL = 2
 TICKS_HZ = 1_000_000_000
 MOST_GET_BYTES = bytes_in_line(LONG_LINE)
-RATES_IN_ONE = 10**9
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
 TIMES_PER_LINE = 24
@@ -270,7 +271,7 @@ class Agent:
         return data[at : at + count]
 
     def _step(self, arguments: Sequence[str]) -> str:
-        rate, trace = _numbers(arguments, 2)
+        rate, trace = _rate_and_trace(arguments)
         step = self._program().scheduled
         if step is None:
             raise RefusedError(Status.E_ORDER, "no schedule is loaded")
@@ -279,7 +280,7 @@ class Agent:
             _working(step.run_traced if trace else step.run)
         if trace:
             _working(step.observe)
-        step.keep(rate / RATES_IN_ONE)
+        step.keep(rate)
         self._times_ns, self._peaks_bytes = step.times_ns, step.peaks_bytes
         loss = int(step.loss.to(torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
         return (
@@ -339,6 +340,21 @@ def _numbers(arguments: Sequence[str], count: int) -> list[int]:
     if len(arguments) != count or not all(word.isascii() and word.isdigit() for word in arguments):
         raise RefusedError(Status.E_ARGUMENT, f"expected {count} whole numbers")
     return [int(word) for word in arguments]
+
+
+def _rate_and_trace(arguments: Sequence[str]) -> tuple[float, int]:
+    expected = RefusedError(
+        Status.E_ARGUMENT, "expected: step RATE 0|1, RATE the bits of a f32, finite and not negative"
+    )
+    if len(arguments) != 2 or arguments[1] not in ("0", "1"):
+        raise expected
+    try:
+        rate = f32_of_bits(arguments[0])
+    except ValueError:
+        raise expected from None
+    if not 0 <= rate < math.inf:
+        raise expected
+    return rate, int(arguments[1])
 
 
 def _version() -> str:

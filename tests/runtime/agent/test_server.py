@@ -36,7 +36,7 @@ class Counted:
         self.server = Server({"hello": self._hello, "count": self._count, "refuse": self._refuse})
 
     def _hello(self, _: Sequence[str]) -> str:
-        return "protocol=1"
+        return "protocol=2"
 
     def _count(self, arguments: Sequence[str]) -> str:
         self.calls.append(" ".join(arguments))
@@ -59,11 +59,11 @@ class Counted:
 def test_a_request_is_acknowledged_and_carried_out_once_however_often_it_comes() -> None:
     device = Counted()
     assert device.ask(request(1, "count a")) == ["0001 ack", "0001 err -4 reset"]
-    assert device.ask(request(2, "hello")) == ["0002 ack", "0002 ok protocol=1"]
+    assert device.ask(request(2, "hello")) == ["0002 ack", "0002 ok protocol=2"]
     for _ in range(3):
         assert device.ask(request(3, "count b")) == ["0003 ack", "0003 ok times=1"]
     assert device.ask(request(4, "count c")) == ["0004 ack", "0004 ok times=2"]
-    assert device.ask(request(4, "hello")) == ["0004 ack", "0004 ok protocol=1"], "hello is always carried out"
+    assert device.ask(request(4, "hello")) == ["0004 ack", "0004 ok protocol=2"], "hello is always carried out"
     assert device.calls == ["b", "c"]
     assert device.ask(request(5, "refuse")) == ["0005 ack", "0005 err -2 too large, 5 ?s"]
     assert device.ask(request(6, "what")) == ["0006 ack", "0006 err -8 unknown verb"]
@@ -132,11 +132,11 @@ def test_what_a_library_prints_never_gets_into_the_protocol() -> None:
         "from poet_runtime.agent.server import Server\n"
         "from poet_runtime.agent.streams import serve_standard_streams\n"
         "import os\n"
-        "def hello(_):\n    print('chatter', flush=True); os.write(1, b'more\\n'); return 'protocol=1'\n"
+        "def hello(_):\n    print('chatter', flush=True); os.write(1, b'more\\n'); return 'protocol=2'\n"
         "serve_standard_streams(Server({'hello': hello}))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], input=request(1, "hello"), capture_output=True, check=True)
-    assert done.stdout.splitlines()[1].startswith(b"<0001 ok protocol=1*")
+    assert done.stdout.splitlines()[1].startswith(b"<0001 ok protocol=2*")
     assert done.stderr == b"chatter\nmore\n"
 
 

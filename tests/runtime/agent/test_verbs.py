@@ -21,6 +21,7 @@ from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.protocol.f32 import f32_bits
 from poet_profiles.protocol.frame import decode, encode
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
@@ -153,7 +154,7 @@ def test_a_step_under_a_schedule_leaves_what_eager_pytorch_leaves(
     hashes = board.load(document_of_schedule(schedule))
     assert hashes == {"model": program.graph_hash, "schedule": schedule_hash(schedule)}
     module, loss = eager(board, program)
-    answer = board.ask(f"step {10_000_000} {trace}")
+    answer = board.ask(f"step {f32_bits(0.01)} {trace}")
     assert int(answer["page_outs"]) == sum(step.do is Action.PAGE_OUT for step in schedule.steps)
     assert (form is paged) == (int(answer["page_outs"]) > 0)
     assert answer["loss"] == struct.pack(">f", loss.item()).hex()
@@ -249,7 +250,11 @@ def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Pro
         ('call 1 {"op":"os::system.default","args":["true"]}', "-8 the call: there is no operator os::system.default"),
         ('call 1 {"op":"aten::relu.default","args":[{"tensor":{"shape":[-1],"dtype":"float32"}}]}', "-8 "),
         ('call 1 {"op":"aten::mm.default","args":[{"tensor":{"shape":[2,3],"dtype":"float32"}},1]}', "-8 "),
-        ("step 0 0", "-4 no program is loaded"),
+        ("step 00000000 0", "-4 no program is loaded"),
+        ("step 10000000", "-1 expected: step RATE 0|1"),
+        ("step 3c23d70a 2", "-1 expected: step RATE 0|1"),
+        ("step 3C23D70A 0", "-1 expected: step RATE 0|1"),
+        ("step 7fc00000 0", "-1 expected: step RATE 0|1"),
         ("times 0 5", "-9 nothing was timed"),
         ("put 0 0 00", "-4 no program"),
         ("page out 0 1 sequential", "-1 "),
@@ -259,7 +264,7 @@ def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Pro
 )
 def test_what_makes_no_sense_is_refused(board: Board, text: str, words: str) -> None:
     assert board.ask(text)["err"].startswith(words)
-    assert board.ask("hello")["protocol"] == "1", "the agent goes on"
+    assert board.ask("hello")["protocol"] == "2", "the agent goes on"
 
 
 def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_ends_the_agent(
@@ -278,7 +283,7 @@ def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_end
     monkeypatch.setattr(system, "available_bytes", lambda: 1)
     assert board.load(schedule)["err"].startswith("-2 a step under the schedule needs ")
     assert board.ask("hello")["schedule"] == NO_HASH
-    assert board.ask("step 0 0")["err"] == "-4 no schedule is loaded"
+    assert board.ask("step 00000000 0")["err"] == "-4 no schedule is loaded"
 
 
 def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
@@ -290,7 +295,7 @@ def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small:
     board.load(document)
     assert board.load({**schedule, "graph_hash": "0" * 16})["err"].startswith("-3 the schedule is for graph 0000")
     assert "never computes" in board.load({**schedule, "steps": schedule["steps"][:1]})["err"]
-    assert board.ask("step 0 0")["err"] == "-4 no schedule is loaded"
+    assert board.ask("step 00000000 0")["err"] == "-4 no schedule is loaded"
     count = len(document["residents"])
     for text in (f"get {count} 0 1", "get 0 0 0", "get 0 4294967296 1", "get 0 0 2015", "put 0 0 0"):
         assert "err" in board.ask(text)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from poet_planner.schedule.c_headers import write_headers
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.protocol.f32 import f32_bits
 from poet_profiles.schedule import Action, Schedule, Status, Step
 from scipy.special import erf
 
@@ -21,7 +22,8 @@ SIZE = 300  # 1,200 bytes: two blocks and a part of one
 BYTES = 4 * SIZE
 X, W, GRADIENT, TARGET, LOSS, ONE = range(6)
 HALVES = (0, BYTES)
-RATE_NANO = 500_000_000
+RATE = 0.5
+RATE_BITS = f32_bits(RATE)
 LINE_BYTES = 128
 
 Array = NDArray[np.float32]
@@ -139,7 +141,7 @@ def put_all(line: Line, data: StepData) -> None:
 
 def step(line: Line) -> float:
     """One training step; its loss."""
-    answer = line.values(f"step {RATE_NANO} 0")
+    answer = line.values(f"step {RATE_BITS} 0")
     assert answer["page_outs"] == answer["page_ins"] == "1"
     assert int(answer["arena"]) == 3 * BYTES
     (loss,) = struct.unpack(">f", bytes.fromhex(answer["loss"]))
@@ -154,4 +156,4 @@ def expected(data: StepData) -> tuple[float, Array, Array]:
     error = h * normal - target
     slope = normal + h * np.exp(-h * h / 2) / np.sqrt(2 * np.pi)
     gradient = 2 / SIZE * error * slope * x
-    return float(np.mean(error**2)), gradient, w - RATE_NANO * 1e-9 * gradient
+    return float(np.mean(error**2)), gradient, w - RATE * gradient

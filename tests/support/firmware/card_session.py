@@ -12,7 +12,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.parts import cut_from, name_of
 
-from tests.support.firmware.training_session import CHUNK, RATE_NANO
+from tests.support.firmware.training_session import CHUNK, RATE_BITS
 
 
 class CardSession:
@@ -43,7 +43,7 @@ class CardSession:
             for name in ("input", "target"):
                 if name not in on_card:
                     self.put(name, data[name][number].tobytes())
-            self.requests.append(f"step {RATE_NANO} {number % 2}")
+            self.requests.append(f"step {RATE_BITS} {number % 2}")
         self.gets = [
             f"get {self.index[tensor.id]} {offset} {min(CHUNK, tensor.bytes - offset)}"
             for tensor in self.weights

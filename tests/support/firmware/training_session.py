@@ -10,9 +10,11 @@ from pathlib import Path
 
 from poet_planner.reference.training_data import training_data
 from poet_profiles.graph import Graph, Resident
+from poet_profiles.protocol.f32 import f32_bits
 
 CHUNK = 224
-RATE_NANO = 50_000_000
+RATE = 0.05
+RATE_BITS = f32_bits(RATE)
 
 
 class TrainingSession:
@@ -30,7 +32,7 @@ class TrainingSession:
         for step in range(steps):
             self._put("input", data["input"][step].tobytes())
             self._put("target", data["target"][step].tobytes())
-            self.requests.append(f"step {RATE_NANO} {step % 2}")
+            self.requests.append(f"step {RATE_BITS} {step % 2}")
         self._gets = [
             (resident, offset, min(CHUNK, resident.bytes - offset))
             for resident in self._seen()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash, write_graph
+from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
 from tests.support.graphs.kept_graphs import kept_step
@@ -109,14 +110,14 @@ class KeptDevice(SimulatedDevice):
         self.residents[0][:], self.on_card[1][:] = self.record[1:]
         return f"ok step={self.record[0]} bytes=16 batches={len(self.on_card[2]) // 8}"
 
-    def _step(self, rate_nano: str, trace: str) -> str:
+    def _step(self, rate: str, trace: str) -> str:
         assert self.record is not None
         number = self.record[0]
         if number == self.breaks_at:
             return "err -5 schedule step 3: storage device does not answer or reports an error"
         x = struct.unpack_from("<2f", self.on_card[2], 8 * (number % (len(self.on_card[2]) // 8)))
         for tensor in (self.residents[0], self.on_card[1]):
-            tensor[:] = struct.pack("<2f", *(value + int(rate_nano) / 1e9 for value in struct.unpack("<2f", tensor)))
+            tensor[:] = struct.pack("<2f", *(value + f32_of_bits(rate) for value in struct.unpack("<2f", tensor)))
         self._commit(str(number + 1 + self.skips))
         return (
             f"ok ticks={sum(self.schedule_ticks)} peak=600 arena=592 page_ins=0 page_outs=1 "

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import serial
+from poet_profiles.protocol.f32 import f32_of_bits
 from serial.rfc2217 import PortManager
 
 TICKS_HZ = 16_000_000
@@ -133,7 +134,7 @@ class SimulatedDevice:
     def _hello(self) -> str:
         self.greeted = True
         return (
-            f"ok protocol=1 board={self.board} firmware=simulated-1 boot={self.boot:08x} ticks_hz={TICKS_HZ} "
+            f"ok protocol=2 board={self.board} firmware=simulated-1 boot={self.boot:08x} ticks_hz={TICKS_HZ} "
             f"ram_bytes={self.ram_bytes} model={self.graph_hash} schedule={self.schedule_hash}{self.start}"
         )
 
@@ -170,10 +171,10 @@ class SimulatedDevice:
     def _get(self, index: str, offset: str, count: str) -> str:
         return f"ok data={self.residents[int(index)][int(offset) : int(offset) + int(count)].hex()}"
 
-    def _step(self, rate_nano: str, trace: str) -> str:
+    def _step(self, rate: str, trace: str) -> str:
         """Adds the rate to each float of resident 0, and writes the sum of the last resident into resident 1."""
         values = struct.unpack(f"<{len(self.residents[0]) // 4}f", self.residents[0])
-        self.residents[0][:] = struct.pack(f"<{len(values)}f", *(value + int(rate_nano) / 1e9 for value in values))
+        self.residents[0][:] = struct.pack(f"<{len(values)}f", *(value + f32_of_bits(rate) for value in values))
         self.steps += 1
         if self.steps == self.fails_at:
             return "err -9 no card, or no label on it"
