@@ -96,7 +96,10 @@ def test_a_cable_pulled_out_keeps_what_was_measured_and_resume_goes_on(tmp_path:
     assert f"{10 - kept} rows written" in done.stdout
 
 
-def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("signal_", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_ctrl_c_or_a_kill_keeps_what_was_measured_and_resume_goes_on(
+    signal_: signal.Signals, code: int, tmp_path: Path
+) -> None:
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
     configs.write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 60)))
     options = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
@@ -111,11 +114,12 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> No
         deadline_s = time.monotonic() + 300
         while (not out.exists() or out.read_text().count("\n") < 5) and time.monotonic() < deadline_s:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal_)
         _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "interrupted" in errors
-    assert "--resume" in errors
+    assert process.returncode == code
+    if signal_ is signal.SIGINT:
+        assert "interrupted" in errors
+        assert "--resume" in errors
     kept = read_profile(out)
     assert 3 < len(kept) < 60
     resumed = SimulatedDevice()
