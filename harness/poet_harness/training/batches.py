@@ -40,12 +40,15 @@ class TrainingData:
         Input and target of each step. Those on the card are used again and again.
     state : StateTable
         By which trained weights get their names.
+    step : int
+        Training steps behind the weights.
     """
 
     constants: dict[int, bytes]
     weights: dict[int, bytes]
     batches: list[dict[int, bytes]]
     state: StateTable
+    step: int = 0
 
 
 def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingData:
@@ -58,7 +61,7 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     Parameters
     ----------
     steps : int or None
-        How many batches; None: all that the file has.
+        How many batches; None: all that the file has; 0: none, and the file needs no arrays for them.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
         numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
         if name_of(tensor) in zeros - arrays.keys():
             weights[index] = bytes(tensor.bytes)
-        elif tensor.kind in EVERY_STEP:
+        elif tensor.kind in EVERY_STEP and steps != 0:
             array = checked_array(path, tensor, *numbers, arrays, count)
             for step in range(count):
                 batches[step][index] = array[step].tobytes()
@@ -151,18 +154,33 @@ def checked_array(
     if whole:
         bounds = np.iinfo(dtype)
         low, high = (bounds.min, bounds.max) if choices is None else (0, choices - 1)
-        _refuse(where, used, (used < low) | (used > high), f"the plan knows {low} to {high}")
+        refuse_numbers(where, used, (used < low) | (used > high), f"the plan knows {low} to {high}")
     else:
         # The mask of an attention is poet's own constant, and minus infinity where nothing is to be seen.
         wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
-        _refuse(where, used, wrong, "training needs finite numbers")
+        refuse_numbers(where, used, wrong, "training needs finite numbers")
     return np.ascontiguousarray(used, dtype=dtype)
 
 
-def _refuse(where: str, array: Array, wrong: NDArray[np.bool_], why: str) -> None:
+def refuse_numbers(
+    where: str, array: Array, wrong: NDArray[np.bool_], why: str, rows: NDArray[np.int64] | None = None
+) -> None:
+    """Make sure that no number is wrong.
+
+    Parameters
+    ----------
+    rows : array of int, optional
+        What the message calls the rows along the first axis; their places if not given.
+
+    Raises
+    ------
+    UserError
+        With the first that is, its place, and how many are.
+    """
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        raise UserError(f"{where}: {array[place]} at {_shape(place)} and in {int(wrong.sum())} places in all; {why}")
+        named = place if rows is None else (int(rows[place[0]]), *place[1:])
+        raise UserError(f"{where}: {array[place]} at {_shape(named)} and in {int(wrong.sum())} places in all; {why}")
 
 
 def _shape(extents: tuple[object, ...]) -> str:

@@ -32,7 +32,9 @@ CURES = {
     "no commit": "; leave --resume out, or put in the card that holds it",
     "another model": "; put in another card, or end what it holds with poet-harness profile --format-card",
 }
+LOST = "the board was cut off in a step, or was reset; its weights are lost"
 MOST_RESETS = 3
+Rate = Callable[[int], float]
 NO_HASH = "0" * 16
 
 
@@ -88,6 +90,8 @@ class Trainer:
         The steps so far, in order, whatever ended the training.
     kept : int or None
         The number of steps behind the weights that this run has committed, or began with; None if there are none.
+    steps_done : int or None
+        Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
     unseen : list of int
         Steps that count, though the board was reset before it could tell their loss.
 
@@ -98,7 +102,7 @@ class Trainer:
     """
 
     def __init__(self, device: Device, meter: Meter, plan: Plan, gradients: bool = True) -> None:
-        self._device = device
+        self.device = device
         self._meter = meter
         self._plan = plan
         self._wants_gradients = gradients
@@ -108,9 +112,9 @@ class Trainer:
         self.kept: int | None = None
         self._being_kept: int | None = None
         self.unseen: list[int] = []
-        # Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
-        self._steps_done: int | None = None
+        self.steps_done: int | None = None
         self._card = CardInBoard(device, plan) if plan.card is not None else None
+        self._data: TrainingData | None = None
         make_ready(device, plan)
         self.hello = device.hello
 
@@ -121,20 +125,23 @@ class Trainer:
     def train(
         self,
         data: TrainingData,
-        learning_rate: float,
+        learning_rate: float | Rate,
         commit_every: int = 0,
         resume: bool = False,
         done: Callable[[ObservedStep], None] = lambda _: None,
         trace_all: bool = False,
         steps: int | None = None,
+        feed: Callable[[int], None] | None = None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
         A board that is reset in the middle goes on from the weights that this run last committed (or began with), or
-        else starts again from the initial ones; either gives the same bits.
+        else from the initial ones, or those of the last :meth:`keep_here`; either gives the same bits.
 
         Parameters
         ----------
+        learning_rate : float or callable
+            Of all steps, or of the step with a number.
         commit_every : int
             Keep the weights on the card after every so many steps; 0 for never. A plan that keeps tensors there commits
             every step.
@@ -144,7 +151,9 @@ class Trainer:
             In all, an earlier run's included; as many as there are batches if not given. A plan that keeps its batches
             on the card may have more: it begins with the first batch again.
         done : callable
-            Told of each step when it is finished.
+            Told of each step when it is finished; of one that a reset makes necessary again, too.
+        feed : callable, optional
+            Gives the board the batch of a step; by default that of the data, over the line.
 
         Raises
         ------
@@ -155,17 +164,18 @@ class Trainer:
             If the board refuses a step or keeps resetting, if there is nothing to resume from or nothing left to do, or
             if the meter is gone.
         """
+        self._data = data
+        rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+        feed = feed or (lambda number: self._put(data.batches[number]))
         for _ in range(MOST_RESETS + 1):
             try:
-                self._steps(
-                    data, learning_rate, commit_every, resume, done, trace_all, steps if steps else len(data.batches)
-                )
+                self._steps(rate, commit_every, resume, done, trace_all, steps or len(data.batches), feed)
                 return self.observed
             except DeviceResetError:
-                self._steps_done = None
+                self.steps_done = None
             except DeviceError as error:
                 raise self._refused(error) from None
-        last = self._device.hello.start.words
+        last = self.device.hello.start.words
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; the last time: {last}", NO_DEVICE)
 
     def steps_on_card(self) -> int:
@@ -179,29 +189,31 @@ class Trainer:
 
     def _steps(
         self,
-        data: TrainingData,
-        learning_rate: float,
+        learning_rate: Rate,
         commit_every: int,
         resume: bool,
         done: Callable[[ObservedStep], None],
         trace_all: bool,
         steps: int,
+        feed: Callable[[int], None],
     ) -> None:
-        """Steps from the last commit on, or from the initial weights if there is none."""
-        make_ready(self._device, self._plan)
+        """Steps from the last commit on, or from the weights of the data if there is none."""
+        make_ready(self.device, self._plan)
+        data = self._data
+        assert data is not None
         begin = self._restored(data, resume, steps)
         if math.isnan(self.idle_power_w):
-            idle = measure_idle(self._device, self._meter, Effort(fewest=1, most=1))
+            idle = measure_idle(self.device, self._meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
         self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
-        self._steps_done = begin
+        self.steps_done = begin
         traced = min((number for number, step in self._observed.items() if step.actions), default=begin)
         for number in range(begin, steps):
             heed()
             if self._card is None:
-                self._put(data.batches[number])
+                feed(number)
             with finishing() as stopping:
-                step = self._step(number, learning_rate, trace=trace_all or number == traced)
+                step = self._step(number, learning_rate(number), trace=trace_all or number == traced)
                 self._observed[number] = step
                 done(step)
                 if commit_every and (stopping() or (number + 1) % commit_every == 0):
@@ -214,9 +226,9 @@ class Trainer:
             self.kept = begin
             if begin >= steps:
                 raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
-        if begin not in (self.kept or 0, self._being_kept):
+        if begin not in (data.step if self.kept is None else self.kept, self._being_kept):
             raise UserError(
-                f"{self._device.link.name}: the card gives back the weights after {begin} steps, this run committed "
+                f"{self.device.link.name}: the card gives back the weights after {begin} steps, this run committed "
                 f"those after {self.kept}; the card loses data: begin anew with another",
                 NO_DEVICE,
             )
@@ -228,13 +240,13 @@ class Trainer:
 
     def _given_back(self, data: TrainingData, resume: bool, steps: int) -> int:
         if self._card is None:
-            return self._device.restore().step if resume or self.kept is not None else 0
+            return self.device.restore().step if resume or self.kept is not None else data.step
         if self.kept is not None:
             return self._card.restore().step
         restored = self._card.restore() if resume else self._card.restore_or_prepare(data)
         if restored.step and not resume:
             raise UserError(
-                f"{self._device.link.name}: the card holds the weights after {restored.step} steps; go on from them "
+                f"{self.device.link.name}: the card holds the weights after {restored.step} steps; go on from them "
                 "with poet-harness run --resume, or prepare it anew with poet-harness card"
             )
         self._card.check(restored, data, steps)
@@ -242,33 +254,33 @@ class Trainer:
 
     def _put(self, residents: Mapping[int, bytes]) -> None:
         for index, content in residents.items():
-            self._device.put(index, content)
+            self.device.put(index, content)
 
     def _commit(self, steps: int) -> None:
         # A reset meanwhile leaves open whether it is whole.
         self._being_kept = steps
-        self._device.commit(steps)
+        self.device.commit(steps)
         self.kept = steps
 
     def _refused(self, error: DeviceError) -> UserError:
-        where = self._device.link.name
+        where = self.device.link.name
         if error.number == Status.E_MEMORY:
-            need, have = self._plan.peak_bytes, self._device.hello.ram_bytes
+            need, have = self._plan.peak_bytes, self.device.hello.ram_bytes
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
         cure = next((cure for words, cure in CURES.items() if words in error.text), "")
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
         self._meter.begin()
-        self._steps_done = None
+        self.steps_done = None
         if self._card is not None:
             self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
         try:
-            report = self._device.step(learning_rate, trace, self._plan.time_s)
+            report = self.device.step(learning_rate, trace, self._plan.time_s)
         except DeviceError:
-            self._steps_done = number  # a step that fails has changed no weight
+            self.steps_done = number  # a step that fails has changed no weight
             raise
-        self._steps_done = number + 1
+        self.steps_done = number + 1
         step = ObservedStep(
             number=number,
             loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
@@ -283,7 +295,7 @@ class Trainer:
         actions: tuple[ObservedAction, ...] = ()
         if trace:
             count = len(self._plan.actions)
-            actions = self._traced(report, self._device.times(count), self._device.peaks(count))
+            actions = self._traced(report, self.device.times(count), self.device.peaks(count))
             energy_j = self._total(actions)
         else:
             [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
@@ -294,7 +306,7 @@ class Trainer:
     def _note_committed(self, report: StepReport) -> None:
         if report.committed != self._being_kept:
             raise UserError(
-                f"{self._device.link.name}: the board committed step {report.committed}, and was asked for "
+                f"{self.device.link.name}: the board committed step {report.committed}, and was asked for "
                 f"{self._being_kept}: does somebody else use it?",
                 NO_DEVICE,
             )
@@ -350,16 +362,39 @@ class Trainer:
         """
         if self._card is not None:
             return self._card.weights()
-        if self._steps_done is None:
-            raise UserError("the board was cut off in a step, or was reset; its weights are lost")
-        return Weights(self._steps_done, self._plan.whole(self._tensors(TRAINED_KINDS)), fell_back=False)
+        if self.steps_done is None:
+            raise UserError(LOST)
+        return Weights(self.steps_done, self._plan.whole(self._tensors(TRAINED_KINDS)), fell_back=False)
+
+    def keep_here(self) -> TrainingData:
+        """Read parameters and state, as they are now: from them a board that is reset goes on, if no card has others.
+
+        Returns
+        -------
+        TrainingData
+            To train on with, another time.
+
+        Raises
+        ------
+        UserError
+            As for :meth:`weights`.
+        """
+        if self.steps_done is None or self._data is None:
+            raise UserError(LOST)
+        read = {
+            index: self.device.get(index, resident.bytes)
+            for index, resident in enumerate(self._plan.residents)
+            if resident.kind in TRAINED_KINDS
+        }
+        self._data = replace(self._data, weights={**self._data.weights, **read}, step=self.steps_done)
+        return self._data
 
     def _gradients(self) -> dict[str, NDArray[Any]]:
         return self._tensors(("gradient",))
 
     def _tensors(self, kinds: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         return {
-            resident.id: np.frombuffer(self._device.get(index, resident.bytes), self._plan.type_of(resident)).reshape(
+            resident.id: np.frombuffer(self.device.get(index, resident.bytes), self._plan.type_of(resident)).reshape(
                 resident.shape
             )
             for index, resident in enumerate(self._plan.residents)

@@ -22,6 +22,8 @@ Array = NDArray[Any]
 TABLE = "..state_dict"
 AFTER_STEPS = "..after_steps"
 UNKEPT = "unkept"
+# Of a batch norm: by its definition it counts on by one a step, behind what the table has, too.
+BATCHES_TRACKED = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class StateTable:
             If one is not.
         """
         for name, array in self.arrays.items():
-            if name.endswith(AFTER_STEPS) and len(array) <= steps:
-                counter = name.removesuffix(AFTER_STEPS)
+            counter = name.removesuffix(AFTER_STEPS)
+            if name.endswith(AFTER_STEPS) and len(array) <= steps and not _counts_on(counter):
                 raise UserError(
                     f"{counter}: the data say what it is after {len(array) - 1} steps at most, --steps asks for "
                     f"{steps}; make them with poet-plan data --steps {steps}"
@@ -66,7 +68,15 @@ class StateTable:
         if source in tensors:
             return tensors[source]
         counted = self.arrays.get(f"{source}{AFTER_STEPS}")
-        return self.arrays[source] if counted is None else counted[steps]
+        if counted is None:
+            return self.arrays[source]
+        if steps >= len(counted) and _counts_on(source):
+            return np.asarray(counted[-1] + (steps + 1 - len(counted)), counted.dtype)
+        return np.asarray(counted[steps])
+
+
+def _counts_on(counter: str) -> bool:
+    return counter.rpartition(".")[2] == BATCHES_TRACKED
 
 
 def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTable:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from . import epochs as by_epochs
 from .flash import flashed_image
 from .options import BoardName, Card, CardPauses, Emulate, Json, MeterName, Plan, Port
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..training import plan as plans
     from ..training.batches import TrainingData
+    from ..training.run_folder import EpochRow
     from ..training.trainer import ObservedStep, Trainer
 
 NAME = "run"
@@ -33,7 +35,7 @@ def command(
     board: BoardName,
     plan: Plan,
     data: Annotated[Path, typer.Option(help=".npz with parameters and batches (poet-plan data).")],
-    steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 1,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps, one batch each. [1]")] = None,
     learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Learning rate of the optimiser.")] = 0.01,
     port: Port = None,
     emulate: Emulate = False,
@@ -44,7 +46,19 @@ def command(
     commit_every: Annotated[
         int, typer.Option(min=0, help="Keep the weights on the card every N steps (those that lie there: every step).")
     ] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the weights kept on the card.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the weights kept on the card, or by --folder.")
+    ] = False,
+    samples: by_epochs.SamplesSource = None,
+    epochs: by_epochs.EpochCount = None,
+    shuffle: by_epochs.Shuffle = None,
+    rate_schedule: by_epochs.RateSchedule = "constant",
+    warmup: by_epochs.Warmup = 0,
+    every: by_epochs.Every = 10,
+    factor: by_epochs.Factor = 0.1,
+    scale: by_epochs.Scale = None,
+    shift: by_epochs.Shift = None,
+    folder: by_epochs.Folder = None,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
         Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
@@ -63,6 +77,9 @@ def command(
     Where a plan keeps parameters and batches on the card, the card has to be prepared (poet-harness card). That of a
     board that runs here is, where --card names no file; that of a real one as well, where it is empty and the model is
     small. Every step commits; --resume goes on behind the last one.
+
+    With --epochs and --samples, training goes through a data set of any size; --folder keeps weights and a row of
+    figures behind each epoch, and --resume goes on from there with the same bits as if nothing had been in between.
     """
     from contextlib import ExitStack
     from functools import partial
@@ -86,12 +103,21 @@ def command(
     schedule = read_plan(plan)
     if schedule.documents and description.kind != "linux":
         raise UserError(f"{plan}: is for a Linux board, under PyTorch; plan with a profile of {description.name}")
-    if schedule.documents and (resume or commit_every):
+    options = by_epochs.EpochOptions(
+        samples, epochs, shuffle, rate_schedule, warmup, every, factor, scale, shift, folder
+    )
+    over_epochs = by_epochs.asked_for(options, steps)
+    if schedule.documents and (commit_every or (resume and not over_epochs)):
         raise UserError(
             f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --weights writes them "
             "at the end"
         )
-    batches = read_training_data(data, schedule, steps if schedule.card is None else None)
+    count = 0 if over_epochs else steps or 1
+    batches = read_training_data(data, schedule, count if schedule.card is None else None)
+    training = (
+        by_epochs.training_over_epochs(options, schedule, batches, learning_rate, resume) if over_epochs else None
+    )
+    steps = training.steps if training else count
     batches.state.check_steps(steps)
     results = Results(schedule, out, save, weights)
     results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
@@ -122,7 +148,10 @@ def command(
         on_card = card if image is not None and schedule.card is not None else None
         read = trainer.weights if on_card is None else partial(weights_in, on_card, schedule)
         try:
-            _with_progress(trainer, batches, learning_rate, commit_every, resume, steps, card_stays)
+            if training:
+                by_epochs.train_with_progress(training, trainer, commit_every, source)
+            else:
+                _with_progress(trainer, batches, learning_rate, commit_every, resume, steps, card_stays)
         finally:
             # The trained weights are on the board alone: only a second signal ends the command before they are read.
             with finishing():
@@ -133,9 +162,11 @@ def command(
     if not observed:
         raise UserError("the board trained, and was reset before it could tell anything of it", NO_DEVICE)
     if as_json:
-        print_json(_document(schedule, trainer, source, stack_bytes))
+        print_json(_document(schedule, trainer, source, stack_bytes, training.rows if training else ()))
         return
     console = wide_console()
+    if training and training.rows:
+        console.print(by_epochs.epochs_table(training.rows))
     if description.kind == "program":
         # The plan's costs are another board's: there is nothing to hold them against here.
         console.print(_host_summary(observed))
@@ -209,7 +240,9 @@ def _with_progress(
             raise UserError(f"{stopped} after {len(trainer.observed)} steps{words}", stopped.exit_code) from None
 
 
-def _document(plan: plans.Plan, trainer: Trainer, source: str, stack_bytes: int) -> dict[str, object]:
+def _document(
+    plan: plans.Plan, trainer: Trainer, source: str, stack_bytes: int, epochs: Sequence[EpochRow]
+) -> dict[str, object]:
     """What --out has, row by row, and what the tables say besides."""
     from dataclasses import asdict
 
@@ -223,6 +256,7 @@ def _document(plan: plans.Plan, trainer: Trainer, source: str, stack_bytes: int)
         "stack_bytes": stack_bytes,
         "unmetered": trainer.unmetered,
         "rows": [asdict(row) for row in compare(plan, trainer, source)],
+        **({"epochs": [asdict(row) for row in epochs]} if epochs else {}),
     }
 
 

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training over epochs of a data set: each step's batch, a row an epoch, and what is kept to go on from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+from poet_profiles.errors import UserError
+
+from .feeding import Order, OverTheLine
+from .run_folder import EpochRow, Progress, RunFolder, SeenStep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from poet_profiles.quantised import Normalising
+
+    from .batches import TrainingData
+    from .plan import Plan
+    from .rates import Rates
+    from .samples import Samples
+    from .trainer import ObservedStep, Trainer
+
+MOST_CHECKED = 256
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is trained, and on what.
+
+    Parameters
+    ----------
+    plan : Plan
+        One that has its batch in RAM.
+    data : TrainingData
+        What training begins with; its batches are not used.
+    samples : Samples
+    order : Order
+    epochs : int
+    rates : Rates
+    normalising : Normalising or None
+        Of samples that are kept as small integers.
+    """
+
+    plan: Plan
+    data: TrainingData
+    samples: Samples
+    order: Order
+    epochs: int
+    rates: Rates
+    normalising: Normalising | None
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * self.order.steps_per_epoch
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the bits of this training, as JSON takes it; of the data set a check."""
+        rates = self.rates
+        return {
+            "graph_hash": self.plan.graph_hash,
+            "initial": self._initial_check(),
+            "samples": self.samples.count,
+            "samples_check": samples_check(self.samples),
+            "batch": self.order.batch,
+            "shuffle": self.order.seed,
+            "epochs": self.epochs,
+            "learning_rate": rates.base,
+            "schedule": rates.schedule,
+            "warmup": rates.warmup,
+            **({"every": rates.every, "factor": rates.factor} if rates.schedule == "step" else {}),
+            **({"until_epoch": self.epochs} if rates.schedule == "cosine" else {}),
+            "scale": list(self.normalising.scales) if self.normalising else None,
+            "shift": list(self.normalising.shifts) if self.normalising else None,
+        }
+
+    def _initial_check(self) -> str:
+        check = 0
+        for part in (self.data.constants, self.data.weights):
+            for index in sorted(part):
+                check = crc32(part[index], check)
+        return f"{check:08x}"
+
+
+def samples_check(samples: Samples) -> str:
+    """A CRC-32 of at most 256 samples, evenly spread, the first and the last among them."""
+    numbers = np.unique(np.linspace(0, samples.count - 1, min(samples.count, MOST_CHECKED)).astype(np.int64))
+    check = 0
+    for index, rows in sorted(samples.rows(numbers).items()):
+        check = crc32(rows.tobytes(), crc32(f"{index} {rows.dtype.str} {rows.shape[1:]}".encode(), check))
+    return f"{check:08x}"
+
+
+class Epochs:
+    """A training under way.
+
+    Parameters
+    ----------
+    course : Course
+    folder : Path or None
+        Where it is kept, so that another command can go on; None: nowhere.
+    resume : bool
+        Go on from what the folder holds.
+
+    Attributes
+    ----------
+    rows : list of EpochRow
+        Of the epochs that are complete.
+
+    Raises
+    ------
+    UserError
+        If the folder says otherwise (:meth:`RunFolder.begin`), or nothing is left to do.
+    """
+
+    def __init__(self, course: Course, folder: Path | None, resume: bool) -> None:
+        self._course = course
+        self._folder = RunFolder(folder, course.plan, course.settings()) if folder else None
+        self.rows: list[EpochRow] = []
+        begins = Progress(course.data, ())
+        if self._folder is not None:
+            begins, self.rows = self._folder.begin(course.data, resume)
+        self._data = begins.data
+        if self._data.step >= course.steps:
+            raise UserError(f"{folder}: has {self._data.step} steps already; ask for more --epochs")
+        first = self._data.step - len(begins.seen)
+        self._seen = {first + place: step for place, step in enumerate(begins.seen)}
+        self._kept = self._data.step
+
+    @property
+    def begins(self) -> TrainingData:
+        """What this command begins with."""
+        return self._data
+
+    @property
+    def steps(self) -> int:
+        """Of the whole training."""
+        return self._course.steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._course.order.steps_per_epoch
+
+    @property
+    def folder(self) -> Path | None:
+        return self._folder.path if self._folder else None
+
+    @property
+    def kept(self) -> int:
+        """Steps behind what the folder holds."""
+        return self._kept
+
+    def train(self, trainer: Trainer, commit_every: int, source: str, told: Callable[[ObservedStep], None]) -> None:
+        """Train to the end, or until something ends it: what :meth:`Trainer.train` raises.
+
+        Parameters
+        ----------
+        told : callable
+            Of every step, behind its epoch's row if it is the last of one.
+        """
+        course = self._course
+        feed = OverTheLine(course.samples, course.order, course.normalising)
+
+        def done(step: ObservedStep) -> None:
+            energy_j = math.nan if step.energy_j is None else step.energy_j
+            self._seen[step.number] = SeenStep(step.loss, energy_j, step.report.work_s)
+            if (step.number + 1) % course.order.steps_per_epoch == 0:
+                self._end_epoch(trainer, step.number, source)
+            told(step)
+
+        trainer.train(
+            self._data,
+            course.rates,
+            commit_every,
+            done=done,
+            steps=course.steps,
+            feed=lambda number: feed(trainer.device, number),
+        )
+
+    def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
+        course = self._course
+        count = course.order.steps_per_epoch
+        seen = [self._seen[number] for number in range(last + 1 - count, last + 1)]
+        energy_j = math.fsum(step.energy_j for step in seen)
+        row = EpochRow(
+            epoch=last // count + 1,
+            steps=count,
+            samples=count * course.order.batch,
+            learning_rate=course.rates(last),
+            loss=math.fsum(step.loss for step in seen) / count,
+            time_s=math.fsum(step.time_s for step in seen),
+            energy_j=None if math.isnan(energy_j) else energy_j,
+            source=source,
+        )
+        data = trainer.keep_here()
+        self.rows = [*(other for other in self.rows if other.epoch < row.epoch), row]
+        self._keep(data)
+
+    def keep(self, trainer: Trainer) -> None:
+        """Keep what was trained since, in the middle of an epoch.
+
+        Raises
+        ------
+        UserError
+            If the board does not give its weights back, or the folder cannot be written.
+        """
+        if self._folder is not None and trainer.steps_done not in (None, self._kept):
+            self._keep(trainer.keep_here())
+
+    def _keep(self, data: TrainingData) -> None:
+        if self._folder is None:
+            return
+        begin = data.step // self._course.order.steps_per_epoch * self._course.order.steps_per_epoch
+        seen = tuple(self._seen[number] for number in range(begin, data.step))
+        self._folder.keep(Progress(data, seen), self.rows)
+        self._kept = data.step

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which samples a training step takes, and how they get to the board."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from poet_profiles.quantised import TYPES, Normalising
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..protocol.device import Device
+    from .samples import Samples
+
+
+@dataclass(frozen=True)
+class Order:
+    """The samples of each step: every one at most once in an epoch.
+
+    What is left behind the last whole batch of an epoch is left out, as by PyTorch's ``DataLoader(drop_last=True)``:
+    a plan's batch has one size.
+
+    Parameters
+    ----------
+    count, batch : int
+        Samples in all, and in a step.
+    seed : int or None
+        Of the order, another one in each epoch; None: as they stand.
+    """
+
+    count: int
+    batch: int
+    seed: int | None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.count // self.batch
+
+    @property
+    def left_out(self) -> int:
+        """Samples of each epoch that no step takes."""
+        return self.count % self.batch
+
+    def __call__(self, step: int) -> NDArray[np.int64]:
+        """Numbers of the samples of a step, counted from the first step of the training."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        return _permutation(self.count, self.seed, epoch)[place * self.batch : (place + 1) * self.batch]
+
+
+@lru_cache(maxsize=2)
+def _permutation(count: int, seed: int | None, epoch: int) -> NDArray[np.int64]:
+    """A function of seed and epoch alone, so that a run which was cut goes on with the same samples."""
+    if seed is None:
+        return np.arange(count, dtype=np.int64)
+    return np.random.default_rng([seed, epoch]).permutation(count).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class OverTheLine:
+    """Sends the samples of each step, as small as they are kept.
+
+    Parameters
+    ----------
+    samples : Samples
+    order : Order
+    normalising : Normalising or None
+        Of samples that are kept as small integers.
+    """
+
+    samples: Samples
+    order: Order
+    normalising: Normalising | None
+
+    def __call__(self, device: Device, step: int) -> None:
+        for index, rows in self.samples.rows(self.order(step)).items():
+            if rows.dtype.name not in TYPES or self.normalising is None:
+                device.put(index, rows.tobytes())
+            else:
+                device.put(index, self.normalising(rows).tobytes())

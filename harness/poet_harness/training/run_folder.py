@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a training over epochs: what it was begun with, how far it is, and a row for each epoch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from poet_profiles.arrays import npz, read_arrays
+from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.json_file import read_json
+from poet_profiles.whole_file import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from .batches import TrainingData
+    from .plan import Plan
+
+FORMAT = "poet-run/1"
+SETTINGS_FILE = "run.json"
+CHECKPOINT_FILE = "checkpoint.npz"
+EPOCHS_FILE = "epochs.csv"
+# In the checkpoint, beside the tensors by their ids: no id is like these.
+STEP = "..step"
+LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """What came of an epoch: mean loss of its steps, their time and energy in all.
+
+    ``energy_j`` is that above the idle power, None if it is not known of every step.
+    """
+
+    epoch: int
+    steps: int
+    samples: int
+    learning_rate: float
+    loss: float
+    time_s: float
+    energy_j: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class SeenStep:
+    """Of one step: its loss, its energy above the idle power (NaN if unknown), and its time."""
+
+    loss: float
+    energy_j: float
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is: what to go on from, and the steps of the epoch under way."""
+
+    data: TrainingData
+    seen: tuple[SeenStep, ...]
+
+
+class RunFolder:
+    """Files of a training.
+
+    Parameters
+    ----------
+    path : Path
+    plan : Plan
+    settings : mapping
+        What the training is, as JSON takes it. Two trainings with the same give the same bits.
+    """
+
+    def __init__(self, path: Path, plan: Plan, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self._plan = plan
+        self._settings = {"format": FORMAT, **settings}
+
+    def begin(self, data: TrainingData, resume: bool) -> tuple[Progress, list[EpochRow]]:
+        """Where the training begins: at its first step, or where an earlier command left it.
+
+        Raises
+        ------
+        UserError
+            If the folder cannot be written; if it holds a training already and `resume` does not say to go on, or
+            holds none and it does; if what it holds is another one, or is damaged.
+        """
+        settings, checkpoint = (self.path / name for name in (SETTINGS_FILE, CHECKPOINT_FILE))
+        sizes = sum(tensor.bytes for tensor in self._plan.residents if tensor.kind in TRAINED_KINDS)
+        if not resume:
+            if checkpoint.exists():
+                raise UserError(f"{self.path}: holds a training already; go on with --resume, or name another folder")
+            check_writable(checkpoint, 2 * sizes)
+            write_whole(settings, json.dumps(self._settings, indent=1) + "\n")
+            return Progress(data, ()), []
+        if not settings.is_file():
+            raise UserError(f"{self.path}: holds no training to go on with; leave --resume out")
+        self._refuse_others(read_json(settings))
+        check_writable(checkpoint, 2 * sizes)
+        write_whole(settings, json.dumps(self._settings, indent=1) + "\n")
+        if not checkpoint.is_file():  # it was cut in its first epoch
+            return Progress(data, ()), []
+        return self._read(checkpoint, data), self._rows()
+
+    def _refuse_others(self, found: object) -> None:
+        path = self.path / SETTINGS_FILE
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise UserError(f"{path}: is not of format {FORMAT}; name another folder")
+        for name, value in self._settings.items():
+            # More epochs change no step before them, but where the rate ends with the last.
+            if name != "epochs" and found.get(name) != value:
+                raise UserError(f"{path}: {name} was {found.get(name)}, is {value} now; a training goes on as it began")
+
+    def keep(self, progress: Progress, rows: Sequence[EpochRow]) -> None:
+        """Write checkpoint and rows, each whole or not at all.
+
+        Raises
+        ------
+        UserError
+            If they cannot be written.
+        """
+        data = progress.data
+        arrays: dict[str, Any] = {
+            tensor.id: np.frombuffer(data.weights[index], self._plan.type_of(tensor)).reshape(tensor.shape)
+            for index, tensor in enumerate(self._plan.residents)
+            if tensor.kind in TRAINED_KINDS
+        }
+        seen = np.array([list(asdict(step).values()) for step in progress.seen], float).reshape(-1, 3)
+        arrays |= {STEP: np.array(data.step), LOSSES: seen[:, 0], ENERGIES: seen[:, 1], TIMES: seen[:, 2]}
+        try:
+            write_whole(self.path / EPOCHS_FILE, _as_csv(rows))
+            write_whole(self.path / CHECKPOINT_FILE, npz(arrays))
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written any more ({error.strerror})") from None
+
+    def _read(self, path: Path, data: TrainingData) -> Progress:
+        arrays = read_arrays(path, "poet-harness run --folder")
+        weights = dict(data.weights)
+        try:
+            for index, tensor in enumerate(self._plan.residents):
+                if tensor.kind in TRAINED_KINDS:
+                    array = arrays[tensor.id]
+                    if (array.shape, array.dtype) != (tensor.shape, self._plan.type_of(tensor)):
+                        raise KeyError(tensor.id)
+                    weights[index] = array.tobytes()
+            seen = zip(*(map(float, arrays[name]) for name in (LOSSES, ENERGIES, TIMES)), strict=True)
+            return Progress(
+                replace(data, weights=weights, step=int(arrays[STEP])), tuple(SeenStep(*numbers) for numbers in seen)
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path}: is no checkpoint of this plan ({error}); name another folder") from None
+
+    def _rows(self) -> list[EpochRow]:
+        path = self.path / EPOCHS_FILE
+        try:
+            return [_row(cells) for cells in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}: cannot be read ({error}); put it back, or name another folder") from None
+
+
+def _as_csv(rows: Sequence[EpochRow]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(EpochRow)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue()
+
+
+def _row(cells: Mapping[str, str]) -> EpochRow:
+    return EpochRow(
+        epoch=int(cells["epoch"]),
+        steps=int(cells["steps"]),
+        samples=int(cells["samples"]),
+        learning_rate=float(cells["learning_rate"]),
+        loss=float(cells["loss"]),
+        time_s=float(cells["time_s"]),
+        energy_j=float(cells["energy_j"]) if cells["energy_j"] else None,
+        source=cells["source"],
+    )

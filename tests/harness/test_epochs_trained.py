@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Epochs trained for real: on the firmware here and on the emulated board, held against PyTorch's own training."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from poet_harness.cli import app
+from poet_harness.training.feeding import Order
+from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_planner import models
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.training_graph import training_step
+from poet_planner.reference.training_data import training_data, write_arrays
+from poet_planner.schedule.c_headers import write_headers
+from poet_profiles.boards import load_board
+from poet_profiles.graph.file import write_graph
+from poet_profiles.schedule.file import write_schedule
+from poet_profiles.stopping import Stopped
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None
+    or shutil.which("arm-none-eabi-gcc") is None
+    or shutil.which("gcc") is None,
+    reason="needs the emulator extra, arm-none-eabi-gcc and gcc",
+)
+
+MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
+COUNT, BATCH = 15, 4
+BOARDS = {"native": ["--board", "native"], "nrf52840": ["--board", "nrf52840", "--emulate"]}
+OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "--schedule", "cosine"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A plan that both boards were flashed with, what it begins with, and fifteen samples."""
+    root = tmp_path_factory.mktemp("epochs")
+    graph = training_step(MODEL, None).graph(load_board("nrf52840"), momentum=MOMENTUM)
+    schedule = store_all_schedule(graph)
+    write_graph(graph, root / "plan" / "graph.json")
+    write_schedule(schedule, root / "plan" / "schedule.json")
+    write_headers(graph, schedule, root / "plan")
+    write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
+    drawn = np.random.default_rng(3)
+    x = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8)
+    np.savez(root / "set.npz", x=(x / 16).astype("f4"), y=drawn.integers(0, 10, COUNT))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
+        for board in BOARDS.values():
+            result = CliRunner().invoke(app, ["flash", *board, "--plan", str(root / "plan")])
+            assert result.exit_code == 0, result.output
+    yield root
+
+
+def run(folder: Path, board: str, name: str, *options: str) -> Any:
+    given = ["run", *BOARDS[board], "--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), *OPTIONS]
+    given += ["--samples", str(folder / "set.npz"), "--folder", str(folder / name)]
+    return CliRunner().invoke(app, [*given, "--weights", str(folder / f"{name}.safetensors"), *options])
+
+
+def weights(folder: Path, name: str) -> dict[str, np.ndarray]:
+    return load_file(folder / f"{name}.safetensors")
+
+
+@pytest.fixture(scope="module")
+def reference(folder: Path) -> dict[str, torch.Tensor]:
+    """PyTorch's own training on the same samples in the same order."""
+    model, samples = models.load(MODEL), np.load(folder / "set.npz")
+    x, y = torch.from_numpy(samples["x"]), torch.from_numpy(samples["y"])
+    order = Order(COUNT, BATCH, SEED)
+    steps = EPOCHS * (COUNT // BATCH)
+    optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for step in range(steps):
+        chosen = torch.from_numpy(order(step))
+        optimizer.zero_grad()
+        model.loss(model.module(x[chosen]), y[chosen]).backward()
+        optimizer.step()
+        scheduler.step()
+    return model.module.state_dict()
+
+
+def test_the_boards_train_as_pytorch_does(folder: Path, reference: dict[str, torch.Tensor]) -> None:
+    for board in BOARDS:
+        result = run(folder, board, board)
+        assert result.exit_code == 0, result.output
+    host, emulated = (weights(folder, board) for board in BOARDS)
+    assert host.keys() == emulated.keys() == reference.keys()
+    for name, tensor in reference.items():
+        assert emulated[name].tobytes() == host[name].tobytes(), name
+        torch.testing.assert_close(torch.from_numpy(emulated[name]), tensor, rtol=1e-5, atol=1e-5, msg=name)
+    table = pd.read_csv(folder / "nrf52840" / "epochs.csv")
+    assert list(table["epoch"]) == [1, 2]
+    assert (table["energy_j"] > 0).all()
+
+
+def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Trainer._step
+
+    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
+        if number == 4:
+            raise Stopped(signal.SIGINT)
+        return whole(self, number, *arguments, **options)
+
+    assert run(folder, "native", "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        result = run(folder, "nrf52840", "cut")
+    assert "after 4 steps; --resume goes on behind step 4" in str(result.exception)
+    result = run(folder, "nrf52840", "cut", "--resume", "--weights", str(folder / "rest.safetensors"))
+    assert result.exit_code == 0, result.output
+    expected, found = weights(folder, "whole"), weights(folder, "rest")
+    assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
+    losses = [pd.read_csv(folder / name / "epochs.csv")["loss"].tolist() for name in ("whole", "cut")]
+    assert losses[0] == losses[1]
