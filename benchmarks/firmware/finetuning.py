@@ -72,10 +72,10 @@ def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> Non
     call(folder, "poet-harness", "profile", *emulated, "--plan", "first", "--out", "own.csv")
     call(folder, "poet-plan", *planning, "--profile", "own.csv", "--profile", board, "--out", "plan")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "plan")
-    results = ["--save", "board.npz", "--weights", "board.safetensors", "--out", "board.csv"]
+    results = ["--save", "board.npz", "--trained", "board.safetensors", "--out", "board.csv"]
     call(folder, "poet-harness", "run", *emulated, "--plan", "plan", *results)
     call(folder, "poet-harness", "flash", "--board", "native", "--plan", "plan")
-    call(folder, "poet-harness", "run", *host, "--save", "host.npz", "--weights", "host.safetensors")
+    call(folder, "poet-harness", "run", *host, "--save", "host.npz", "--trained", "host.safetensors")
     follow = [] if read_graph(folder / "plan/graph.json").kept else ["--follow", "board.npz"]
     reference = ["--data", "data.npz", "--lr", RATE, "--out", "pytorch.npz", *follow]
     call(folder, "poet-plan", "reference", "--model", model, *reference)

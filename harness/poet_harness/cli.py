@@ -47,8 +47,10 @@ def main() -> None:
     try:
         with listening():
             app()
-    except (UserError, Stopped) as error:
-        _end(" ".join(str(error).split("\n")), error.exit_code)
+    except UserError as error:
+        _end(error.told, error.exit_code)
+    except Stopped as stopped:
+        _end(str(stopped), stopped.exit_code)
     except BrokenPipeError:
         # Whoever read the output has seen enough; Python would complain once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 BAD_INPUT = 2
 NO_SCHEDULE = 3
 NO_DEVICE = 4
@@ -18,11 +20,20 @@ class UserError(Exception):
         One line.
     exit_code : int
         2 bad input, 3 no schedule exists, 4 the device did not answer, 128 + a signal that ended it.
+    lines : sequence of str
+        Where one file differs from another: a line for each difference.
     """
 
-    def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, exit_code: int = BAD_INPUT, lines: Sequence[str] = ()) -> None:
+        super().__init__("\n".join((message, *lines)))
         self.exit_code = exit_code
+        self._message = message
+        self._lines = tuple(lines)
+
+    @property
+    def told(self) -> str:
+        """For a terminal: the message in one line, and those of the differences, indented."""
+        return "\n".join((" ".join(self._message.splitlines()), *(f"  {line}" for line in self._lines)))
 
 
 class FaultError(Exception):

@@ -281,7 +281,7 @@ def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
     scheduled: Path, tmp_path: Path, resets: tuple[int, ...], rate: float
 ) -> None:
     agent = ServedAgent(tmp_path, resets_before=resets)
-    files = ["--out", str(tmp_path / "o.csv"), "--save", str(tmp_path / "s.npz"), "--weights", str(tmp_path / "w.st")]
+    files = ["--out", str(tmp_path / "o.csv"), "--save", str(tmp_path / "s.npz"), "--trained", str(tmp_path / "w.st")]
     with serve(agent, Noise(rate, seed=5), Noise(rate, seed=6)) as url:
         done = run(scheduled, "--port", url, "--steps", "3", "--lr", "0.1", *files)
     assert done.exit_code == 0, done.output

@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run(folder: Path, board: str, name: str, *options: str) -> Any:
     given = ["run", *BOARDS[board], "--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), *OPTIONS]
     given += ["--samples", str(folder / "set.npz"), "--folder", str(folder / name)]
-    return CliRunner().invoke(app, [*given, "--weights", str(folder / f"{name}.safetensors"), *options])
+    return CliRunner().invoke(app, [*given, "--trained", str(folder / f"{name}.safetensors"), *options])
 
 
 def weights(folder: Path, name: str) -> dict[str, np.ndarray]:
@@ -120,7 +120,7 @@ def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
         patch.setattr(Trainer, "_step", interrupted)
         result = run(folder, "nrf52840", "cut")
     assert "after 4 steps; --resume goes on behind step 4" in str(result.exception)
-    result = run(folder, "nrf52840", "cut", "--resume", "--weights", str(folder / "rest.safetensors"))
+    result = run(folder, "nrf52840", "cut", "--resume", "--trained", str(folder / "rest.safetensors"))
     assert result.exit_code == 0, result.output
     expected, found = weights(folder, "whole"), weights(folder, "rest")
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)

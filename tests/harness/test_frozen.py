@@ -47,7 +47,7 @@ def run(folder: Path, device: SimulatedDevice) -> str:
     with serve(device) as url:
         given = ["run", "--plan", str(folder), "--data", str(folder / "data.npz"), "--steps", str(STEPS)]
         given += ["--board", "nrf52840", "--meter", "nominal", "--port", url, "--lr", "0.25"]
-        result = CliRunner().invoke(app, [*given, "--weights", str(folder / "w.safetensors")])
+        result = CliRunner().invoke(app, [*given, "--trained", str(folder / "w.safetensors")])
     return str(result.exception or "")
 
 

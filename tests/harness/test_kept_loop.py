@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Rows, losses, and the trained weights."""
     given = ["--plan", str(root / "plan"), "--data", str(root / "data.npz"), "--lr", RATE]
-    results = ["--out", f"{name}.csv", "--save", f"{name}.npz", "--weights", f"{name}.safetensors"]
+    results = ["--out", f"{name}.csv", "--save", f"{name}.npz", "--trained", f"{name}.safetensors"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         call(harness, "run", *BOARD, *given, *results, *options)

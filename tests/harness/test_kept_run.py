@@ -137,7 +137,7 @@ def test_a_step_whose_answer_is_lost_counts_once(folder: Path) -> None:
 
 def test_after_a_failure_the_committed_weights_are_written(folder: Path) -> None:
     out = folder / "net.safetensors"
-    result = run(begun(folder, 0, breaks_at=2), folder, "--steps", "3", "--weights", str(out))
+    result = run(begun(folder, 0, breaks_at=2), folder, "--steps", "3", "--trained", str(out))
     assert "training failed" in str(result.exception)
     found = load_file(out)
     np.testing.assert_array_equal(found["layer.weight"], W + 2 * RATE)

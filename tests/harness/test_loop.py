@@ -74,8 +74,8 @@ def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
 
 
 def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
-    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1", "--weights", "reference.safetensors")
-    first = ["--card", "card.img", "--commit-every", "1", "--weights", "first.safetensors"]
+    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1", "--trained", "reference.safetensors")
+    first = ["--card", "card.img", "--commit-every", "1", "--trained", "first.safetensors"]
     train(folder, "first", "--steps", "2", "--lr", "0.1", *first)
     kept = ["--plan", "plan", "--data", "data.npz", "--weights", "card.safetensors"]
     told = call(folder, HARNESS, "card", "card.img", "--read", *kept)
@@ -83,7 +83,7 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
     assert on_card.keys() == on_board.keys()
     assert all(np.array_equal(on_card[name], on_board[name]) for name in on_board)
-    options = ["--card", "card.img", "--resume", "--weights", "rest.safetensors"]
+    options = ["--card", "card.img", "--resume", "--trained", "rest.safetensors"]
     table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", *options)
     weights = load_file(folder / "reference.safetensors")
     for name, values in load_file(folder / "rest.safetensors").items():
@@ -112,7 +112,7 @@ def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
     folder: Path, number: signal.Signals, delay_s: float
 ) -> None:
     """The delay counts from the first word about a step, so that the signal falls into the training."""
-    files = ["--data", "data.npz", "--out", "cut.csv", "--save", "cut.npz", "--weights", "cut.safetensors"]
+    files = ["--data", "data.npz", "--out", "cut.csv", "--save", "cut.npz", "--trained", "cut.safetensors"]
     process = subprocess.Popen(
         [*HARNESS, "run", *BOARD, "--plan", "plan", "--steps", "3", *files],
         cwd=folder,

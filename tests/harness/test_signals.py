@@ -192,7 +192,7 @@ def test_a_signal_while_results_are_written_leaves_the_weights_on_disk_too(
 
     monkeypatch.setattr(Results, "write", signalled)
     with serve(board()) as url:
-        weights = ["--weights", str(folder / "w.safetensors")]
+        weights = ["--trained", str(folder / "w.safetensors")]
         assert call(monkeypatch, *run_arguments(folder, url), *weights) == 128 + number
     assert steps_on_disk(folder) == list(range(STEPS))
     with safe_open(folder / "w.safetensors", "numpy") as file:

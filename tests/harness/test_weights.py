@@ -35,7 +35,7 @@ def run(folder: Path, device: SimulatedDevice, *options: str) -> str:
     with serve(device) as url:
         given = ["run", "--plan", str(folder), "--data", str(folder / "data.npz"), "--steps", str(STEPS)]
         given += ["--board", "nrf52840", "--meter", "nominal", "--port", url, "--lr", "0.25"]
-        return CliRunner().invoke(app, [*given, "--weights", str(folder / "w.safetensors"), *options]).stderr
+        return CliRunner().invoke(app, [*given, "--trained", str(folder / "w.safetensors"), *options]).stderr
 
 
 def test_the_file_holds_every_name_of_the_model(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "build"))
     given = ["--board", "native", "--plan", str(folder)]
     assert CliRunner().invoke(app, ["flash", *given]).exit_code == 0
-    given += ["--data", str(tmp_path / "data.npz"), "--weights", str(tmp_path / "new" / "w.safetensors")]
+    given += ["--data", str(tmp_path / "data.npz"), "--trained", str(tmp_path / "new" / "w.safetensors")]
     assert CliRunner().invoke(app, ["run", *given, "--steps", str(TRAINED), "--lr", str(RATE)]).exit_code == 0
 
     model = models.load(model_name)

@@ -16,6 +16,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Kept, Resident
 from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 
+from .initial_weights import with_weights
 from .plan import Plan
 from .weights import StateTable, state_table
 
@@ -51,7 +52,7 @@ class TrainingData:
     step: int = 0
 
 
-def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingData:
+def read_training_data(path: Path, plan: Plan, steps: int | None, weights: Path | None = None) -> TrainingData:
     """Read the arrays that the plan's tensors need, and hold each against the plan: name, type, shape, numbers.
 
     Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. The
@@ -62,26 +63,32 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
     ----------
     steps : int or None
         How many batches; None: all that the file has; 0: none, and the file needs no arrays for them.
+    weights : Path, optional
+        A file of weights to begin with, in the place of those of the data, which need then have none.
 
     Raises
     ------
     UserError
         With the array's name, what the plan reads and what the file has: if an array is missing, has another type or
         shape, holds a number that is not finite or a label that there is not, if there are fewer batches than steps, or
-        if the file was made beside other frozen weights than the plan's.
+        if the file was made beside other frozen weights than the plan's, or the weights are not those of its model.
     """
     arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
     refuse_other_frozen(path, arrays, plan)
+    state = state_table(path, arrays, plan)
+    if weights is not None:
+        given, state = with_weights(weights, state, plan)
+        arrays |= given
     zeros = {*plan.optimizer.tensors.values(), *plan.generators}
     count = _batch_count(path, plan, arrays) if steps is None else steps
     constants: dict[int, bytes] = {}
-    weights: dict[int, bytes] = {}
+    once: dict[int, bytes] = {}
     batches: list[dict[int, bytes]] = [{} for _ in range(count)]
     shapes = whole_shapes(plan.tensors)
     for index, tensor in enumerate(plan.tensors):
         numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
         if name_of(tensor) in zeros - arrays.keys():
-            weights[index] = bytes(tensor.bytes)
+            once[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP and steps != 0:
             array = checked_array(path, tensor, *numbers, arrays, count)
             for step in range(count):
@@ -90,8 +97,8 @@ def read_training_data(path: Path, plan: Plan, steps: int | None) -> TrainingDat
             whole = replace(tensor, id=name_of(tensor), shape=shapes[name_of(tensor)])
             data = cut_from(tensor, checked_array(path, whole, *numbers, arrays)).tobytes()
             in_ram = index < len(plan.residents)
-            (constants if in_ram and tensor.kind == "constant" else weights)[index] = data
-    return TrainingData(constants, weights, batches, state_table(path, arrays, plan))
+            (constants if in_ram and tensor.kind == "constant" else once)[index] = data
+    return TrainingData(constants, once, batches, state)
 
 
 def _batch_count(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> int:

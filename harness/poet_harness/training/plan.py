@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from poet_profiles.arrays import STATE_DICT_FILE, read_arrays
 from poet_profiles.card.layout import CardLayout, blocks_of, card_layout
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
@@ -100,6 +101,9 @@ class Plan:
         Tensors that lie on the card.
     card : CardLayout or None
         Where they lie; None without any.
+    names : mapping of str to array
+        The table by which the tensors become the model's `state_dict`, with what of that is on no board; empty where
+        the plan is of a graph alone.
     page_blocks : int
         Blocks of the card that the schedule pages to, and behind them those of a trace.
     """
@@ -116,6 +120,7 @@ class Plan:
     optimizer: Optimizer = field(default_factory=Optimizer)
     generators: tuple[str, ...] = ()
     frozen: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
     card: CardLayout | None = None
     page_blocks: int = 0
@@ -177,6 +182,7 @@ def read_plan(folder: Path) -> Plan:
         optimizer=optimizer,
         generators=generators,
         frozen=_frozen(folder, graph),
+        names=_names(folder),
         kept=graph.kept,
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
@@ -196,6 +202,7 @@ def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
         peak_bytes=schedule.peak_bytes,
         firmware=_profiled_firmware(folder / "summary.json"),
         types=types,
+        names=_names(folder),
         documents=(packed(program), packed(document_of_schedule(schedule))),
     )
 
@@ -210,6 +217,11 @@ def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:
     if not graph.constants and not kept_constants(graph):
         return {}
     return read_constants(_there(folder / CONSTANTS_FILE), graph)
+
+
+def _names(folder: Path) -> dict[str, NDArray[Any]]:
+    path = folder / STATE_DICT_FILE
+    return read_arrays(path, "poet-plan --out") if path.is_file() else {}
 
 
 def _there(path: Path) -> Path:

@@ -40,16 +40,16 @@ class Results:
         CSV, predicted and observed, row by row.
     save : Path, optional
         .npz, loss and gradients of every step.
-    weights : Path, optional
+    trained : Path, optional
         .safetensors, the trained model's ``state_dict``; with an optimiser that has a state, a second file beside it.
     """
 
-    def __init__(self, plan: Plan, out: Path | None, save: Path | None, weights: Path | None = None) -> None:
+    def __init__(self, plan: Plan, out: Path | None, save: Path | None, trained: Path | None = None) -> None:
         self._plan = plan
         self._out = out
         self._save = save
-        self._weights = weights
-        self._optimizer = optimizer_path(weights) if weights is not None and plan.optimizer.state else None
+        self._trained = trained
+        self._optimizer = optimizer_path(trained) if trained is not None and plan.optimizer.state else None
 
     def check(self, steps: int, resume: bool, inputs: Iterable[Path | None]) -> None:
         """Make sure that every file can be written, and overwrites nothing that the run reads or has to leave alone.
@@ -63,7 +63,7 @@ class Results:
         sizes = {
             self._out: (steps + len(self._plan.actions)) * ROW_BYTES,
             self._save: steps * self._bytes("gradient"),
-            self._weights: self._bytes("parameter", "state"),
+            self._trained: self._bytes("parameter", "state"),
             self._optimizer: self._bytes("parameter", "state"),
         }
         for path, size_bytes in sizes.items():
@@ -108,27 +108,27 @@ class Results:
         self, trainer: Trainer, read: Callable[[], Weights], state: StateTable, learning_rate: float
     ) -> None:
         """Read the trained weights back and write them; say on standard error why not, where that fails."""
-        if self._weights is None or not (trainer.observed or trainer.unseen):
+        if self._trained is None or not (trainer.observed or trainer.unseen):
             return
         try:
             weights = read()
         except UserError as error:
-            _say(f"{self._weights}: not written: the weights could not be read back: {error}")
+            _say(f"{self._trained}: not written: the weights could not be read back: {error}")
             return
         if weights.fell_back:
-            _say(f"{self._weights}: those of the last step are damaged on the card; these are of step {weights.step}")
+            _say(f"{self._trained}: those of the last step are damaged on the card; these are of step {weights.step}")
         metadata = {
             "graph": self._plan.graph_hash,
             "step": str(weights.step),
             "optimizer": self._plan.optimizer.words(learning_rate),
         }
         with undisturbed():
-            _keep_binary(self._weights, as_safetensors(state.state_dict(weights.tensors, weights.step), metadata))
+            _keep_binary(self._trained, as_safetensors(state.state_dict(weights.tensors, weights.step), metadata))
             if self._optimizer is not None:
                 own = {name: weights.tensors[id] for name, id in self._plan.optimizer.tensors.items()}
                 _keep_binary(self._optimizer, as_safetensors(own, metadata))
         for name in state.unkept:
-            _say(f"{self._weights}: {name}: as at the beginning: only PyTorch follows how a step changes it")
+            _say(f"{self._trained}: {name}: as at the beginning: only PyTorch follows how a step changes it")
 
 
 def _keep_binary(path: Path, content: bytes) -> None:

@@ -20,10 +20,9 @@ Array = NDArray[Any]
 
 # Of the data file (docs/SPEC.md, section 8).
 TABLE = "..state_dict"
+PARAMETERS = "..parameters"
 AFTER_STEPS = "..after_steps"
 UNKEPT = "unkept"
-# Of a batch norm: by its definition it counts on by one a step, behind what the table has, too.
-BATCHES_TRACKED = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,27 @@ class StateTable:
     ----------
     sources : mapping of str to str
         The tensor that each name stands for.
-    unkept : tuple of str
-        Names of buffers that change in PyTorch and not on the board.
+    notes : mapping of str to str
+        By tensor: `+1`, how much a counter rises a step; `unkept`, a buffer that changes in PyTorch and not on the
+        board.
     arrays : mapping of str to array
-        What the board does not hold: as it was at the beginning, or, behind every step, a counter.
+        What the board does not hold: as it was at the beginning, or, behind every step, what changes without the batch.
+    parameters : tuple of str
+        Parameters in the order by which ``torch.optim`` numbers them; empty where that is not known.
     """
 
     sources: Mapping[str, str]
-    unkept: tuple[str, ...]
+    notes: Mapping[str, str]
     arrays: Mapping[str, Array]
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def unkept(self) -> list[str]:
+        """Names of buffers that change in PyTorch and not on the board."""
+        return [name for name, source in self.sources.items() if self.notes.get(source) == UNKEPT]
 
     def check_steps(self, steps: int) -> None:
-        """Make sure that every counter is known behind so many training steps.
+        """Make sure that what changes without the batch is known behind so many training steps.
 
         Raises
         ------
@@ -53,8 +61,8 @@ class StateTable:
             If one is not.
         """
         for name, array in self.arrays.items():
-            counter = name.removesuffix(AFTER_STEPS)
-            if name.endswith(AFTER_STEPS) and len(array) <= steps and not _counts_on(counter):
+            if name.endswith(AFTER_STEPS) and len(array) <= steps:
+                counter = name.removesuffix(AFTER_STEPS)
                 raise UserError(
                     f"{counter}: the data say what it is after {len(array) - 1} steps at most, --steps asks for "
                     f"{steps}; make them with poet-plan data --steps {steps}"
@@ -67,20 +75,15 @@ class StateTable:
     def _contents(self, source: str, tensors: Mapping[str, Array], steps: int) -> Array:
         if source in tensors:
             return tensors[source]
+        note = self.notes.get(source, "")
+        if note.startswith("+"):
+            return self.arrays[source].astype(np.int64) + steps * int(note)
         counted = self.arrays.get(f"{source}{AFTER_STEPS}")
-        if counted is None:
-            return self.arrays[source]
-        if steps >= len(counted) and _counts_on(source):
-            return np.asarray(counted[-1] + (steps + 1 - len(counted)), counted.dtype)
-        return np.asarray(counted[steps])
-
-
-def _counts_on(counter: str) -> bool:
-    return counter.rpartition(".")[2] == BATCHES_TRACKED
+        return self.arrays[source] if counted is None else np.asarray(counted[steps])
 
 
 def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTable:
-    """The table of a data file; of one without, the plan's own ids of parameters and state are the names.
+    """The table of a data file, or else of the plan; without any, the plan's ids of parameters and state are the names.
 
     Raises
     ------
@@ -89,21 +92,26 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     """
     held = {name_of(tensor) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
     held -= {*plan.optimizer.tensors.values(), *plan.generators}
+    arrays = {**plan.names, **arrays, **plan.frozen}
     if TABLE not in arrays:
-        return StateTable({id: id for id in sorted(held)}, (), {})
+        return StateTable({id: id for id in sorted(held)}, {}, {})
     rows = arrays[TABLE]
-    arrays = {**arrays, **plan.frozen}
     if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "U":
         raise UserError(f"{path}: {TABLE}: is no table of names; make the file with poet-plan data")
     sources = {str(name): str(source) for name, source, _ in rows}
     for name, source in sources.items():
         if source not in held and source not in arrays:
             raise UserError(f"{path}: {TABLE}: {name} stands for {source}, which is not there; make the file anew")
+    notes = {str(source): str(note) for _, source, note in rows if note}
+    for source, note in notes.items():
+        if note != UNKEPT and not (note.startswith("+") and note[1:].isdecimal()):
+            raise UserError(f"{path}: {TABLE}: {source}: {note} is no note; make the file with poet-plan data")
     needed = {array for source in sources.values() for array in (source, f"{source}{AFTER_STEPS}")} - held
     return StateTable(
         sources=sources,
-        unkept=tuple(str(name) for name, _, note in rows if note == UNKEPT),
+        notes=notes,
         arrays={name: arrays[name] for name in needed & arrays.keys()},
+        parameters=tuple(str(name) for name in arrays.get(PARAMETERS, ())),
     )
 
 

@@ -26,7 +26,7 @@ NAME = "run"
 MOST_STEPS_SHOWN = 8
 MOST_DIFFERENCE = 0.03
 PLAN_FILES = (
-    *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors"),
+    *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors", "state_dict.npz"),
     *("poet_model.h", "poet_schedule.h", "poet_constants.h"),
 )
 
@@ -61,6 +61,10 @@ def command(
     folder: by_epochs.Folder = None,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
+        Path | None,
+        typer.Option(help="Weights to begin with, instead of those of --data: .safetensors, .pt, .pth or .npz."),
+    ] = None,
+    trained: Annotated[
         Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
     ] = None,
     threads: Annotated[
@@ -109,18 +113,22 @@ def command(
     over_epochs = by_epochs.asked_for(options, steps)
     if schedule.documents and (commit_every or (resume and not over_epochs)):
         raise UserError(
-            f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --weights writes them "
+            f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --trained writes them "
             "at the end"
         )
+    if weights is not None and resume and not over_epochs:
+        raise UserError("--weights: a run that is resumed begins with those on the card; leave one of the two out")
+    if weights is not None and not weights.is_file():
+        raise UserError(f"{weights}: no such file; the trained weights are written by --trained")
     count = 0 if over_epochs else steps or 1
-    batches = read_training_data(data, schedule, count if schedule.card is None else None)
+    batches = read_training_data(data, schedule, count if schedule.card is None else None, weights)
     training = (
         by_epochs.training_over_epochs(options, schedule, batches, learning_rate, resume) if over_epochs else None
     )
     steps = training.steps if training else count
     batches.state.check_steps(steps)
-    results = Results(schedule, out, save, weights)
-    results.check(steps, resume, [data, card, *(plan / name for name in PLAN_FILES)])
+    results = Results(schedule, out, save, trained)
+    results.check(steps, resume, [data, card, weights, *(plan / name for name in PLAN_FILES)])
     card_stays = card is not None or not takes_image(description, port, emulate)
     image = None
     with ExitStack() as opening:

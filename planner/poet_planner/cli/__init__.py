@@ -62,7 +62,7 @@ def main() -> None:
     except UserError as error:
         if os.environ.get("POET_DEBUG"):
             traceback.print_exc()
-        print("poet-plan:", " ".join(str(error).splitlines()), file=sys.stderr)
+        print("poet-plan:", error.told, file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"poet-plan: {error.filename or 'input or output'}: {error.strerror}", file=sys.stderr)

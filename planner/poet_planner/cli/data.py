@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.options import Batch
+from poet_planner.cli.options import Batch, Weights
 
 
 def data(
@@ -23,6 +23,7 @@ def data(
         Path | None,
         typer.Option(help="Your own samples: an .npz with arrays `input` and `target`, a sample a row."),
     ] = None,
+    weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
@@ -30,10 +31,11 @@ def data(
 
     from poet_planner.reference.training_data import training_data, write_arrays
 
-    written = training_data(model, steps, seed, batch, arrays)
+    written = training_data(model, steps, seed, batch, arrays, weights)
     write_arrays(written, out)
     if as_json:
         print(json.dumps({"file": str(out), "model": model, "steps": steps, "arrays": list(written)}, indent=1))
         return
     source = f"from {arrays}" if arrays else "of the model's own examples"
-    print(f"{out}: {model}, {steps} batches {source}, {sum('..' not in name for name in written)} arrays")
+    begin = f", with the weights of {weights}" if weights else ""
+    print(f"{out}: {model}{begin}, {steps} batches {source}, {sum('..' not in name for name in written)} arrays")

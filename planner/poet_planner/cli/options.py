@@ -20,6 +20,13 @@ Model = Annotated[
 ]
 GraphFile = Annotated[Path | None, typer.Option(help="Plan this costed graph (poet-graph/1) instead of a model.")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Batch size; default is the model's own.")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="Weights that the model is to have instead of its own, all by their names in its state_dict: "
+        ".safetensors, .pt, .pth (torch.save of a state_dict) or .npz."
+    ),
+]
 Board = Annotated[str | None, typer.Option("--board", "-b", help="Board; default is the profile's.")]
 Ram = Annotated[
     str | None,

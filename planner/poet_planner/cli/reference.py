@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from poet_planner.cli.options import Weights
+
 
 def reference(
     model: Annotated[
@@ -21,6 +23,7 @@ def reference(
         Path | None,
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
     ] = None,
+    weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the losses as JSON.")] = False,
 ) -> None:
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
@@ -28,7 +31,7 @@ def reference(
 
     from poet_planner.reference.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate, momentum, follow)
+    arrays = reference_run(model, data, learning_rate, momentum, follow, weights)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
 from poet_planner.models.users_code import users_code
+from poet_planner.models.weights import load_weights
 
 _SEED = 0
 
@@ -207,7 +209,7 @@ def _parameters(name: str) -> list[nn.Parameter]:
         return list(_entry(name).build().parameters())
 
 
-def load(name: str, batch: int | None = None, seed: int = _SEED) -> Model:
+def load(name: str, batch: int | None = None, seed: int = _SEED, weights: Path | None = None) -> Model:
     """A model with a batch of examples; the same name, batch and seed give the same numbers every time.
 
     Parameters
@@ -218,14 +220,23 @@ def load(name: str, batch: int | None = None, seed: int = _SEED) -> Model:
         returns a :class:`Model`.
     batch : int, optional
         Examples in a batch; None for the model's own.
+    weights : Path, optional
+        Of the module, instead of those that it is made with (:func:`poet_planner.models.weights.load_weights`).
 
     Raises
     ------
     UserError
-        If there is no such model, or the batch is not positive.
+        If there is no such model, or the batch is not positive, or the weights are not the module's.
     """
     if batch is not None and batch < 1:
         raise UserError(f"batch {batch}: a batch has at least one example")
+    model = _made(name, batch, seed)
+    if weights is not None:
+        load_weights(model.module, weights, name)
+    return model
+
+
+def _made(name: str, batch: int | None, seed: int) -> Model:
     with _seeded(seed):
         if ":" in name:
             return _imported(name, batch)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
@@ -33,18 +34,23 @@ class TrainingStep:
         Name of a built-in model, ``module:callable``, or the model itself, which stays as it is.
     batch : int, optional
         Samples in a step of a named model; default is the model's own.
+    weights : Path, optional
+        Of a named model; default are those that it is made with.
 
     Raises
     ------
     UserError
-        If a batch size is given for a model that comes with its batch.
+        If a batch size is given for a model that comes with its batch, or weights for one that comes with its own.
     """
 
-    def __init__(self, model: str | Model, batch: int | None = None) -> None:
-        if not isinstance(model, str) and batch is not None:
-            raise UserError(f"--batch {batch}: the model {model.name} comes with its own batch; leave it out")
+    def __init__(self, model: str | Model, batch: int | None = None, weights: Path | None = None) -> None:
+        if not isinstance(model, str):
+            for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
+                if given is not None:
+                    raise UserError(f"{option} {given}: the model {model.name} comes with its own {what}; leave it out")
         self._model = model
         self._batch = batch
+        self._weights = weights
         self._as_values: dict[tuple[bool, float], Graph] = {}
 
     @property
@@ -123,6 +129,13 @@ class TrainingStep:
         wanted = dict.fromkeys((*constants, *self.traced.frozen))
         return {id: data[id] for id in wanted}
 
+    def names(self) -> dict[str, NDArray[Any]]:
+        """By which a board's tensors become the model's `state_dict`, and what of that is on no board.
+
+        See :func:`poet_planner.tracing.state_table.unheld_state`.
+        """
+        return self._traced_and_named[1]
+
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
         from poet_runtime.program import Program
@@ -138,13 +151,19 @@ class TrainingStep:
             self._as_values[key] = lower_for_firmware(self._tried, dma_overlap, False, momentum)
         return self._as_values[key]
 
-    @cached_property
+    @property
     def traced(self) -> TracedGraph:
         """The step as PyTorch's operators, for no board."""
+        return self._traced_and_named[0]
+
+    @cached_property
+    def _traced_and_named(self) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
         from poet_planner.tracing import trace
+        from poet_planner.tracing.state_table import unheld_state
 
         model = self._load()
-        return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+        return traced, unheld_state(traced, model.module)
 
     @cached_property
     def _tried(self) -> TracedGraph:
@@ -177,13 +196,15 @@ class TrainingStep:
         """A named model is made anew: what is kept of it is its graph."""
         from poet_planner import models
 
-        return models.load(self._model, self._batch) if isinstance(self._model, str) else self._model
+        if not isinstance(self._model, str):
+            return self._model
+        return models.load(self._model, self._batch, weights=self._weights)
 
 
 @cache
-def training_step(model: str, batch: int | None) -> TrainingStep:
+def training_step(model: str, batch: int | None, weights: Path | None = None) -> TrainingStep:
     """The step of a named model, traced once a process."""
-    return TrainingStep(model, batch)
+    return TrainingStep(model, batch, weights)
 
 
 def training_graph(

@@ -23,8 +23,8 @@ from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.own_batches import own_batches
-from poet_planner.reference.state_table import named_tensors, state_table
 from poet_planner.tracing import trace
+from poet_planner.tracing.state_table import named_tensors, state_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,9 @@ MOST_SEEDS = 2**31
 _EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 
 
-def training_data(model: str, steps: int, seed: int, batch: int | None, given: Path | None = None) -> Arrays:
+def training_data(
+    model: str, steps: int, seed: int, batch: int | None, given: Path | None = None, weights: Path | None = None
+) -> Arrays:
     """What a board starts from, and what it trains on (docs/SPEC.md, section 8).
 
     Parameters
@@ -47,6 +49,8 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     given : Path, optional
         An .npz with an array for each tensor of a batch, ``input`` and ``target``, with a leading axis of samples, or
         one of steps before that of the batch.
+    weights : Path, optional
+        What a board starts from instead of the model's own: see :func:`poet_planner.models.weights.load_weights`.
 
     Returns
     -------
@@ -58,11 +62,12 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     Raises
     ------
     UserError
-        If there is no such model, or ``given`` is not what it takes.
+        If there is no such model, or ``given`` or ``weights`` are not what it takes.
     """
     drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
-    module, traced = models.load(model, batch).module, training_step(model, batch).traced
-    arrays = initial_state(model, seed, batch) | state_table(traced, module, steps) | _frozen_table(traced)
+    module = models.load(model, batch, weights=weights).module
+    traced = training_step(model, batch, weights).traced
+    arrays = initial_state(model, seed, batch, weights) | state_table(traced, module, steps) | _frozen_table(traced)
     if given is not None:
         return arrays | own_batches(given, _every_step(traced), steps, seed)
     for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
@@ -70,20 +75,23 @@ def training_data(model: str, steps: int, seed: int, batch: int | None, given: P
     return arrays
 
 
-def initial_state(model: str, seed: int, batch: int | None) -> Arrays:
+def initial_state(model: str, seed: int, batch: int | None, weights: Path | None = None) -> Arrays:
     """Parameters and buffers that a board starts from, by name, as the firmware stores them: f32, integers as i32.
 
     Parameters
     ----------
     seed : int
         Of what the network draws, if it does.
+    weights : Path, optional
+        As :func:`training_data` takes them.
 
     Raises
     ------
     UserError
-        If there is no such model.
+        If there is no such model, or the weights are not its own.
     """
-    module, traced = models.load(model, batch).module, training_step(model, batch).traced
+    module = models.load(model, batch, weights=weights).module
+    traced = training_step(model, batch, weights).traced
     # Buffers that a state_dict leaves out are on the board all the same.
     state = {**module.state_dict(keep_vars=True), **dict(module.named_buffers()), **traced.loss_parameters}
     frozen = {id(tensor) for name, tensor in named_tensors(module) if name in traced.frozen}
@@ -99,7 +107,12 @@ def initial_state(model: str, seed: int, batch: int | None) -> Arrays:
 
 
 def reference_run(
-    model: str, data: Path, learning_rate: float, momentum: float = 0.0, follow: Path | None = None
+    model: str,
+    data: Path,
+    learning_rate: float,
+    momentum: float = 0.0,
+    follow: Path | None = None,
+    weights: Path | None = None,
 ) -> Arrays:
     """Loss and gradients of gradient descent by PyTorch, a step a batch.
 
@@ -110,6 +123,8 @@ def reference_run(
     ----------
     follow : Path, optional
         What a board's run saved: weights are updated with its gradients instead of PyTorch's own.
+    weights : Path, optional
+        What the data were made with, for frozen layers: the others' are in the data.
 
     Returns
     -------
@@ -127,7 +142,7 @@ def reference_run(
     from poet_planner.tracing.checkpointing import without_checkpointing
 
     arrays = read_arrays(data, "poet-plan data")
-    loaded, traced = _model_of(model, data, arrays)
+    loaded, traced = _model_of(model, data, arrays, weights)
     _refuse_other_frozen(arrays, traced, data, model)
     parameters = {**dict(loaded.module.named_parameters()), **traced.loss_parameters}
     state = {**parameters, **dict(loaded.module.named_buffers())}
@@ -176,7 +191,9 @@ def _refuse_other_frozen(arrays: Arrays, traced: TracedGraph, data: Path, model:
     given, wanted = (dict(table.get(FROZEN, np.empty((0, 2)))) for table in (arrays, _frozen_table(traced)))
     for name in {**given, **wanted}:
         if given.get(name) != wanted.get(name):
-            raise UserError(f"{data}: was made with another frozen {name} than {model} has; write it again")
+            raise UserError(
+                f"{data}: was made with another frozen {name} than {model} has; write it again, or give its --weights"
+            )
 
 
 def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
@@ -188,9 +205,9 @@ def _every_step(traced: TracedGraph) -> list[TracedResident]:
     return [resident for resident in traced.residents if resident.kind in _EVERY_STEP]
 
 
-def _model_of(model: str, data: Path, arrays: Arrays) -> tuple[Model, TracedGraph]:
+def _model_of(model: str, data: Path, arrays: Arrays, weights: Path | None) -> tuple[Model, TracedGraph]:
     """The model with a batch as large as the data's, and its graph."""
-    loaded = models.load(model)
+    loaded = models.load(model, weights=weights)
     traced = trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
     for resident in _every_step(traced):
         if resident.id not in arrays:
@@ -203,7 +220,7 @@ def _model_of(model: str, data: Path, arrays: Arrays) -> tuple[Model, TracedGrap
                 f"{data}: {resident.id} has shape {shape} a step, {model} takes {resident.shape}; write it again with "
                 "this model"
             )
-        loaded = models.load(model, shape[0])
+        loaded = models.load(model, shape[0], weights=weights)
         return loaded, trace(loaded.module, loaded.inputs, loaded.targets, loaded.loss, loaded.name)
     return loaded, traced
 

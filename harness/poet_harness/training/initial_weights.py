@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights from a file in the place of those that the data begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.errors import UserError
+from poet_profiles.graph.parts import name_of, whole_shapes
+from poet_profiles.weights_file import Wanted, WeightsFile, by_source, is_counter, read_weights, refuse_differences
+
+from .plan import Plan
+from .weights import AFTER_STEPS, StateTable
+
+Array = NDArray[Any]
+
+
+def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, Array], StateTable]:
+    """The weights of a file, by the plan's ids, and the table with those of its tensors that no board holds.
+
+    Raises
+    ------
+    UserError
+        With one line for each tensor that differs from what the model has: in name, shape, type, or because it is not
+        finite, or frozen in the plan with other numbers.
+    """
+    file, wanted = read_weights(path), _wanted(table, plan)
+    refuse_differences(file, wanted, "the plan's model")
+    arrays = by_source(file, {name: tensor for name, tensor in wanted.items() if not is_counter(name)})
+    lines = [*_fixed(arrays, table, plan)]
+    if lines:
+        raise UserError(f"{path}: the plan was made with other weights; plan again with --weights", lines=lines)
+    unheld = {id: array for id, array in arrays.items() if id in table.arrays}
+    held = {id: array for id, array in arrays.items() if id not in table.arrays and id not in plan.frozen}
+    return held, replace(table, arrays={**table.arrays, **unheld, **_counts(file, table)})
+
+
+def _wanted(table: StateTable, plan: Plan) -> dict[str, Wanted]:
+    types = {name_of(tensor): plan.type_of(tensor).name for tensor in plan.tensors}
+    shapes = whole_shapes(plan.tensors)
+    for id, array in {**plan.frozen, **table.arrays}.items():
+        types[id], shapes[id] = array.dtype.name, array.shape
+    for id, array in table.arrays.items():
+        if id.endswith(AFTER_STEPS):
+            types[id.removesuffix(AFTER_STEPS)], shapes[id.removesuffix(AFTER_STEPS)] = array.dtype.name, array[0].shape
+    return {name: Wanted(shapes[source], types[source], source) for name, source in table.sources.items()}
+
+
+def _fixed(arrays: Mapping[str, Array], table: StateTable, plan: Plan) -> Iterator[str]:
+    """What the plan or the data hold already, and the file has with other numbers."""
+    for id, array in arrays.items():
+        if id in plan.frozen and not np.array_equal(array, plan.frozen[id]):
+            yield f"{id}: is frozen, and lies in the plan with other numbers"
+        followed = table.arrays.get(f"{id}{AFTER_STEPS}")
+        if followed is not None and not np.array_equal(array, followed[0]):
+            yield f"{id}: changes a step in a way that only PyTorch knows, and the data begin with other numbers"
+
+
+def _counts(file: WeightsFile, table: StateTable) -> dict[str, Array]:
+    sources = {name: source for name, source in table.sources.items() if is_counter(name) and source in table.arrays}
+    counts = {source: file.counter(name) for name, source in sources.items()}
+    return {source: np.array(count, np.int64) for source, count in counts.items() if count is not None}

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trained weights by their names in a model's ``state_dict``: read from a file, and held against a model.
+
+A file is .safetensors, what ``torch.save`` wrote (.pt, .pth), or an .npz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .arrays import read_arrays
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KINDS = (".safetensors", ".pt", ".pth", ".npz")
+# Under which a checkpoint keeps the weights beside others, such as the optimiser's state.
+INSIDE = ("state_dict", "model_state_dict", "model")
+# Batch norm's count of batches: no result depends on it, and older files lack it.
+COUNTER = "num_batches_tracked"
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """What a file holds.
+
+    Attributes
+    ----------
+    path : Path
+    arrays : mapping of str to array
+        By name.
+    others : mapping of str to str
+        What NumPy knows no type for, by name: how PyTorch calls it.
+    """
+
+    path: Path
+    arrays: Mapping[str, NDArray[Any]]
+    others: Mapping[str, str]
+
+    def counter(self, name: str) -> int | None:
+        """What the file says of a count of batches; None where it says nothing that can be one."""
+        array = self.arrays.get(name)
+        return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iu" else None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A tensor of a model: its shape, NumPy's name of its type, and what it is, of names of one and the same tensor."""
+
+    shape: tuple[int, ...]
+    type: str
+    source: str
+
+
+def is_counter(name: str) -> bool:
+    """Whether that is the name of a batch norm's count of batches."""
+    return name.rpartition(".")[2] == COUNTER
+
+
+def read_weights(path: Path) -> WeightsFile:
+    """Read weights, without running any code that a file may bring.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, is of another kind, or needs PyTorch where there is none.
+    """
+    if path.suffix not in KINDS:
+        raise UserError(f"{path}: weights are {', '.join(KINDS[:-1])} or {KINDS[-1]}, by the end of the file's name")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    if path.suffix == ".npz":
+        return WeightsFile(path, read_arrays(path, "numpy.savez"), {})
+    return _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
+
+
+def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> None:
+    """Make sure that a file holds the weights of a model, all of them and nothing else, each number finite.
+
+    Counts of batches may be missing, and are not looked at.
+
+    Parameters
+    ----------
+    wanted : mapping of str to Wanted
+        By name. Of several names of one tensor a file need have one.
+    what : str
+        The model, for the message.
+
+    Raises
+    ------
+    UserError
+        With one line for each difference.
+    """
+    lines = [*_missing_or_surplus(file, wanted), *_of_another_kind(file, wanted)]
+    if lines:
+        count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
+        raise UserError(f"{file.path}: holds other weights than {what}: {count}", lines=lines)
+
+
+def by_source(file: WeightsFile, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
+    """The arrays of a file that was found to fit, by what they are."""
+    return {tensor.source: file.arrays[name] for name, tensor in wanted.items() if name in file.arrays}
+
+
+def _missing_or_surplus(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[str]:
+    held = {*file.arrays, *file.others}
+    sources = {tensor.source for name, tensor in wanted.items() if name in held}
+    for name, tensor in wanted.items():
+        if tensor.source not in sources and not is_counter(name):
+            yield f"{name}: is missing, {tensor.type} of shape {tensor.shape}"
+    for name in sorted(held - wanted.keys()):
+        if not is_counter(name):
+            yield f"{name}: is surplus, there is no such tensor"
+
+
+def _of_another_kind(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[str]:
+    import numpy as np
+
+    first: dict[str, str] = {}
+    for name, tensor in wanted.items():
+        if is_counter(name):
+            continue
+        if name in file.others:
+            yield f"{name}: is {file.others[name]}, not {tensor.type}"
+        if name not in file.arrays:
+            continue
+        array = file.arrays[name]
+        if array.shape != tensor.shape:
+            yield f"{name}: has shape {array.shape}, not {tensor.shape}"
+        if not _fits(array.dtype, np.dtype(tensor.type)):
+            yield f"{name}: is {array.dtype}, not {tensor.type}"
+        elif array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
+            place = tuple(int(index) for index in np.argwhere(~finite)[0])
+            yield f"{name}: is not finite: {array[place]} at {place}, and so in {int((~finite).sum())} places in all"
+        other = first.setdefault(tensor.source, name)
+        if not np.array_equal(array, file.arrays[other], equal_nan=array.dtype.kind == "f"):
+            yield f"{name}: holds other numbers than {other}, and both are one tensor"
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    """Whole numbers of any size are whole numbers."""
+    return bool(found == wanted or (found.kind in "iu" and wanted.kind in "iu"))
+
+
+def _safetensors(path: Path) -> WeightsFile:
+    from safetensors import SafetensorError, safe_open
+
+    arrays, others = {}, {}
+    try:
+        with safe_open(path, "numpy") as file:
+            for name in file.keys():  # noqa: SIM118
+                try:
+                    arrays[name] = file.get_tensor(name)
+                except TypeError:  # bfloat16 and such, of which NumPy knows nothing
+                    others[name] = str(file.get_slice(name).get_dtype())
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: no safetensors file ({error})") from None
+    return WeightsFile(path, arrays, others)
+
+
+def _torch_file(path: Path) -> WeightsFile:
+    try:
+        import torch
+    except ImportError:
+        raise UserError(
+            f"{path}: only PyTorch reads this, and it is not installed; write it as .safetensors where it is"
+        ) from None
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged file makes zipfile and the unpickler raise
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(
+            f"{path}: PyTorch reads no plain weights there ({reason}); write torch.save(model.state_dict(), …)"
+        ) from None
+    named = _weights_in(path, held)
+    arrays = {name: tensor.detach().numpy() for name, tensor in named.items() if _is_plain(tensor)}
+    others = {name: _kind(thing) for name, thing in named.items() if name not in arrays}
+    return WeightsFile(path, arrays, others)
+
+
+def _weights_in(path: Path, held: Any) -> dict[str, Any]:
+    """The ``state_dict`` of a checkpoint: the whole of it, or what it has under one of the usual names."""
+    import torch
+
+    if isinstance(held, dict):
+        if any(isinstance(thing, torch.Tensor) for thing in held.values()):
+            return held
+        inside = [name for name in INSIDE if isinstance(held.get(name), dict)]
+        if len(inside) == 1:
+            return dict(held[inside[0]])
+    found = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
+    raise UserError(f"{path}: holds no state_dict, but {found}; write torch.save(model.state_dict(), …)")
+
+
+def _is_plain(thing: Any) -> bool:
+    """Whether NumPy has such a tensor."""
+    import torch
+
+    if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided or thing.is_quantized:
+        return False
+    try:
+        torch.empty(0, dtype=thing.dtype).numpy()
+    except TypeError:
+        return False
+    return True
+
+
+def _kind(thing: Any) -> str:
+    return str(getattr(thing, "dtype", type(thing).__name__)).removeprefix("torch.")

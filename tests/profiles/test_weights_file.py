@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights from files of every kind, held against a module; each difference is a line of its own."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from poet_planner.models.weights import load_weights
+from poet_profiles.errors import UserError
+from poet_profiles.weights_file import read_weights
+from safetensors.torch import save_file, save_model
+from torch import nn
+
+
+class Net(nn.Module):
+    """Tied weights, a batch norm with its counter, whole numbers."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.other.weight = self.one.weight
+        self.bn = nn.BatchNorm1d(3)
+        self.bn.running_mean.add_(torch.randn(3))
+        self.bn.num_batches_tracked.add_(seed)
+        self.register_buffer("table", torch.arange(4) + seed)
+
+
+def written(path: Path, state: dict[str, Any]) -> Path:
+    if path.suffix == ".safetensors":
+        save_file({name: tensor.clone() for name, tensor in state.items()}, path)
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: tensor.numpy() for name, tensor in state.items()})
+    else:
+        torch.save(state, path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["net.safetensors", "net.pt", "net.pth", "net.npz"])
+def test_every_kind_of_file_gives_what_load_state_dict_gives(tmp_path: Path, name: str) -> None:
+    trained, ours = Net(7), Net(1)
+    load_weights(ours, written(tmp_path / name, trained.state_dict()), "net")
+    expected = trained.state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
+    assert ours.bn.num_batches_tracked == 7
+
+
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
+def test_a_checkpoint_may_hold_more_than_the_weights(tmp_path: Path, key: str) -> None:
+    trained, ours = Net(7), Net(1)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    checkpoint = {key: trained.state_dict(), "optimizer_state_dict": optimizer.state_dict(), "epoch": 3}
+    load_weights(ours, written(tmp_path / "net.pt", checkpoint), "net")
+    assert torch.equal(ours.one.weight, trained.one.weight)
+
+
+def test_a_count_of_batches_may_be_missing_and_is_not_looked_at(tmp_path: Path) -> None:
+    for count in (None, torch.tensor(float("nan")), torch.zeros(2)):
+        state = Net(7).state_dict()
+        del state["bn.num_batches_tracked"]
+        ours = Net(1)
+        load_weights(
+            ours,
+            written(tmp_path / "net.pt", state | ({} if count is None else {"x.num_batches_tracked": count})),
+            "net",
+        )
+        assert ours.bn.num_batches_tracked == 1
+
+
+def test_of_tied_weights_one_name_is_enough(tmp_path: Path) -> None:
+    """As safetensors itself writes a module."""
+    trained, ours = Net(7), Net(1)
+    save_model(trained, str(tmp_path / "net.safetensors"))
+    load_weights(ours, tmp_path / "net.safetensors", "net")
+    assert torch.equal(ours.other.weight, trained.one.weight)
+
+
+def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> None:
+    state = Net(7).state_dict()
+    state["one.bias"] = state["one.bias"].clone()
+    state["one.bias"][1] = float("nan")
+    state["other.weight"] = state["other.weight"] + 1
+    state["other.bias"] = state["other.bias"].half()
+    state["bn.weight"] = state["bn.weight"].bfloat16()
+    state["bn.bias"] = torch.zeros(2, 1)
+    del state["bn.running_var"]
+    state["head.weight"] = torch.zeros(1)
+    state["note"] = "trained on Tuesday"
+    ours, before = Net(1), Net(1).state_dict()
+    with pytest.raises(UserError) as refused:
+        load_weights(ours, written(tmp_path / "net.pt", state), "net")
+    first, *lines = refused.value.told.splitlines()
+    assert first == f"{tmp_path / 'net.pt'}: holds other weights than net: 8 differences"
+    assert [line.strip() for line in lines] == [
+        "bn.running_var: is missing, float32 of shape (3,)",
+        "head.weight: is surplus, there is no such tensor",
+        "note: is surplus, there is no such tensor",
+        "one.bias: is not finite: nan at (1,), and so in 1 places in all",
+        "other.weight: holds other numbers than one.weight, and both are one tensor",
+        "other.bias: is float16, not float32",
+        "bn.weight: is bfloat16, not float32",
+        "bn.bias: has shape (2, 1), not (3,)",
+    ]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_bfloat16_in_safetensors_is_named(tmp_path: Path) -> None:
+    save_file({"w": torch.zeros(2, dtype=torch.bfloat16)}, tmp_path / "net.safetensors")
+    assert read_weights(tmp_path / "net.safetensors").others == {"w": "BF16"}
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("harm"),))
+
+
+def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    (tmp_path / "text.pt").write_text("no tensors")
+    (tmp_path / "text.npz").write_text("no tensors")
+    (tmp_path / "harm.pt").write_bytes(pickle.dumps({"w": Harmful()}, protocol=2))
+    torch.save(Net(1), tmp_path / "module.pt")
+    torch.save({"epoch": 3, "loss": 0.5}, tmp_path / "other.pt")
+    for name, words in (
+        ("text.safetensors", "no safetensors file"),
+        ("text.pt", "PyTorch reads no plain weights there"),
+        ("text.npz", "not an .npz of arrays"),
+        ("harm.pt", "PyTorch reads no plain weights there"),
+        ("module.pt", "PyTorch reads no plain weights there"),
+        ("other.pt", "holds no state_dict, but epoch, loss"),
+        ("missing.pt", "no such file"),
+        ("net.onnx", "weights are .safetensors, .pt, .pth or .npz"),
+    ):
+        with pytest.raises(UserError, match=words) as refused:
+            read_weights(Path(name))
+        assert len(refused.value.told.splitlines()) == 1
+    assert not Path("harm").exists()
