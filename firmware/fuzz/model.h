@@ -179,7 +179,8 @@ static inline void fuzz_build(void)
     };
     fuzz_built = (poet_built){&fuzz_model,
                               &fuzz_schedule,
-                              {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace, &poet_all_operators}};
+                              {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace, &poet_all_operators},
+                              NULL};
 }
 
 /* A first record, with tensors of zeros. Whether it is there: a damaged model may not fit the card. */

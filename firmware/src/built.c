@@ -12,7 +12,7 @@
 TELL_LINKER(poet_built_ram_bytes, 0);
 TELL_LINKER(poet_built_table_bytes, 0);
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}, NULL};
 
 #else
 
@@ -32,10 +32,18 @@ static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
 static uint32_t homes[2 * POET_BIT_WORDS(POET_BUILT_BIT_COUNT) + 1];
 static poet_trace_part trace;
 
+#ifdef POET_BUILT_INFERENCE
+static const poet_plan inference = {&poet_built_inference_model, &poet_built_inference_schedule};
+#define INFERENCE &inference
+#else
+#define INFERENCE NULL
+#endif
+
 const poet_built poet_built_in = {
     &poet_built_model,
     &poet_built_schedule,
     {blocks, pages, checks, homes, &trace, &poet_all_operators},
+    INFERENCE,
 };
 
 #endif

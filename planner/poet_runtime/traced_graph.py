@@ -109,6 +109,7 @@ class Kind(StrEnum):
     INPUT = "input"
     TARGET = "target"
     LOSS = "loss"
+    OUTPUT = "output"
     CONSTANT = "constant"
     STATE = "state"
 
@@ -190,7 +191,7 @@ class OptimizerUpdate:
 
 @dataclass(frozen=True)
 class TracedGraph:
-    """One training step: loss and gradient of every parameter that needs one.
+    """One training step: loss and gradient of every parameter that needs one. Or a forward pass alone.
 
     Attributes
     ----------
@@ -204,7 +205,7 @@ class TracedGraph:
     gradients : dict
         By parameter, the value that is its gradient, perhaps seen through a view.
     loss : Ref
-        The value that is the loss, or a view of it.
+        The value that is the loss, or a view of it; of a forward pass alone, its output.
     constants : dict
         Data of the residents of kind constant.
     bookkeeping : tuple of TracedOperator

@@ -30,6 +30,7 @@ from tests.support.firmware.core import (
     LOSS,
     MORE,
     OK,
+    OUTPUT,
     PAGE_AREA,
     PAGE_IN,
     PAGE_OUT,
@@ -44,7 +45,6 @@ from tests.support.firmware.core import (
     Hooks,
     Net,
     Network,
-    Plan,
     Poet,
 )
 
@@ -87,6 +87,18 @@ PAGED = [
     (COMPUTE, 3, []),
 ]
 ARENA = 3 * BYTES
+# Beside it: 2 to 7 as above, 8 the sample and 9 the scores of an inference. Values: 0 relu(sample), 1 relu(sample) + w.
+OWN = [(0, BYTES, INPUT), (BYTES, BYTES, OUTPUT)]
+INFERENCE = [
+    (RELU, [SIZE], [8], [0], 0),
+    (ADD, [SIZE], [0, 4], [1], BYTES),
+    (RELU, [SIZE], [1], [9], 0),
+]
+INFERENCE_PLAIN = [(COMPUTE, 0, [0]), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 2, [])]
+INFERENCE_PAGED = [
+    *((COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0)),
+    *((COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 2, [])),
+]
 RAM = 3 * BYTES + 12 + 4 * BATCH + ARENA
 PARAMETERS = np.random.default_rng(3).standard_normal(SIZE).astype(np.float32)
 X = np.random.default_rng(4).standard_normal((BATCH, SIZE // BATCH)).astype(np.float32)
@@ -104,34 +116,48 @@ class Application:
     steps: list[tuple[int, int, object]] = field(default_factory=lambda: PLAIN)
     nodes: list[object] = field(default_factory=lambda: NODES)
     card: Card | None = None
+    inference: list[tuple[int, int, object]] | None = None
+    inference_nodes: list[object] = field(default_factory=lambda: INFERENCE)
 
     def __post_init__(self) -> None:
         self.net = Net(nodes=self.nodes, values=VALUES, residents=RESIDENTS, steps=self.steps, arena_bytes=ARENA)
-        self.plan = Plan(c.pointer(self.net.model), c.pointer(self.net.schedule))
         self.initial = PARAMETERS.tobytes() + b"\1\2\3\4\5\6\7\0"
         held = c.create_string_buffer(self.initial, len(self.initial))
         self._held = held
         self.network = Network(
-            c.pointer(self.plan), c.pointer(self.net.tables), c.addressof(held), len(self.initial),
-            binascii.crc32(self.initial), BATCH, RAM,
+            c.pointer(self.net.plan), None, c.pointer(self.net.tables), c.addressof(held), len(self.initial),
+            binascii.crc32(self.initial), BATCH, self.ram_bytes,
         )  # fmt: skip
+        if self.inference is not None:
+            self.net.infer_by(beside(self.inference, self.inference_nodes))
+            self.network.infer = c.pointer(self.net.inference.plan)
         self.poet = Poet()
-        self.ram = (c.c_uint32 * (RAM // 4))()
+        self.ram = (c.c_uint32 * (self.ram_bytes // 4))()
         self.reset()
-        for name in ("poet_input", "poet_target", "poet_tensor"):
+        for name in ("poet_input", "poet_target", "poet_tensor", "poet_infer_input", "poet_output"):
             getattr(self.core, name).restype = c.c_void_p
         self.core.poet_loss.restype = c.c_float
         self.core.poet_steps.restype = c.c_uint32
 
+    @property
+    def ram_bytes(self) -> int:
+        """The larger of both needs."""
+        return RAM if self.inference is None else RAM + 2 * BYTES
+
     def reset(self) -> None:
         """The power was gone: RAM is noise."""
-        c.memset(self.ram, 0xC9, RAM)
+        c.memset(self.ram, 0xC9, self.ram_bytes)
         c.memset(c.byref(self.poet), 0xC9, c.sizeof(Poet))
 
     def begin(self, hooks: Hooks | None = None) -> int:
         device = c.byref(self.card.device) if self.card is not None else None
         return self.core.poet_begin(
-            c.byref(self.poet), c.byref(self.network), self.ram, RAM, device, c.byref(hooks) if hooks else None
+            c.byref(self.poet),
+            c.byref(self.network),
+            self.ram,
+            self.ram_bytes,
+            device,
+            c.byref(hooks) if hooks else None,
         )
 
     def fill(self) -> None:
@@ -149,6 +175,18 @@ class Application:
 
     def weights(self) -> NDArray[np.float32]:
         return self.tensor(2)
+
+
+def beside(steps: list[tuple[int, int, object]], nodes: list[object]) -> Net:
+    """An inference whose residents are the training's, with its own behind them."""
+    end = RAM - ARENA
+    own = [(end + offset, count, kind) for offset, count, kind in OWN]
+    residents = [*RESIDENTS, *own]
+    return Net(nodes=nodes, values=VALUES, residents=residents, steps=steps, arena_bytes=ARENA, graph_hash=7)
+
+
+def scores(sample: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.maximum(np.maximum(sample, 0) + weights, 0)
 
 
 def after(steps: int) -> NDArray[np.float32]:
@@ -193,6 +231,82 @@ def test_training_at_once_and_piece_by_piece(core: c.CDLL, steps: list[tuple[int
     assert application.call("poet_next") == E_ORDER
     np.testing.assert_array_equal(application.weights(), after(2))
     assert application.call("poet_steps") == 2
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("steps", [INFERENCE_PLAIN, INFERENCE_PAGED], ids=["plain", "paged"])
+def test_an_inference_between_steps_sees_the_weights_and_changes_none(
+    core: c.CDLL, steps: list[tuple[int, int, object]], dma: bool
+) -> None:
+    application = Application(core, PAGED, card=fresh_card(dma), inference=steps)
+    assert application.begin() == OK
+    sample = np.random.default_rng(5).standard_normal(SIZE).astype(np.float32)
+    for trained in range(3):
+        c.memmove(core.poet_infer_input(c.byref(application.poet)), sample.tobytes(), BYTES)
+        assert application.call("poet_infer") == OK
+        found = np.array((c.c_float * SIZE).from_address(core.poet_output(c.byref(application.poet))))
+        np.testing.assert_array_equal(found, scores(sample, after(trained)))
+        np.testing.assert_array_equal(application.tensor(7), found)
+        np.testing.assert_array_equal(application.weights(), after(trained))
+        application.fill()
+        assert application.train() == OK
+    np.testing.assert_array_equal(application.weights(), after(3))
+    assert application.call("poet_steps") == 3
+
+
+def test_an_inference_in_the_middle_of_a_step_is_refused(core: c.CDLL) -> None:
+    """It would compute where the step does."""
+    application = Application(core, inference=INFERENCE_PLAIN)
+    assert application.begin() == OK
+    application.fill()
+    for done in range(len(PLAIN)):
+        assert application.train("poet_train_begin") == MORE
+        for _ in range(done):
+            assert application.call("poet_next") == MORE
+        assert application.call("poet_infer") == E_ORDER
+        assert core.poet_infer_input(c.byref(application.poet)) is None
+        assert core.poet_output(c.byref(application.poet)) is None
+        assert core.poet_tensor(c.byref(application.poet), 7) is None
+        assert core.poet_tensor(c.byref(application.poet), 2) is not None
+        assert application.call("poet_stop") == STOPPED
+    assert application.train() == OK
+    np.testing.assert_array_equal(application.weights(), after(1))
+
+
+def test_an_inference_can_be_given_up(core: c.CDLL) -> None:
+    seen = []
+    hooks = Hooks(between=BETWEEN(lambda *_: seen.append(0) or len(seen) < 2))
+    application = Application(core, inference=INFERENCE_PLAIN)
+    assert application.begin(hooks) == OK
+    assert application.call("poet_infer") == STOPPED
+    assert len(seen) == 2
+    np.testing.assert_array_equal(application.weights(), PARAMETERS)
+
+
+def test_a_network_without_inference(core: c.CDLL) -> None:
+    application = Application(core)
+    assert application.begin() == OK
+    assert application.call("poet_infer") == E_ABSENT
+    assert core.poet_infer_input(c.byref(application.poet)) is None
+    assert core.poet_output(c.byref(application.poet)) is None
+
+
+def test_what_begin_refuses_of_an_inference(core: c.CDLL) -> None:
+    paged = Application(core, inference=INFERENCE_PAGED)
+    assert paged.begin() == E_ABSENT  # it wants a card
+    other = Application(core, inference=INFERENCE_PLAIN)
+    other.net.inference.model.residents = beside(INFERENCE_PLAIN, INFERENCE).model.residents
+    assert other.begin() == E_CORRUPT  # it knows other parameters
+    training = [*INFERENCE[:2], (SGD, [SIZE], [9, 4], [4], 0)]
+    assert Application(core, inference=INFERENCE_PLAIN, inference_nodes=training).begin() == E_CORRUPT
+    short = Application(core, inference=INFERENCE_PLAIN)
+    short.net.inference.schedule.arena_bytes += 4
+    assert short.begin() == E_MEMORY
+
+
+def test_argmax_takes_the_first_of_equals(core: c.CDLL) -> None:
+    for values in ([1.0], [0.0, 3.0, 3.0], [-2.0, -1.0, -1.0, -5.0], [4.0, 4.0]):
+        assert core.poet_argmax((c.c_float * len(values))(*values), len(values)) == np.argmax(values)
 
 
 def test_a_rate_that_would_spoil_the_weights_is_refused(core: c.CDLL) -> None:

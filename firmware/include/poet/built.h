@@ -4,6 +4,7 @@
 #define POET_BUILT_H
 
 #include "poet/model.h"
+#include "poet/plan.h"
 #include "poet/runner.h"
 #include "poet/schedule.h"
 
@@ -14,7 +15,8 @@ extern "C" {
 typedef struct poet_built {
     const poet_model *model; /* NULL for none */
     const poet_schedule *schedule;
-    poet_tables tables;
+    poet_tables tables;         /* for either plan */
+    const poet_plan *inference; /* beside the training step's; NULL for none */
 } poet_built;
 
 extern const poet_built poet_built_in;

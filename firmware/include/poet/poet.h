@@ -16,6 +16,9 @@
  *     }
  *     status = poet_train(&trainer, 0.01f);
  *     status = poet_commit(&trainer);
+ *     memcpy(poet_infer_input(&trainer), ..., WATCH_INFERENCE_INPUT_BYTES);
+ *     status = poet_infer(&trainer);
+ *     class = poet_argmax(poet_output(&trainer), WATCH_OUTPUT_COUNT);
  *
  * All functions return POET_OK, a negative poet_status, or POET_MORE or POET_STOPPED where they say so.
  */
@@ -29,6 +32,7 @@
 #include "poet/hooks.h"
 #include "poet/model.h"
 #include "poet/pager.h"
+#include "poet/plan.h"
 #include "poet/runner.h"
 #include "poet/schedule.h"
 #include "poet/status.h"
@@ -37,14 +41,10 @@
 extern "C" {
 #endif
 
-typedef struct poet_plan {
-    const poet_model *model;
-    const poet_schedule *schedule;
-} poet_plan;
-
 /* A network as `poet-plan --library` writes it: constant, in flash. */
 typedef struct poet_network {
     const poet_plan *train;
+    const poet_plan *infer;    /* one sample in evaluation mode; NULL for none */
     const poet_tables *tables; /* in static RAM: one `poet` a network at a time */
     const void *initial;       /* parameters and states, one behind the other in the model's order; NULL: zeros */
     uint32_t initial_bytes;
@@ -101,13 +101,27 @@ int poet_settle(poet *p);
 /* Gives the step under way up: POET_STOPPED, and no weight has changed. If one has, the step is completed: POET_OK. */
 int poet_stop(poet *p);
 
+/* One sample in evaluation mode, with the weights as they are. Input and output lie where a training step computes: a
+ * step destroys both, so that the input belongs there behind it, and the output is to be read before the next one.
+ *
+ * POET_E_ORDER: a training step is under way. POET_E_ABSENT: the network has no inference. Where `between` says false
+ * the inference is given up: POET_STOPPED. */
+int poet_infer(poet *p);
+
+/* Where its sample belongs, and where its scores are; NULL in a network without, and while a step is under way. */
+void *poet_infer_input(poet *p);
+const float *poet_output(const poet *p);
+
+/* The place of the highest score, of equal ones the first. */
+uint32_t poet_argmax(const float *scores, uint32_t count);
+
 /* Training steps completed, with those before the commit that was restored. */
 uint32_t poet_steps(const poet *p);
 
 /* Of the last training step. */
 float poet_loss(const poet *p);
 
-/* A tensor by its number in the network's header; NULL for none. */
+/* A tensor by its number in the network's header; NULL for none, and for an inference's while a step is under way. */
 void *poet_tensor(poet *p, uint16_t resident);
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@
 #include "poet/model.h"
 #include "poet/operator.h"
 #include "poet/pager.h"
+#include "poet/plan.h"
 #include "poet/record.h"
 #include "poet/schedule.h"
 #include "poet/status.h"
@@ -102,6 +103,15 @@ typedef struct poet_run {
  * transfer behind the first change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
+
+/* The same without the checks, for a plan that has passed them in this RAM. */
+void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
+
+/* Checks the plan of an inference as poet_runner_init does; and that its residents begin with the training's, of which
+ * it changes no parameter and no state (POET_E_CORRUPT). */
+int poet_runner_check_inference(const poet_plan *inference, const poet_model *training, const poet_tables *tables,
+                                uint32_t ram_bytes);
 
 /* Runs the schedule once: from poet_runner_begin to the end, `hooks->between` called between two steps; POET_STOPPED if
  * that asked for it in time, as poet_runner_stop. On an error the step it happened in is the last, and the window line

@@ -32,7 +32,8 @@ typedef struct poet_server {
     uint32_t ram_bytes;
     poet_hooks hooks; /* the board's clock and line */
     poet_runner runner;
-    int runner_status; /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
+    int runner_status;    /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
+    int inference_status; /* the same of the inference beside it */
     poet_block_device card;
     bool card_up;
     poet_pager pager;

@@ -49,10 +49,27 @@ static void set_residents(const poet_network *network, uint8_t *residents)
     }
 }
 
-static int open_card(poet *p, const poet_block_device *card)
+/* An inference's runner lasts as long as the inference. */
+static void open_inference(poet_runner *runner, const poet_network *network, void *ram)
+{
+    const poet_plan *plan = network->infer;
+    poet_runner_open(runner, plan->model, plan->schedule, network->tables, ram, network->ram_bytes);
+}
+
+static bool needs_card(const poet *p, const poet_network *network)
+{
+    poet_runner inference;
+    if (network->infer == NULL) {
+        return poet_runner_needs_card(&p->runner, false);
+    }
+    open_inference(&inference, network, p->runner.residents);
+    return poet_runner_needs_card(&p->runner, false) || poet_runner_needs_card(&inference, false);
+}
+
+static int open_card(poet *p, const poet_network *network, const poet_block_device *card)
 {
     if (card == NULL) {
-        return poet_runner_needs_card(&p->runner, false) ? POET_E_ABSENT : POET_OK;
+        return needs_card(p, network) ? POET_E_ABSENT : POET_OK;
     }
     int status = poet_pager_open(&p->pager, card);
     if (status == POET_OK) {
@@ -75,8 +92,11 @@ int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_byt
     if (status == POET_OK) {
         status = check_network(network);
     }
+    if (status == POET_OK && network->infer != NULL) {
+        status = poet_runner_check_inference(network->infer, network->train->model, network->tables, ram_bytes);
+    }
     if (status == POET_OK) {
-        status = open_card(p, card);
+        status = open_card(p, network, card);
     }
     if (status != POET_OK) {
         return status;
@@ -175,6 +195,54 @@ int poet_stop(poet *p)
     return p->network == NULL ? POET_E_ORDER : count(p, poet_runner_stop(&p->runner, &p->run));
 }
 
+int poet_infer(poet *p)
+{
+    if (!is_idle(p)) {
+        return POET_E_ORDER;
+    }
+    if (p->network->infer == NULL) {
+        return POET_E_ABSENT;
+    }
+    poet_runner runner;
+    poet_run run = {.pager = p->run.pager, .hooks = p->run.hooks};
+    open_inference(&runner, p->network, p->runner.residents);
+    return poet_runner_step(&runner, &run);
+}
+
+/* The inference's own first tensor of this kind, which only counts while no training step uses its place. */
+static void *of_inference(const poet *p, uint8_t kind)
+{
+    if (!is_idle(p) || p->network->infer == NULL) {
+        return NULL;
+    }
+    const poet_model *model = p->network->infer->model;
+    for (uint32_t i = model_of(p)->resident_count; i < model->resident_count; i++) {
+        if (model->residents[i].kind == kind) {
+            return p->runner.residents + model->residents[i].offset;
+        }
+    }
+    return NULL;
+}
+
+void *poet_infer_input(poet *p)
+{
+    return of_inference(p, POET_RESIDENT_INPUT);
+}
+
+const float *poet_output(const poet *p)
+{
+    return of_inference(p, POET_RESIDENT_OUTPUT);
+}
+
+uint32_t poet_argmax(const float *scores, uint32_t count)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        best = scores[i] > scores[best] ? i : best;
+    }
+    return best;
+}
+
 uint32_t poet_steps(const poet *p)
 {
     return p->steps;
@@ -187,8 +255,10 @@ float poet_loss(const poet *p)
 
 void *poet_tensor(poet *p, uint16_t resident)
 {
-    if (p->network == NULL || resident >= model_of(p)->resident_count) {
+    if (p->network == NULL) {
         return NULL;
     }
-    return p->runner.residents + model_of(p)->residents[resident].offset;
+    const bool beside = is_idle(p) && p->network->infer != NULL;
+    const poet_model *model = beside ? p->network->infer->model : model_of(p);
+    return resident < model->resident_count ? p->runner.residents + model->residents[resident].offset : NULL;
 }

@@ -55,6 +55,9 @@ int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answe
     poet_reply_number(answer, "ram_bytes", server->ram_bytes);
     poet_reply_hex(answer, "model", built->model != NULL ? built->model->graph_hash : 0, 16);
     poet_reply_hex(answer, "schedule", built->schedule != NULL ? built->schedule->hash : 0, 16);
+    if (built->inference != NULL) {
+        poet_reply_hex(answer, "inference", built->inference->schedule->hash, 16);
+    }
     put_start(answer);
     return POET_OK;
 }
@@ -125,21 +128,14 @@ static const struct {
     poet_verb *run;
     bool needs_plan;
 } verbs[] = {
-    {"hello", poet_verb_hello, false},
-    {"bench", poet_verb_bench, false},
-    {"page", poet_verb_page, false},
-    {"idle", poet_verb_idle, false},
-    {"put", poet_verb_put, true},
-    {"get", poet_verb_get, true},
-    {"step", poet_verb_step, true},
-    {"times", poet_verb_times, true},
-    {"peaks", poet_verb_peaks, true},
-    {"commit", poet_verb_commit, true},
-    {"batches", poet_verb_batches, true},
-    {"restore", poet_verb_restore, true},
-    {"stack", poet_verb_stack, false},
-    {"format", poet_verb_format, false},
-    {"bootloader", poet_verb_bootloader, false},
+    {"hello", poet_verb_hello, false},    {"bench", poet_verb_bench, false},
+    {"page", poet_verb_page, false},      {"idle", poet_verb_idle, false},
+    {"put", poet_verb_put, true},         {"get", poet_verb_get, true},
+    {"step", poet_verb_step, true},       {"infer", poet_verb_infer, true},
+    {"times", poet_verb_times, true},     {"peaks", poet_verb_peaks, true},
+    {"commit", poet_verb_commit, true},   {"batches", poet_verb_batches, true},
+    {"restore", poet_verb_restore, true}, {"stack", poet_verb_stack, false},
+    {"format", poet_verb_format, false},  {"bootloader", poet_verb_bootloader, false},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

@@ -13,9 +13,14 @@ void poet_server_init(poet_server *server, const poet_built *built)
     };
     server->ram = poet_board_ram(&server->ram_bytes);
     server->runner_status = POET_E_ABSENT;
+    server->inference_status = POET_E_ABSENT;
     if (built->model != NULL) {
         server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
                                                  server->ram, server->ram_bytes);
+    }
+    if (server->runner_status == POET_OK && built->inference != NULL) {
+        server->inference_status =
+            poet_runner_check_inference(built->inference, built->model, &built->tables, server->ram_bytes);
     }
     if (server->runner_status == POET_OK) { /* a damaged table is not followed */
         poet_record_init(&server->record, built->model, server->ram, built->tables.checks, built->tables.homes);

@@ -9,12 +9,21 @@
 
 #define MOST_GET_BYTES 224u
 
-/* The bytes of a resident tensor; NULL for another one. */
-static uint8_t *resident_bytes(const poet_server *server, uint32_t index, uint32_t *size)
+/* The bytes of a tensor that has a place in RAM for good: a resident or, with its number behind those of the kept
+ * tensors, one of the inference's own, in whose place a step computes. NULL for another one. */
+static uint8_t *resident_bytes(poet_server *server, uint32_t index, uint32_t *size)
 {
     const poet_model *model = server->built->model;
     if (index >= model->resident_count) {
-        return NULL;
+        if (server->inference_status != POET_OK || index < (uint32_t)model->resident_count + model->kept_count) {
+            return NULL;
+        }
+        index -= model->kept_count;
+        model = server->built->inference->model;
+        if (index >= model->resident_count) {
+            return NULL;
+        }
+        poet_runner_forget_trace(&server->runner);
     }
     *size = model->residents[index].bytes;
     return server->ram + model->residents[index].offset;

@@ -39,18 +39,47 @@ static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t
     runner->traced = false;
 }
 
-int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
-                     const poet_tables *tables, void *ram, uint32_t ram_bytes)
+static int check(const poet_model *model, const poet_schedule *schedule, const poet_tables *tables, uint32_t ram_bytes)
 {
     const int status = poet_plan_check(model, schedule, tables->operators);
     if (status != POET_OK) {
         return status;
     }
-    if (model->resident_bytes % 4u != 0 || model->resident_bytes > ram_bytes ||
-        schedule->arena_bytes > ram_bytes - model->resident_bytes) {
-        return POET_E_MEMORY;
-    }
+    const bool fits = model->resident_bytes % 4u == 0 && model->resident_bytes <= ram_bytes &&
+                      schedule->arena_bytes <= ram_bytes - model->resident_bytes;
+    return fits ? POET_OK : POET_E_MEMORY;
+}
 
+int poet_runner_check_inference(const poet_plan *inference, const poet_model *training, const poet_tables *tables,
+                                uint32_t ram_bytes)
+{
+    const poet_model *model = inference->model;
+    if (model->residents != training->residents || model->resident_count < training->resident_count ||
+        model->resident_bytes < training->resident_bytes || model->kept_count > 0) {
+        return POET_E_CORRUPT;
+    }
+    const int status = check(model, inference->schedule, tables, ram_bytes);
+    for (uint32_t i = 0; status == POET_OK && i < model->node_count; i++) {
+        if (changes_weights(model, &model->nodes[i])) {
+            return POET_E_CORRUPT;
+        }
+    }
+    return status;
+}
+
+int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                     const poet_tables *tables, void *ram, uint32_t ram_bytes)
+{
+    const int status = check(model, schedule, tables, ram_bytes);
+    if (status == POET_OK) {
+        poet_runner_open(runner, model, schedule, tables, ram, ram_bytes);
+    }
+    return status;
+}
+
+void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
+{
     runner->model = model;
     runner->schedule = schedule;
     runner->operators = tables->operators;
@@ -59,7 +88,6 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
     poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
                     schedule->live_count);
     place_trace(runner, tables, ram_bytes);
-    return POET_OK;
 }
 
 static bool schedule_pages(const poet_schedule *schedule)

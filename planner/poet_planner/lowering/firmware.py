@@ -72,8 +72,8 @@ def lower_for_firmware(
         )
     if not resident_gradients:
         traced = _with_gradients_as_values(traced)
-    traced = with_own_generator(_in_parts(traced))
-    lowering = _Lowering(traced)
+    traced = with_own_generator(in_parts(traced))
+    lowering = Lowering(traced)
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     drafts = with_clipped_convolutions(drafts, fixed)
@@ -85,10 +85,10 @@ def lower_for_firmware(
         for resident in (*traced.residents, *lowering.constants, *states)
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
     ]
-    residents = placed((one, _word_bytes(one)) for one in lasting if one.kind is not Kind.CONSTANT)
+    residents = placed((one, word_bytes(one)) for one in lasting if one.kind is not Kind.CONSTANT)
     data = constants.constant_data(traced)
     in_words = {one.id: constants.stored(data[one.id]) for one in lasting if one.kind is Kind.CONSTANT}
-    _refuse_no_numbers(traced.name, in_words)
+    refuse_no_numbers(traced.name, in_words)
     unread = _unread(traced, lowering.statistics, drafts)
     nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, momentum, map(done, unread)))
     return Graph(traced.name, nodes, region_bytes(residents), dma, residents, constants=in_flash(in_words))
@@ -96,11 +96,11 @@ def lower_for_firmware(
 
 def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:
     """Data of the constants of a graph for the firmware, and of what they were made of, as the firmware has it."""
-    data = constants.constant_data(_in_parts(traced))
+    data = constants.constant_data(in_parts(traced))
     return {id: constants.stored(tensor) for id, tensor in data.items()}
 
 
-def _in_parts(traced: TracedGraph) -> TracedGraph:
+def in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
     traced = with_folded_norms(with_frozen(traced))
     return with_weights(with_copies_in_two(with_rows_in_order(with_padded_joins(with_plain_attention(traced)))))
@@ -112,7 +112,7 @@ def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Dr
     return [draft.id for draft in drafts if read.isdisjoint(value.id for value in draft.values)]
 
 
-class _Lowering:
+class Lowering:
     """Drafts of one traced graph's nodes.
 
     ``constants`` are the residents that operators have become, ``statistics`` the updates of running statistics that
@@ -222,7 +222,7 @@ def _with_gradients_as_values(traced: TracedGraph) -> TracedGraph:
     return replace(traced, values=values, residents=residents)
 
 
-def _refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
+def refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
     for id, data in constants.items():
         if (data != data).any():
             raise UserError(
@@ -230,6 +230,6 @@ def _refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
             )
 
 
-def _word_bytes(resident: TracedResident) -> int:
+def word_bytes(resident: TracedResident) -> int:
     """Bytes on the firmware, where every number is four bytes wide."""
     return 4 * prod(resident.shape)

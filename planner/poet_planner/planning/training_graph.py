@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from poet_runtime.program import Program
     from poet_runtime.traced_graph import TracedGraph
 
+    from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
 
 
@@ -136,6 +137,25 @@ class TrainingStep:
         """
         return self._traced_and_named[1]
 
+    def inference(self, graph: Graph) -> LoweredInference:
+        """A forward pass of one sample in evaluation mode, beside a graph of this step with all parameters in RAM.
+
+        Raises
+        ------
+        UserError
+            If the module cannot be traced so, its output is not one tensor, or the first axis of inputs and output does
+            not count samples.
+        """
+        from poet_planner.lowering import lower_inference
+
+        lowered = lower_inference(self._forward, graph, self.constants(graph))
+        try:
+            check_graph(lowered.graph)
+        except FaultError as fault:
+            words = f"poet made a wrong graph of its inference ({fault}); report this as a bug"
+            raise UserError(f"{self.name}: {words}") from None
+        return lowered
+
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
         from poet_runtime.program import Program
@@ -164,6 +184,15 @@ class TrainingStep:
         model = self._load()
         traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
         return traced, unheld_state(traced, model.module)
+
+    @cached_property
+    def _forward(self) -> TracedGraph:
+        """The forward pass of one sample as PyTorch's operators."""
+        from poet_planner.tracing import trace_forward
+
+        model = self._load()
+        taken = (resident.id for resident in self.traced.residents)
+        return trace_forward(model.module, model.inputs, model.name, taken)
 
     @cached_property
     def _tried(self) -> TracedGraph:

@@ -8,7 +8,7 @@ make.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,9 +19,11 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
 from poet_planner.models.users_code import users_code
-from poet_planner.tracing.capture import capture
+from poet_planner.tracing.capture import capture, capture_forward
+from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.fold import fold
 from poet_planner.tracing.naming import name as named
+from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
@@ -74,6 +76,44 @@ def trace(
     graph = named(prune(split(folded)))
     fixed = fixed_in((inputs, targets))
     return replace(graph, fixed=fixed, layers=layers, frozen=_frozen(graph, module), device=device)
+
+
+def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = ()) -> TracedGraph:
+    """The forward pass of one sample in evaluation mode as a graph without gradients.
+
+    Nothing of it is trained: all parameters and buffers that it reads are its ``frozen``.
+
+    Parameters
+    ----------
+    inputs : sequence
+        As `trace` takes them; their first axis counts samples.
+    others : iterable of str
+        Ids that are taken by what lies beside it.
+
+    Raises
+    ------
+    UserError
+        If the module cannot be traced, its output is not one tensor, or the first axis does not count samples; the
+        message says why.
+    """
+    refuse_unfit(name, module, tensors_in(inputs, f"{name}: inputs"))
+
+    def run(module: nn.Module, given: Sequence[Tensor]) -> Tensor:
+        return module(*with_tensors(inputs, given))  # type: ignore[no-any-return]
+
+    def run_eagerly() -> None:
+        before = Snapshot(module, inputs)
+        try:
+            module.eval()(*inputs)
+        finally:
+            before.restore()
+
+    with in_eagers_words(name, run_eagerly), evaluating(module):
+        inputs = one_sample(module, inputs, name)
+        given = apart(tensors_in(inputs), (*module.parameters(), *module.buffers()))
+        captured = capture_forward(module, given, run)
+        graph = named(prune(fold(captured, name)), others)
+    return replace(graph, frozen=_frozen(graph, module))
 
 
 def _frozen(graph: TracedGraph, module: nn.Module) -> dict[str, Tensor]:

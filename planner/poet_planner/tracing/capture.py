@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss and gradients of a module as one flat ATen graph, by `make_fx` over fake tensors.
+"""Loss and gradients of a module, or its output alone, as one flat ATen graph, by `make_fx` over fake tensors.
 
 No decomposition table is given, so that convolution, batch norm, layer norm and attention stay whole: the operators
 are those that eager PyTorch runs, which is what makes the graph's results equal to eager's bit for bit.
@@ -35,20 +35,25 @@ from torch.nn.utils.stateless import _reparametrize_module
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.snapshot import Snapshot, plain_state
-from poet_planner.tracing.unfit import refuse_unfit_loss
+from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
 
 Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
 Loss = Callable[..., Tensor]
 Step = Callable[..., list[Tensor | None]]
+
+# A training step has these beside its own batch and loss.
+INFERENCE_INPUT = "inference.input"
+INFERENCE_OUTPUT = "inference.output"
 
 
 @dataclass(frozen=True)
 class Captured:
     """A flat graph and what its placeholders and outputs are.
 
-    The graph returns the loss, then the gradient of each of ``trained``, then what the step put in the place of each
-    of the buffers ``rebound``. A node's ``meta["custom"]`` holds ``module`` (the path) and ``backward``.
-    ``loss_parameters`` are those of the loss alone, by the names that they have among the placeholders.
+    The graph returns the ``result`` (the loss, or the output of a forward pass), then the gradient of each of
+    ``trained``, then what the step put in the place of each of the buffers ``rebound``. A node's ``meta["custom"]``
+    holds ``module`` (the path) and ``backward``. ``loss_parameters`` are those of the loss alone, by the names that
+    they have among the placeholders.
     """
 
     graph: GraphModule
@@ -56,6 +61,7 @@ class Captured:
     trained: tuple[str, ...]
     rebound: tuple[str, ...]
     loss_parameters: dict[str, Tensor]
+    result: tuple[str, Kind]
 
 
 def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run, loss: Loss) -> Captured:
@@ -89,19 +95,49 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         snapshot.restore()
 
 
+def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor]) -> Captured:
+    """Trace a forward pass without gradients.
+
+    Parameters
+    ----------
+    module : nn.Module
+        In the mode that is wanted; it may have no parameter at all.
+    inputs : sequence of Tensor
+        Only shapes and types of them matter.
+    run : callable
+        The output of ``module``, one tensor, for tensors in the places of these.
+
+    Raises
+    ------
+    UserError
+        As `capture`; or if the output is not one tensor.
+    """
+    snapshot = Snapshot(module, inputs, data=False)
+    try:
+        return _captured(module, inputs, (), lambda module, given, _: run(module, given), None, snapshot)
+    finally:
+        snapshot.restore()
+
+
 def _captured(
-    module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run, loss: Loss, snapshot: Snapshot
+    module: nn.Module,
+    inputs: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    run: Run,
+    loss: Loss | None,
+    snapshot: Snapshot,
 ) -> Captured:
+    """The step; without a loss the forward pass."""
     loss_parameters = _own_parameters(loss, module)
     parameters = {**dict(module.named_parameters()), **loss_parameters}
     buffers = dict(module.named_buffers())
-    trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad)
-    if not trained:
+    trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad and loss is not None)
+    if not trained and loss is not None:
         raise UserError("the model has no parameter that needs a gradient; there is nothing to train")
     placeholders = (
         *((name, Kind.PARAMETER) for name in parameters),
         *((name, Kind.BUFFER) for name in buffers),
-        *((name, Kind.INPUT) for name in _numbered("input", len(inputs))),
+        *((name, Kind.INPUT) for name in _numbered("input" if loss is not None else INFERENCE_INPUT, len(inputs))),
         *((name, Kind.TARGET) for name in _numbered("target", len(targets))),
     )
     state_count = len(parameters) + len(buffers)
@@ -118,15 +154,21 @@ def _captured(
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
             watch = within.enter_context(refusals.Watch(where, questions, flipped))
+            if loss is None:
+                within.enter_context(torch.no_grad())
             try:
                 value = run(module, given, wanted)
             except GuardOnDataDependentSymNode:
                 raise UserError(
                     f"{watch.number_taken_at} takes a number out of a tensor and goes on with it; keep it a tensor"
                 ) from None
-            refuse_unfit_loss(value)
-            where.watch_backward(value)
-            gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
+            gradients: Sequence[Tensor | None] = ()
+            if loss is None:
+                refuse_unfit_output(value)
+            else:
+                refuse_unfit_loss(value)
+                where.watch_backward(value)
+                gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
             rebound.update(refusals.rebound_buffers(module, state, storages))
         return [value, *gradients, *rebound.values()]
@@ -147,14 +189,15 @@ def _captured(
             f"{refusals.raised_at(error)}the model takes the numbers out of a tensor (NumPy, text); leave them in the "
             "tensor, and look at them outside of the step"
         ) from None
-    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters)
+    result = ("loss", Kind.LOSS) if loss is not None else (INFERENCE_OUTPUT, Kind.OUTPUT)
+    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result)
 
 
 # How PyTorch says that something outside of it asks for a fake tensor's data.
 _WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
 
 
-def _own_parameters(loss: Loss, module: nn.Module) -> dict[str, Tensor]:
+def _own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
     """The parameters of a loss that is a module, without those that it shares with the model, by names of their own."""
     if not isinstance(loss, nn.Module):
         return {}
@@ -167,7 +210,7 @@ def _own_parameters(loss: Loss, module: nn.Module) -> dict[str, Tensor]:
 
 @contextmanager
 def _standing_in(
-    module: nn.Module, loss: Loss, state: dict[str, Tensor], loss_parameters: dict[str, Tensor]
+    module: nn.Module, loss: Loss | None, state: dict[str, Tensor], loss_parameters: dict[str, Tensor]
 ) -> Iterator[None]:
     """Within, the tensors of ``state`` are the parameters and buffers."""
     own = {name.partition(".")[2]: state[name] for name in loss_parameters}

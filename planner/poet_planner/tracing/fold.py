@@ -301,7 +301,8 @@ class _Folder:
         loss_node, *others = cast(list[fx.Node], node.args[0])
         gradient_nodes, rebound_nodes = others[: len(self._captured.trained)], others[len(self._captured.trained) :]
         claimed: set[str] = set()
-        loss = self._claim(loss_node, poets_own("loss"), Kind.LOSS, claimed)
+        name, kind = self._captured.result
+        loss = self._claim(loss_node, poets_own(name), kind, claimed)
         gradients = {}
         for parameter, gradient in zip(self._captured.trained, gradient_nodes, strict=True):
             if gradient is not None:

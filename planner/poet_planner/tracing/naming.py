@@ -39,9 +39,9 @@ _SHORT = {
 }
 
 
-def name(graph: TracedGraph) -> TracedGraph:
-    """The same graph with readable ids, no two of them alike."""
-    names = _Names(resident.id for resident in graph.residents if resident.kind in _USERS)
+def name(graph: TracedGraph, others: Iterable[str] = ()) -> TracedGraph:
+    """The same graph with readable ids, no two of them alike, and none like the ``others`` but the user's names."""
+    names = _Names((*others, *(resident.id for resident in graph.residents if resident.kind in _USERS)))
     resident_ids = {
         resident.id: names.fresh(resident.id.removeprefix(poets_own("")))
         for resident in graph.residents

@@ -54,3 +54,11 @@ def refuse_unfit_loss(value: object) -> None:
         raise UserError(
             "the loss depends on no parameter that needs a gradient; look for detach(), no_grad() or whole numbers"
         )
+
+
+def refuse_unfit_output(value: object) -> None:
+    """Raise a UserError unless an output is one dense tensor of single-precision numbers."""
+    if not isinstance(value, Tensor):
+        raise UserError(f"the model returns a {type(value).__name__}; an inference yields one tensor")
+    if value.dtype is not torch.float32:
+        raise UserError(f"the model returns numbers of type {value.dtype}; an inference yields torch.float32")

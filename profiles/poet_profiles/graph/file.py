@@ -18,7 +18,7 @@ from poet_profiles.json_file import of_format, read_document
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
-RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant")
+RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output")
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
 _CRC32 = re.compile("[0-9a-f]{8}")

@@ -28,7 +28,7 @@ COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
-PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT = range(1, 8)
+PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT = range(1, 9)
 NO_PAGE = 0xFFFF
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
@@ -121,8 +121,8 @@ Run = structure(
 )  # fmt: skip
 Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
 Network = structure(
-    "Network", train=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32, batch=u32,
-    ram_bytes=u32,
+    "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
+    batch=u32, ram_bytes=u32,
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
@@ -132,14 +132,14 @@ Start = structure(
     waited_for=u32,
 )  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
-Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables)
+Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan))
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
 Server = structure(
     "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, hooks=Hooks, runner=Runner, runner_status=c.c_int,
-    card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool, record_status=c.c_int,
-    preparing=c.c_bool, residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool, leaving=c.c_bool,
-    sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
+    inference_status=c.c_int, card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool,
+    record_status=c.c_int, preparing=c.c_bool, residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool,
+    leaving=c.c_bool, sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
 
 
@@ -394,7 +394,14 @@ class Net:
         self.tables = Tables(
             self.blocks, self.pages, self.checks, self.homes, c.pointer(self.trace), c.pointer(OPERATORS)
         )
+        self.plan = Plan(c.pointer(self.model), c.pointer(self.schedule))
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
+
+    def infer_by(self, inference: Net) -> None:
+        """Let another net be the inference beside this one: its residents begin with this one's."""
+        self.model.residents = inference.model.residents
+        self.built.inference = c.pointer(inference.plan)
+        self.inference = inference
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb of inference: `infer`. */
+#include <stddef.h>
+
+#include "poet/board.h"
+#include "reply.h"
+#include "session.h"
+#include "verbs.h"
+
+#define MOST_SCORE_BYTES 128u /* beside what else a line holds */
+
+/* The bytes of the inference's output; NULL if it has none. */
+static const uint8_t *output(const poet_server *server, uint32_t *size)
+{
+    const poet_model *model = server->built->inference->model;
+    for (uint32_t i = server->built->model->resident_count; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_OUTPUT) {
+            *size = model->residents[i].bytes;
+            return server->ram + model->residents[i].offset;
+        }
+    }
+    return NULL;
+}
+
+static void put_scores(poet_server *server, poet_text *answer)
+{
+    uint32_t size = 0;
+    const uint8_t *scores = output(server, &size);
+    poet_reply_key(answer, "scores");
+    for (uint32_t i = 0; i < size && i < MOST_SCORE_BYTES; i++) {
+        poet_text_hex(answer, scores[i], 2);
+    }
+}
+
+int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "infer takes no arguments");
+    }
+    if (server->inference_status == POET_E_ABSENT) {
+        return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no inference in this build");
+    }
+    if (server->inference_status != POET_OK) {
+        return poet_reply_finish(answer, server->inference_status);
+    }
+    const poet_plan *plan = server->built->inference;
+    poet_runner runner;
+    poet_run run = {.hooks = &server->hooks};
+    poet_runner_forget_trace(&server->runner);
+    poet_runner_open(&runner, plan->model, plan->schedule, &server->built->tables, server->ram, server->ram_bytes);
+    int status = POET_OK;
+    if (poet_runner_needs_card(&runner, false)) {
+        status = poet_session_pager(server);
+        run.pager = &server->pager;
+    }
+    if (status == POET_OK) {
+        status = poet_runner_step(&runner, &run);
+        poet_session_note(server, status);
+    }
+    if (status != POET_OK) {
+        return poet_reply_finish(answer, status);
+    }
+    poet_reply_number(answer, "ticks", run.ticks);
+    poet_reply_number(answer, "peak", run.peak_bytes);
+    poet_reply_number(answer, "arena", run.arena_bytes);
+    poet_reply_number(answer, "page_ins", run.page_ins);
+    poet_reply_number(answer, "page_outs", run.page_outs);
+    put_scores(server, answer);
+    return POET_OK;
+}

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inference that a microcontroller's firmware runs beside a training step, on the same parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.graph.sizes import constant_bytes
+from poet_runtime.traced_graph import Kind, TracedGraph
+
+from poet_planner.lowering import constants
+from poet_planner.lowering.clipped import with_clipped_convolutions
+from poet_planner.lowering.draft import Placed, added, in_flash, nodes_of, placed, region_bytes
+from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
+from poet_planner.lowering.taking_over import with_taking_over
+
+Data = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class LoweredInference:
+    """A graph of costs zero, and the data of those of its constants that the training step lacks, by id."""
+
+    graph: Graph
+    data: Data
+
+
+def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -> LoweredInference:
+    """The graph of a forward pass whose residents begin with the training's, each in its place; so do its constants.
+
+    Behind them stand its own input and output, and what it reads of frozen tensors that the training does not. What the
+    training changes is read where it lies; everything else is a constant.
+
+    Parameters
+    ----------
+    traced : TracedGraph
+        As `trace_forward` makes it.
+    training : Graph
+        As lowered for the firmware, with all parameters in RAM.
+    training_data : mapping of str to array
+        The data of its constants, by id.
+
+    Raises
+    ------
+    UserError
+        If the forward pass changes a buffer or draws random numbers, or a constant holds no number (NaN).
+    """
+    changed = {resident.id for resident in training.residents if resident.kind in TRAINED_KINDS}
+    frozen = {id: data for id, data in traced.frozen.items() if id not in changed}
+    traced = in_parts(replace(traced, frozen=frozen))
+    _refuse_changes(traced)
+    lowering = Lowering(traced)
+    fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
+    drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
+    drafts = with_clipped_convolutions(drafts, fixed)
+    read = {operand for draft in drafts for operand in draft.operands}
+    data = {id: constants.stored(one) for id, one in constants.constant_data(traced).items() if id in read & fixed}
+    refuse_no_numbers(traced.name, data)
+    names, more = _beside(data, training_data)
+    drafts = [replace(draft, operands=tuple(names.get(id, id) for id in draft.operands)) for draft in drafts]
+    own = placed((one, word_bytes(one)) for one in traced.residents if one.kind in (Kind.INPUT, Kind.OUTPUT))
+    residents = (*training.residents, *(_moved(one, training.resident_bytes) for one in own))
+    graph = Graph(
+        traced.name,
+        tuple(nodes_of(traced, drafts)),
+        region_bytes(residents),
+        training.dma,
+        residents,
+        constants=(*training.constants, *(_moved(one, constant_bytes(training)) for one in in_flash(more))),
+    )
+    return LoweredInference(with_taking_over(graph), more)
+
+
+def _refuse_changes(traced: TracedGraph) -> None:
+    for operator in (*traced.operators, *traced.bookkeeping):
+        where = operator.module or "the model"
+        if operator.random:
+            raise UserError(f"{where} draws random numbers in evaluation mode")
+        if operator.updates:
+            raise UserError(f"{where} changes {operator.updates[0]} in evaluation mode")
+
+
+def _beside(data: Data, training_data: Data) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    """By which ids constants are found, those that the training has, too, by the training's; and the others."""
+    known = {(one.dtype.str, one.tobytes()): id for id, one in training_data.items()}
+    names: dict[str, str] = {}
+    more: dict[str, NDArray[Any]] = {}
+    for id, one in data.items():
+        names[id] = known.get((one.dtype.str, one.tobytes())) or _fresh(id, training_data)
+        if names[id] not in training_data:
+            more[names[id]] = one
+    return names, more
+
+
+def _fresh(id: str, taken: Data) -> str:
+    return added(id, "inference") if id in taken else id
+
+
+def _moved(tensor: Placed, by: int) -> Placed:
+    return replace(tensor, offset=tensor.offset + by)
