@@ -9,7 +9,7 @@ from setuptools.command.build_py import build_py
 # Folder in the wheel, folder here, and what goes from one into the other.
 SHIPPED = (
     ("poet_profiles/shipped", "profiles", ("*.csv", "boards/*.toml", "cells/*.toml")),
-    ("poet_harness/project", ".", ("platformio.ini", "firmware/**/*")),
+    ("poet_harness/project", ".", ("platformio.ini", "firmware/**/*", "profiles/boards/*.toml")),
 )
 
 

@@ -79,8 +79,9 @@ def _platformio(board: Board, project: Path, model_dir: Path | None) -> None:
     environment = {**os.environ, **QUIET_PLATFORMIO}
     environment.setdefault("PLATFORMIO_CORE_DIR", str(project / ".pio-core"))
     environment.pop("POET_MODEL_DIR", None)
-    if board.regulator is not None:
-        environment["POET_DCDC"] = str(int(board.regulator.dcdc))
+    environment.pop("POET_BOARD", None)
+    if board.chip is not None:
+        environment["POET_BOARD"] = board.model_dump_json()  # the file may be the user's own
     if model_dir is not None:
         for header in HEADERS:
             if not (model_dir / header).is_file():

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from .errors import UserError
 from .shipped import SHIPPED
 
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+Pin = Annotated[str, StringConstraints(pattern=r"^P([01]\.|[AB])([012][0-9]|3[01])$")]
 
 
 class Rails(BaseModel):
@@ -39,6 +40,80 @@ class Regulator(BaseModel):
     ldo_current_ratio: float = Field(ge=1)
 
 
+class Image(BaseModel):
+    """Where the firmware lies: what the linker may use. The rest of flash and RAM is a bootloader's, or its data.
+
+    `stack_bytes` is the part at the beginning of RAM that is the stack.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    flash_begin: int = Field(ge=0, multiple_of=256)
+    flash_end: int = Field(gt=0)
+    ram_begin: int = Field(ge=0, multiple_of=8)
+    ram_end: int = Field(gt=0)
+    stack_bytes: int = Field(ge=1024, multiple_of=8)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.flash_begin >= self.flash_end or self.ram_begin >= self.ram_end:
+            raise ValueError("begins behind its end")
+        return self
+
+
+class Pins(BaseModel):
+    """Which pin does what. `high` and `low` are outputs that keep their level: what else is on the board sleeps."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    serial_tx: Pin
+    serial_rx: Pin
+    window: Pin
+    card_cs: Pin
+    card_mosi: Pin
+    card_miso: Pin
+    card_sck: Pin
+    high: tuple[Pin, ...] = ()
+    low: tuple[Pin, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        single = self.model_dump(exclude={"high", "low"}).values()
+        used = [*single, *self.high, *self.low]
+        for pin in used:
+            if used.count(pin) > 1:
+                raise ValueError(f"{pin} is named {used.count(pin)} times")
+        return self
+
+
+class Bootloader(BaseModel):
+    """How the firmware asks for the bootloader: it puts `request` where the chip's bootloaders look, and restarts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: int = Field(gt=0, lt=2**32)
+
+
+class Uf2(BaseModel):
+    """A bootloader that looks like a drive and takes UF2 files.
+
+    Attributes
+    ----------
+    family : int
+        The chip, as the bootloader's makers number it.
+    board_ids : tuple of str
+        Beginnings of `Board-ID` in the drive's INFO_UF2.TXT.
+    softdevice : str
+        Beginning of `SoftDevice` there: what lies below the image decides where the image begins.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: int = Field(gt=0, lt=2**32)
+    board_ids: tuple[str, ...]
+    softdevice: str = ""
+
+
 class Upload(BaseModel):
     """How firmware gets onto a board.
 
@@ -56,6 +131,8 @@ class Upload(BaseModel):
         What a person does so that the bootloader's port appears.
     before_metering : str
         What an upload leaves behind that a measurement would see, and how to end it.
+    uf2 : Uf2 or None
+        Of a bootloader that looks like a drive.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,6 +143,7 @@ class Upload(BaseModel):
     sketch_usb_ids: tuple[UsbId, ...] = ()
     by_hand: str = ""
     before_metering: str = ""
+    uf2: Uf2 | None = None
 
 
 class Board(BaseModel):
@@ -76,6 +154,7 @@ class Board(BaseModel):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
     kind: Literal["microcontroller", "linux", "program"]
+    chip: str | None = None
     core: str
     clock_hz: int = Field(gt=0)
     fpu: bool
@@ -93,9 +172,26 @@ class Board(BaseModel):
     usb_ids: tuple[UsbId, ...] = ()
     console: str = ""
     platformio_env: str | None = None
+    image: Image | None = None
+    pins: Pins | None = None
+    bootloader: Bootloader | None = None
     regulator: Regulator | None = None
     upload: Upload = Upload()
     rails_a: Rails
+
+    @model_validator(mode="after")
+    def _fits_its_image(self) -> Self:
+        if self.chip is None:
+            return self
+        if self.image is None or self.pins is None:
+            raise ValueError("a board with a chip needs [image] and [pins]")
+        kept = self.flash_bytes - (self.image.flash_end - self.image.flash_begin)
+        if kept < 0 or self.flash_reserved_bytes < kept:
+            raise ValueError(f"flash_reserved_bytes must cover what [image] leaves out of flash_bytes, {kept}")
+        kept = self.ram_bytes - (self.image.ram_end - self.image.ram_begin)
+        if kept < 0 or self.ram_reserved_bytes < kept + self.image.stack_bytes:
+            raise ValueError("ram_reserved_bytes must cover the stack and what [image] leaves out of ram_bytes")
+        return self
 
     @property
     def drawn_a(self) -> Rails:
@@ -122,6 +218,11 @@ class Board(BaseModel):
         return self.flash_bytes - self.flash_reserved_bytes if self.flash_bytes else None
 
 
+def pin_number(name: str) -> int:
+    """A pin's port (0 and 1, A and B) times 32, and its place there."""
+    return 32 * (name[1] in "1B") + int(name[-2:])
+
+
 def board_names() -> list[str]:
     """Names of the boards that poet knows."""
     return sorted(path.stem for path in (SHIPPED / "boards").glob("*.toml"))
@@ -144,7 +245,8 @@ def load_board(name: str) -> Board:
         raise UserError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        place = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
+        raise UserError(": ".join(filter(None, (str(path), place, first["msg"])))) from None
     if board.name != path.stem:
         raise UserError(f"{path}: name is {board.name!r}, must be the file's own, {path.stem!r}")
     return board

@@ -21,7 +21,7 @@ from tests.support.emulation.emulated_board import BOARDS
 def project(tmp_path: Path) -> Path:
     """A clone's firmware part, on a path with a space, with a main of three lines: building it takes seconds."""
     folder = tmp_path / "a clone"
-    for part in ("firmware/platforms", "firmware/boards", "firmware/include"):
+    for part in ("firmware/platforms", "firmware/boards", "firmware/include", "profiles/boards"):
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "platformio.ini", folder)
     (folder / "firmware/src").mkdir()
@@ -99,8 +99,10 @@ def test_a_models_headers_reach_the_compiler(project: Path, tmp_path: Path) -> N
 
 def test_the_converter_is_switched_on_where_the_board_has_its_coil(project: Path, tmp_path: Path) -> None:
     board = load_board("nrf52840")
-    for setting, ratio in (("1", 1.0), ("0", 1.9)):
-        assert pio(project, "-e", "nrf52840", POET_DCDC=setting).returncode == 0
+    assert board.regulator is not None
+    for dcdc, ratio in ((True, 1.0), (False, 1.9)):
+        own = board.model_copy(update={"regulator": board.regulator.model_copy(update={"dcdc": dcdc})})
+        assert pio(project, "-e", "nrf52840", POET_BOARD=own.model_dump_json()).returncode == 0
         image = project / ".pio/build/nrf52840/firmware.elf"
         with open_twin(board, image, tmp_path / "card.img") as twin:
             twin._machine.run(1_000_000)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,7 +124,11 @@ def test_nrf_uart_and_timer_drivers_run_on_qemus_microbit(tmp_path: Path) -> Non
         *(ROOT / "firmware/boards/cortex_m" / f"{part}.c" for part in ("startup", "failure", "wait")),
         BOARD / "microbit.c",
     ]
-    image = compile_image(tmp_path / "microbit.elf", "cortex-m0", sources, "microbit.ld", "-I", str(nrf))
+    board_files = runpy.run_path(str(ROOT / "firmware/platforms/baremetal/builder/board_files.py"))
+    settings = board_files["header"](load_board("nrf52840").model_dump())
+    (tmp_path / "board_settings.h").write_text(settings)
+    include = ("-I", str(nrf), "-I", str(tmp_path))
+    image = compile_image(tmp_path / "microbit.elf", "cortex-m0", sources, "microbit.ld", *include)
     machine = QemuMachine("microbit", None, image, "-icount", "shift=6,sleep=off")
     try:
         machine.write(b"abc\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from poet_harness.emulation import EmulationError
 from poet_harness.emulation.core_registers import SystemControlSpace
+from poet_profiles.boards import load_board
 
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import BOARDS, Opener
@@ -89,7 +90,7 @@ def longest_register(svd: Svd, peripheral: str, rest: str) -> tuple[list[SvdRegi
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_drivers_registers_are_the_vendors(name: str) -> None:
     svd = load_svd(name)
-    header = (ROOT / "firmware/boards" / name / "registers.h").read_text()
+    header = (ROOT / "firmware/boards" / str(load_board(name).chip) / "registers.h").read_text()
     checked = {"registers": 0, "fields": 0, "values": 0}
     for macro, parameter, body in DEFINE.findall(header):
         if macro.startswith("REGISTER") or macro.endswith("_REGISTERS_H"):

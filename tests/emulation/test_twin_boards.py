@@ -21,7 +21,7 @@ CONV = "bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1"
 def test_hello_names_the_board_and_its_memory(open_line: Opener, name: str) -> None:
     board = load_board(name)
     answer = open_line(name, greet=False).values("hello")
-    assert answer["protocol"] == "1"
+    assert answer["protocol"] == "2"
     assert answer["board"] == name
     assert board.usable_ram_bytes <= int(answer["ram_bytes"]) < board.ram_bytes
 
@@ -92,7 +92,7 @@ def test_time_is_the_same_however_often_the_engine_stops(
 
 
 def test_a_board_that_has_no_twin_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
-    board = load_board("nrf52840").model_copy(update={"name": "toaster"})
+    board = load_board("nrf52840").model_copy(update={"name": "toaster", "chip": "toast"})
     with pytest.raises(UserError, match=r"toaster.*cannot be emulated.*nrf52840"):
         open_twin(board, images["nrf52840"], tmp_path / "card.img")
 

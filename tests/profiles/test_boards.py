@@ -21,6 +21,18 @@ def test_every_shipped_board_is_whole(name: str) -> None:
     assert board.rails_a.cpu_active >= board.rails_a.cpu_idle
 
 
+def test_boards_with_one_chip_reserve_the_same_for_the_firmware() -> None:
+    """Beside what is a bootloader's: the firmware is the same."""
+    for chip in ("nrf52840", "samd21"):
+        alike = [board for board in map(load_board, board_names()) if board.chip == chip]
+        own = set()
+        for board in alike:
+            assert board.image is not None
+            flash = board.flash_reserved_bytes - board.flash_bytes + board.image.flash_end - board.image.flash_begin
+            own.add((flash, board.ram_reserved_bytes - board.ram_bytes + board.image.ram_end - board.image.ram_begin))
+        assert len(own) == 1, alike
+
+
 @pytest.mark.parametrize("name", profile_names())
 def test_every_shipped_profile_is_whole(name: str) -> None:
     profile = read_profile(shipped_profile(name))
@@ -74,6 +86,13 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ('name = "nrf52840"', 'name = "other"', "must be the file's own"),
         ("[rails_a]", "[rails_a", "nrf52840.toml:"),
         ('"1366:1015"', '"1366"', "usb_ids"),
+        ('window = "P1.08"', 'window = "P2.08"', "pins.window: String should match"),
+        ('window = "P1.08"', 'window = "P1.12"', "nrf52840.toml: pins: Value error, P1.12 is named 2 times"),
+        ("flash_begin = 0x0000_0000", "flash_begin = 0x0000_0080", "image.flash_begin: .*multiple of 256"),
+        ("flash_begin = 0x0000_0000", "flash_begin = 0x0020_0000", "image: Value error, begins behind its end"),
+        ("flash_begin = 0x0000_0000", "flash_begin = 0x0009_0000", "toml: .*flash_reserved_bytes must cover .* 589824"),
+        ("ram_begin = 0x2000_0000", "ram_begin = 0x2000_2000", "toml: .*ram_reserved_bytes must cover"),
+        ("[image]", "[regulator2]", "nrf52840.toml: "),
     ],
 )
 def test_a_bad_description_is_one_line(tmp_path: Path, before: str, after: str, message: str) -> None:

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nRF52840: debug port, supply, clocks, the window line, why it started, the boot number, the card. */
+/* nRF52840: debug port, supply, clocks, the window line, why it started, the bootloader, the boot number, the card. */
 #include "poet/board.h"
 
+#include "board_settings.h"
 #include "card_spi.h"
+#include "core.h"
 #include "failure.h"
-#include "pins.h"
+#include "gpio.h"
 #include "poet/sdcard.h"
 #include "registers.h"
 #include "serial.h"
@@ -12,13 +14,12 @@
 #include "timer.h"
 #include "wait.h"
 
-/* `regulator.dcdc` of the board file: 0 for a module without the converter's coil, which would brown out. */
-#ifndef POET_DCDC
-#define POET_DCDC 1
+#if BOARD_CLOCK_HZ != 64000000
+#error "clock_hz of the board's file: an nRF52840 has 64 MHz and no other"
 #endif
 
-const char poet_board_name[] = "nrf52840";
-const bool poet_board_has_bootloader = false;
+const char poet_board_name[] = BOARD_NAME;
+const bool poet_board_has_bootloader = BOARD_BOOTLOADER != 0;
 
 static uint32_t reset_causes;
 
@@ -49,11 +50,15 @@ void startup_first(void)
 
 void poet_board_init(void)
 {
-    P1_OUTCLR = 1u << PIN_WINDOW;
-    P1_DIRSET = 1u << PIN_WINDOW;
+    P0_OUTSET = PINS_HIGH_0;
+    P1_OUTSET = PINS_HIGH_1;
+    P0_DIRSET = PINS_HIGH_0 | PINS_LOW_0;
+    P1_DIRSET = PINS_HIGH_1 | PINS_LOW_1;
+    gpio_clear(PIN_WINDOW);
+    gpio_configure(PIN_WINDOW, P1_PIN_CNF_DIR | P1_PIN_CNF_INPUT);
     reset_causes = POWER_RESETREAS;
     POWER_RESETREAS = reset_causes; /* or the next start would see them again */
-    POWER_DCDCEN = POET_DCDC != 0 ? POWER_DCDCEN_DCDCEN : 0u;
+    POWER_DCDCEN = BOARD_DCDC != 0 ? POWER_DCDCEN_DCDCEN : 0u;
     NVMC_ICACHECNF = NVMC_ICACHECNF_CACHEEN;
     CLOCK_EVENTS_HFCLKSTARTED = 0u;
     CLOCK_TASKS_HFCLKSTART = 1u;
@@ -66,9 +71,9 @@ void poet_board_init(void)
 void poet_board_window(bool inside)
 {
     if (inside) {
-        P1_OUTSET = 1u << PIN_WINDOW;
+        gpio_set(PIN_WINDOW);
     } else {
-        P1_OUTCLR = 1u << PIN_WINDOW;
+        gpio_clear(PIN_WINDOW);
     }
 }
 
@@ -107,8 +112,14 @@ void poet_board_start(poet_start *start)
     failure_report(start);
 }
 
+/* What the bootloader looks for after a reset that the program asked for. */
 void poet_board_enter_bootloader(void)
 {
+    POWER_GPREGRET = BOARD_BOOTLOADER_REQUEST;
+    __asm__ volatile("dsb" ::: "memory");
+    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
+    for (;;) {
+    }
 }
 
 int poet_board_storage(poet_block_device *device)

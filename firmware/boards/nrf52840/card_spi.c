@@ -5,8 +5,9 @@
 
 #include <string.h>
 
+#include "board_settings.h"
 #include "core.h"
-#include "pins.h"
+#include "gpio.h"
 #include "poet/board.h"
 #include "registers.h"
 #include "timer.h"
@@ -21,15 +22,16 @@ void card_spi_init(void)
     /* Standard drive: at 8 MHz the high one makes jumper wires ring. */
     const uint32_t output = P1_PIN_CNF_DIR | P1_PIN_CNF_INPUT;
 
-    P1_OUTSET = 1u << PIN_CARD_CS | 1u << PIN_CARD_MOSI;
-    P1_OUTCLR = 1u << PIN_CARD_SCK;
-    P1_PIN_CNF(PIN_CARD_CS) = output;
-    P1_PIN_CNF(PIN_CARD_MOSI) = output;
-    P1_PIN_CNF(PIN_CARD_SCK) = P1_PIN_CNF_DIR; /* SPIM hears its own clock through the input buffer */
-    P1_PIN_CNF(PIN_CARD_MISO) = P1_PIN_CNF_PULL(PULL_UP);
-    SPIM0_PSEL_SCK = PORT1 + PIN_CARD_SCK;
-    SPIM0_PSEL_MOSI = PORT1 + PIN_CARD_MOSI;
-    SPIM0_PSEL_MISO = PORT1 + PIN_CARD_MISO;
+    gpio_set(PIN_CARD_CS);
+    gpio_set(PIN_CARD_MOSI);
+    gpio_clear(PIN_CARD_SCK);
+    gpio_configure(PIN_CARD_CS, output);
+    gpio_configure(PIN_CARD_MOSI, output);
+    gpio_configure(PIN_CARD_SCK, P1_PIN_CNF_DIR); /* SPIM hears its own clock through the input buffer */
+    gpio_configure(PIN_CARD_MISO, P1_PIN_CNF_PULL(PULL_UP));
+    SPIM0_PSEL_SCK = PIN_CARD_SCK;
+    SPIM0_PSEL_MOSI = PIN_CARD_MOSI;
+    SPIM0_PSEL_MISO = PIN_CARD_MISO;
     SPIM0_CONFIG = 0u;
     SPIM0_ORC = 0xFFu;
     SPIM0_FREQUENCY = SPIM0_FREQUENCY_K250;
@@ -60,9 +62,9 @@ static void select_card(void *context, bool selected)
 {
     (void)context;
     if (selected) {
-        P1_OUTCLR = 1u << PIN_CARD_CS;
+        gpio_clear(PIN_CARD_CS);
     } else {
-        P1_OUTSET = 1u << PIN_CARD_CS;
+        gpio_set(PIN_CARD_CS);
     }
 }
 

@@ -14,13 +14,14 @@
 #define CLOCK_TASKS_HFCLKSTART REGISTER(0x40000000u)
 #define CLOCK_EVENTS_HFCLKSTARTED REGISTER(0x40000100u)
 
-/* 5.3 POWER: reset causes, and the converter in front of the core (REG1). Not DCDCEN0: REG0 feeds only what hangs on
- * VDDH. */
+/* 5.3 POWER: reset causes, a byte that outlives a reset, and the converter in front of the core (REG1). Not DCDCEN0:
+ * REG0 feeds only what hangs on VDDH. */
 #define POWER_RESETREAS REGISTER(0x40000400u)
 #define POWER_RESETREAS_RESETPIN (1u << 0)
 #define POWER_RESETREAS_DOG (1u << 1)
 #define POWER_RESETREAS_SREQ (1u << 2)
 #define POWER_RESETREAS_LOCKUP (1u << 3)
+#define POWER_GPREGRET REGISTER(0x4000051Cu)
 #define POWER_DCDCEN REGISTER(0x40000578u)
 #define POWER_DCDCEN_DCDCEN (1u << 0)
 
@@ -45,6 +46,8 @@
 #define P1_OUTCLR REGISTER(0x5000080Cu)
 #define P1_DIRSET REGISTER(0x50000818u)
 #define P1_PIN_CNF(pin) REGISTER(0x50000A00u + 4u * (pin))
+#define P0_PIN_CNF_DIR (1u << 0)
+#define P0_PIN_CNF_INPUT (1u << 1)
 #define P1_PIN_CNF_DIR (1u << 0)
 #define P1_PIN_CNF_INPUT (1u << 1) /* 1: input buffer disconnected */
 #define P0_PIN_CNF_PULL(value) ((uint32_t)(value) << 2)
@@ -87,6 +90,7 @@
 #define UART0_BAUDRATE REGISTER(0x40002524u)
 #define UART0_CONFIG REGISTER(0x4000256Cu)
 #define UART0_ENABLE_ENABLED 4u
+#define UART0_BAUDRATE_115200 0x01D7E000u
 #define UART0_BAUDRATE_1M 0x10000000u
 
 /* 6.25 SPIM: SPI master with EasyDMA. */

@@ -6,12 +6,15 @@ Where either is missing, PlatformIO downloads its own package of it.
 """
 
 import json
+import os
 import shutil
 import tempfile
+import tomllib
 from pathlib import Path
 
 from platformio.dependencies import get_core_dependencies
 from platformio.platform.base import PlatformBase
+from platformio.platform.board import PlatformBoardConfig
 
 SCONS_LAUNCHER = """import sys
 from pathlib import Path
@@ -37,8 +40,52 @@ class BaremetalPlatform(PlatformBase):
             packages.pop("toolchain-gccarmnoneeabi", None)
         return packages
 
+    def get_boards(self, id_=None):
+        """Those of profiles/boards that have a chip known here; their files are all that describes them."""
+        files = Path(self.get_dir()).resolve().parents[2] / "profiles" / "boards"
+        for path in [files / f"{id_}.toml"] if id_ else sorted(files.glob("*.toml")):
+            board = described_board(path)
+            if board and board.get("chip") and path.stem not in self._BOARDS_CACHE:
+                self._BOARDS_CACHE[path.stem] = DescribedBoard(board, Path(self.get_dir()) / "chips")
+        return super().get_boards(id_)
+
     def is_embedded(self):
         return bool(self.project_env and self.config.get(f"env:{self.project_env}", "board", None))
+
+
+class DescribedBoard(PlatformBoardConfig):
+    """PlatformIO's manifest of a board, from the board's file and from what all boards with its chip share."""
+
+    def __init__(self, board, chips):
+        self._id = board["name"]
+        chip = json.loads((chips / f"{board['chip']}.json").read_text())
+        image = board["image"]
+        self._manifest = {
+            "name": board["title"],
+            "vendor": chip["vendor"],
+            "url": chip["url"],
+            "build": {
+                "mcu": board["chip"],
+                "cpu": chip["cpu"],
+                "f_cpu": f"{board['clock_hz']}L",
+                "machine_flags": chip["machine_flags"],
+            },
+            "upload": {
+                "maximum_size": image["flash_end"] - image["flash_begin"],
+                "maximum_ram_size": image["ram_end"] - image["ram_begin"],
+                "protocol": "custom",
+            },
+            "frameworks": [],
+            "platform": "baremetal",
+            "poet": board,
+        }
+
+
+def described_board(path):
+    """A board's file; or the board that poet-harness describes in POET_BOARD, a copy of the user's perhaps."""
+    if "POET_BOARD" in os.environ:
+        return json.loads(os.environ["POET_BOARD"])
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def offer_installed_scons(packages_dir):

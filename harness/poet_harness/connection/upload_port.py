@@ -10,9 +10,11 @@ from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..protocol.link import DeviceError, Link, SilentDeviceError
 from .ports import find_port, open_port, ports, usb_id
+from .uf2_drive import drives
 
 # From the request to the bootloader's port: a reset, and the host's look at the USB device.
 APPEARS_S = 6.0
+DRIVE_APPEARS_S = 15.0  # and until a desktop has mounted it
 TOUCH_BAUD = 1200
 ATTEMPTS = 3
 
@@ -38,45 +40,97 @@ def console_port(board: Board, named: str | None) -> str:
 
 
 def upload_port(board: Board, named: str | None, console: str) -> str | None:
-    """The bootloader's port, entering the bootloader where that can be done from here; None where the console is it.
+    """The bootloader's port, entering the bootloader where that can be done from here; None where it has no port.
 
     Raises
     ------
     UserError
         With exit code 4, if there is none, or several; with 2, if one is named for a board that has none.
     """
-    if not board.upload.usb_ids:
-        if named is not None:
-            raise UserError(f"{board.name}: uploads through its debug probe; it has no --upload-port")
-        return None
+    if named is not None and not board.upload.usb_ids:
+        way = "through the drive of its bootloader" if board.upload.uf2 else "through its debug probe"
+        raise UserError(f"{board.name}: uploads {way}; it has no --upload-port")
     if named is not None:
         if named == console:
             raise UserError(f"{named}: cannot be both, the upload's port and the console ({board.console})", NO_DEVICE)
         return named
+    if not _has_bootloader(board):
+        return None
     found = _bootloaders(board)
     if not found and _invite(board, console):
         found = _wait_for_bootloader(board)
+    place = _only(board, found, ", and nothing was uploaded")
+    return place if board.upload.usb_ids else None
+
+
+def start_bootloader(board: Board, port: str | None) -> str:
+    """Where the bootloader is, a port or a drive; what runs on the board starts it if it is not there already.
+
+    Parameters
+    ----------
+    port : str or None
+        The firmware's console, or the USB port of a program that listens to 1,200 baud.
+
+    Raises
+    ------
+    UserError
+        With exit code 2, if the board has no bootloader; with 4, if it does not appear.
+    """
+    if not _has_bootloader(board):
+        raise UserError(f"{board.name}: has no bootloader; it uploads through its debug probe")
+    found = _bootloaders(board)
+    if not found:
+        sketches = _sketches(board)
+        touched = port if port in sketches else sketches[0] if port is None and len(sketches) == 1 else None
+        if touched is not None:
+            open_port(touched, TOUCH_BAUD).close()
+            found = _wait_for_bootloader(board)
+        elif _ask(board, console_port(board, port)):
+            found = _wait_for_bootloader(board)
+    return _only(board, found, "")
+
+
+def _only(board: Board, found: list[str], so: str) -> str:
     if len(found) == 1:
         return found[0]
+    if found and board.upload.uf2:
+        raise UserError(f"{board.name}: bootloaders at {', '.join(found)}: unplug all boards but one", NO_DEVICE)
     if found:
         raise UserError(
             f"{board.name}: bootloaders at {', '.join(found)}: name one with --upload-port, and the console of that "
             "board with --port",
             NO_DEVICE,
         )
+    if board.upload.uf2:
+        raise UserError(
+            f"{board.name}: the drive of its bootloader is not here{so}: {board.upload.by_hand}, see that the drive is "
+            "mounted, then again",
+            NO_DEVICE,
+        )
     raise UserError(
-        f"{board.name}: its bootloader's port (USB {', '.join(board.upload.usb_ids)}) is not here, and nothing was "
-        f"uploaded: {board.upload.by_hand}, then again; or name the port with --upload-port",
+        f"{board.name}: its bootloader's port (USB {', '.join(board.upload.usb_ids)}) is not here{so}: "
+        f"{board.upload.by_hand}, then again; or name the port with --upload-port",
         NO_DEVICE,
     )
 
 
+def _has_bootloader(board: Board) -> bool:
+    return bool(board.upload.usb_ids) or board.upload.uf2 is not None
+
+
 def _bootloaders(board: Board) -> list[str]:
+    """Ports, or drives, of bootloaders that may be the board's."""
+    if board.upload.uf2:
+        return [str(drive) for drive in drives(board)]
     return [str(port.device) for port in ports() if usb_id(port) in board.upload.usb_ids]
 
 
+def _sketches(board: Board) -> list[str]:
+    return [str(port.device) for port in ports() if usb_id(port) in board.upload.sketch_usb_ids]
+
+
 def _wait_for_bootloader(board: Board) -> list[str]:
-    until_s = time.monotonic() + APPEARS_S
+    until_s = time.monotonic() + (DRIVE_APPEARS_S if board.upload.uf2 else APPEARS_S)
     while not (found := _bootloaders(board)) and time.monotonic() < until_s:
         time.sleep(0.2)
     return found
@@ -84,10 +138,15 @@ def _wait_for_bootloader(board: Board) -> list[str]:
 
 def _invite(board: Board, console: str) -> bool:
     """Ask what runs on the board to go to its bootloader. False if nobody heard."""
-    sketches = [str(port.device) for port in ports() if usb_id(port) in board.upload.sketch_usb_ids]
+    sketches = _sketches(board)
     if len(sketches) == 1:
         open_port(sketches[0], TOUCH_BAUD).close()
         return True
+    return _ask(board, console)
+
+
+def _ask(board: Board, console: str) -> bool:
+    """The same of poet's firmware, at its console."""
     link = Link(open_port(console, board.baud), console)
     try:
         link.request("hello", attempts=ATTEMPTS)

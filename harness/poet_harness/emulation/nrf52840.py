@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nRF52840 around its CPU, as far as firmware/boards/nrf52840 uses it.
 
-Sections are those of the nRF52840 Product Specification v1.7. Pins are those of firmware/boards/nrf52840/pins.h.
+Sections are those of the nRF52840 Product Specification v1.7. A pin is its port times 32 and its place there.
 """
 
 from __future__ import annotations
 
 import ctypes
 import random
+from dataclasses import dataclass
 from typing import ClassVar
 
-from poet_profiles.boards import Board, Regulator
+from poet_profiles.boards import Board, Pins, Regulator, pin_number
 
 from .bus import Bus, EmulationError, Peripheral, Register, clear
 from .clock import Clock
@@ -26,12 +27,7 @@ from .spi_bus import SpiBus, SpiBusState
 
 MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 
-WINDOW_PIN, CARD_CS_PIN = 8, 12  # on P1
-SERIAL_PINS = (6, 8)  # P0.06 sends, P0.08 receives
-MISO_PIN = 14
-SPI_PINS = (32 + 15, 32 + 13, 32 + MISO_PIN)  # P1.15 SCK, P1.13 MOSI, P1.14 MISO
 PULL_UP = 3
-SCK_PIN = 15
 INPUT_DISCONNECTED = 1 << 1
 REVISION_CODE_F0 = 5
 HARDWARE_DISABLED = 0x5A
@@ -40,7 +36,7 @@ SPIM_IRQ = 3
 SPIM_END_INTERRUPT = 1 << 6
 TIMER_HZ = 16_000_000
 TIMER_COMPARE_0_INTERRUPT = 1 << 16
-BAUDRATES = {0x10000000: 1_000_000, 0x01D60000: 115_200}
+BAUDRATES = {0x10000000: 1_000_000, 0x01D7E000: 115_200}
 SPI_FREQUENCIES = {
     0x02000000: 125e3, 0x04000000: 250e3, 0x08000000: 500e3, 0x10000000: 1e6,
     0x20000000: 2e6, 0x40000000: 4e6, 0x80000000: 8e6,
@@ -73,7 +69,11 @@ class ClockControl(Peripheral):
 class PowerControl(Peripheral):
     """5.3 POWER: reset causes, and the converter in front of the core. It starts on the linear regulator."""
 
-    REGISTERS: ClassVar[dict[str, Register]] = {"RESETREAS": Register(0x400), "DCDCEN": Register(0x578)}
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "RESETREAS": Register(0x400),
+        "GPREGRET": Register(0x51C),
+        "DCDCEN": Register(0x578),
+    }
     CAUSES: ClassVar[dict[Cause, int]] = {"power": 0, "pin": 1 << 0, "request": 1 << 2, "lockup": 1 << 3}
 
     def __init__(self, power: Power, regulator: Regulator | None) -> None:
@@ -83,12 +83,14 @@ class PowerControl(Peripheral):
         super().__init__("POWER", 0x40000000)
 
     def power_on(self) -> None:
+        self._retained = self.values["GPREGRET"] if self.values else 0
         super().power_on()
         self._power.cpu_draws(self._ldo_ratio)
 
     def came_up(self, cause: Cause) -> None:
         """Causes add up until the firmware clears them or the supply fails."""
         self._causes = self._causes | self.CAUSES[cause] if cause != "power" else 0
+        self.values["GPREGRET"] = self._retained if cause != "power" else 0
 
     def read_resetreas(self) -> int:
         return self._causes
@@ -188,22 +190,49 @@ class Port(Peripheral):
         """Some outputs changed level."""
 
 
-class Port1(Port):
-    """P1 carries the window line and the card's chip select."""
+@dataclass(frozen=True)
+class Wiring:
+    """What the board's pins are for."""
 
-    def __init__(self, card: SdCard, power: Power) -> None:
+    serial: tuple[int, int]
+    spi: tuple[int, int, int]
+    window: int
+    card_cs: int
+    card_miso: int
+    card_sck: int
+
+    @classmethod
+    def of(cls, pins: Pins) -> Wiring:
+        """The wiring that a board's file says."""
+        number = {name: pin_number(pin) for name, pin in pins.model_dump(exclude={"high", "low"}).items()}
+        return cls(
+            (number["serial_tx"], number["serial_rx"]),
+            (number["card_sck"], number["card_mosi"], number["card_miso"]),
+            *(number[name] for name in ("window", "card_cs", "card_miso", "card_sck")),
+        )
+
+
+class WiredPort(Port):
+    """A port that may carry the window line and the card's chip select."""
+
+    def __init__(self, number: int, wiring: Wiring, card: SdCard, power: Power) -> None:
+        self._number = number
+        self._wiring = wiring
         self._card = card
         self._power = power
-        card.pulled_up = lambda: self.values[f"PIN_CNF[{MISO_PIN}]"] >> 2 & 3 == PULL_UP
-        super().__init__("P1", 0x50000300)
+        super().__init__(f"P{number}", 0x50000000 + 0x300 * number)
 
     def changed(self, pins: int) -> None:
-        if pins >> WINDOW_PIN & 1:
-            if not self.is_output(WINDOW_PIN) and self.out >> WINDOW_PIN & 1:
+        if self._is(self._wiring.window, pins):
+            place = self._wiring.window % 32
+            if not self.is_output(place) and self.out >> place & 1:
                 raise EmulationError("the window line is raised while its pin is an input")
-            self._power.window(bool(self.out >> WINDOW_PIN & 1))
-        if pins >> CARD_CS_PIN & 1:
-            self._card.select(not self.out >> CARD_CS_PIN & 1)
+            self._power.window(bool(self.out >> place & 1))
+        if self._is(self._wiring.card_cs, pins):
+            self._card.select(not self.out >> self._wiring.card_cs % 32 & 1)
+
+    def _is(self, pin: int, pins: int) -> bool:
+        return pin // 32 == self._number and bool(pins >> pin % 32 & 1)
 
 
 class RandomNumbers(Peripheral):
@@ -372,10 +401,11 @@ class Uart(Peripheral):
         "CONFIG": Register(0x56C),
     }
 
-    def __init__(self, clock: Clock, line: SerialLine, starvation: Starvation) -> None:
+    def __init__(self, clock: Clock, line: SerialLine, starvation: Starvation, pins: tuple[int, int]) -> None:
         self._clock = clock
         self._line = line
         self._starvation = starvation
+        self._pins = pins
         super().__init__("UART0", 0x40002000)
 
     def power_on(self) -> None:
@@ -392,8 +422,8 @@ class Uart(Peripheral):
 
     def _check(self, started: bool) -> None:
         pins = (self.values["PSEL.TXD"], self.values["PSEL.RXD"])
-        if not started or self.values["ENABLE"] != 4 or pins != SERIAL_PINS:
-            raise EmulationError("UART0 is used before it is enabled, started and connected to P0.06 and P0.08")
+        if not started or self.values["ENABLE"] != 4 or pins != self._pins:
+            raise EmulationError("UART0 is used before it is enabled, started and connected to the board's serial pins")
 
     def write_tasks_startrx(self, _value: int) -> None:
         self._receives = True
@@ -427,6 +457,11 @@ class Uart(Peripheral):
             self._sent_at = None
             self.values["EVENTS_TXDRDY"] = 1
         return self.values["EVENTS_TXDRDY"]
+
+
+def configuration(ports: tuple[Port, Port], pin: int) -> int:
+    """PIN_CNF of a pin."""
+    return int(ports[pin // 32].values[f"PIN_CNF[{pin % 32}]"])
 
 
 class SpiState(ctypes.Structure):
@@ -486,9 +521,12 @@ class SpiMaster(Peripheral):
         "TXD.MAXCNT": "txd_maxcnt",
     }
 
-    def __init__(self, clock: Clock, bus: SpiBus, machine: Machine, port: Port, state: SpiState) -> None:
+    def __init__(
+        self, clock: Clock, bus: SpiBus, machine: Machine, ports: tuple[Port, Port], wiring: Wiring, state: SpiState
+    ) -> None:
         self._clock = clock
-        self._port = port
+        self._ports = ports
+        self._wiring = wiring
         self._bus = bus
         self._machine = machine
         self.state = state
@@ -509,9 +547,9 @@ class SpiMaster(Peripheral):
     def write_tasks_start(self, _value: int) -> None:
         values, state = self.values, self.state
         pins = (values["PSEL.SCK"], values["PSEL.MOSI"], values["PSEL.MISO"])
-        if values["ENABLE"] != 7 or pins != SPI_PINS or values["CONFIG"] != 0:
+        if values["ENABLE"] != 7 or pins != self._wiring.spi or values["CONFIG"] != 0:
             raise EmulationError("SPIM0 is started before it is enabled, in mode 0 and connected to the card's pins")
-        if self._port.values[f"PIN_CNF[{SCK_PIN}]"] & INPUT_DISCONNECTED:
+        if configuration(self._ports, self._wiring.card_sck) & INPUT_DISCONNECTED:
             raise EmulationError("SPIM0 is started while the input buffer of SCK, which it hears itself by, is off")
         if state.busy:
             raise EmulationError("SPIM0 is started while a transfer is under way")
@@ -596,7 +634,10 @@ class Nrf52840:
         seed: int,
     ) -> None:
         clock = machine.clock
-        port1 = Port1(card, power)
+        assert board.pins is not None
+        wiring = Wiring.of(board.pins)
+        ports = WiredPort(0, wiring, card, power), WiredPort(1, wiring, card, power)
+        card.pulled_up = lambda: configuration(ports, wiring.card_miso) >> 2 & 3 == PULL_UP
         self._supply = PowerControl(power, board.regulator)
         self._configuration = UserConfiguration(specimen.uicr_approtect)
         self._information = FactoryInformation(specimen.revision_code)
@@ -604,7 +645,7 @@ class Nrf52840:
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         state = ChipState(machine=ctypes.pointer(machine.state), nvic=ctypes.pointer(self._core.state))
         self._timer = Timer(clock, state.timer)
-        self._spi = SpiMaster(clock, SpiBus(card, clock, state.bus), machine, port1, state.spim)
+        self._spi = SpiMaster(clock, SpiBus(card, clock, state.bus), machine, ports, wiring, state.spim)
         self.native = NativeChip("nrf52840", state, card.attend)
         self.bus = Bus(
             (
@@ -614,11 +655,10 @@ class Nrf52840:
                 self._configuration,
                 self._information,
                 FlashControl(),
-                Port("P0", 0x50000000),
-                port1,
+                *ports,
                 RandomNumbers(clock, seed),
                 self._timer,
-                Uart(clock, line, starvation),
+                Uart(clock, line, starvation, wiring.serial),
                 self._spi,
                 self._core,
             )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SAMD21G18A of the MKR1000 around its CPU, as far as firmware/boards/mkr1000 uses it.
+"""The SAMD21G18A of the MKR1000 around its CPU, as far as firmware/boards/samd21 uses it.
 
-Chapters are those of the SAM D21/DA1 family data sheet DS40001882. Pins are those of firmware/boards/mkr1000/pins.h.
+Chapters are those of the SAM D21/DA1 family data sheet DS40001882. Window line and
+chip select are those of the board's file; the card's and the serial line's pins are the SERCOMs'.
 Synchronisation between clock domains is taken to be over at the next access.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from typing import ClassVar
 
-from poet_profiles.boards import Board
+from poet_profiles.boards import Board, Pins, pin_number
 
 from .bus import Bus, EmulationError, Peripheral, Register, clear
 from .clock import Clock
@@ -28,8 +29,6 @@ from .spi_bus import SpiBus, SpiBusState
 # (22.6.7) has eight lines of 64 bits, is direct mapped, and fetches nothing ahead.
 MEMORY = Memory(0x2000, 0x00000000, 256 * 1024, 0x20000000, 32 * 1024, flash_wait=1)
 
-WINDOW_PIN = 21  # PA21
-CARD_CS_PIN = 10  # PB10
 MOSI_PIN, SCK_PIN, MISO_PIN = 16, 17, 19  # PA16, PA17, PA19
 SERCOM1_GATE, SERCOM5_GATE, TC4_GATE, TC5_GATE = 1 << 3, 1 << 7, 1 << 12, 1 << 13  # PM APBCMASK
 GCLK_DFLL48, GCLK_SERCOM1, GCLK_SERCOM5, GCLK_TC4_TC5 = 0, 21, 25, 28
@@ -228,9 +227,11 @@ class Ports(Peripheral):
         **{f"PINCFG{group}_{pin}": Register(0x40 + 0x80 * group + pin, 1) for group in (0, 1) for pin in range(32)},
     }
 
-    def __init__(self, card: SdCard, power: Power, clock: Clock) -> None:
+    def __init__(self, card: SdCard, power: Power, clock: Clock, pins: Pins) -> None:
         self._card = card
         self._power = power
+        self._window = divmod(pin_number(pins.window), 32)
+        self._card_cs = divmod(pin_number(pins.card_cs), 32)
         self._by_hand = HandMovedBus(SpiBus(card, clock), clock)
         card.pulled_up = lambda: self.is_pulled_up(MISO_PIN)
         super().__init__("PORT", 0x41004400)
@@ -283,16 +284,17 @@ class Ports(Peripheral):
 
     def _set_out(self, group: int, value: int) -> None:
         changed, self._out[group] = self._out[group] ^ value, value
-        if group == 0 and changed >> WINDOW_PIN & 1:
-            raised = bool(value >> WINDOW_PIN & 1)
-            if raised and not self._drives[0] >> WINDOW_PIN & 1:
+        (window_group, window), (cs_group, cs) = self._window, self._card_cs
+        if group == window_group and changed >> window & 1:
+            raised = bool(value >> window & 1)
+            if raised and not self._drives[group] >> window & 1:
                 raise EmulationError("the window line is raised while its pin is an input")
             self._power.window(raised)
         if group == 0 and changed >> SCK_PIN & 1:
             self._clock_by_hand()
-        if group == 1 and changed >> CARD_CS_PIN & 1:
+        if group == cs_group and changed >> cs & 1:
             self._by_hand.restart()
-            self._card.select(not value >> CARD_CS_PIN & 1)
+            self._card.select(not value >> cs & 1)
 
 
 class TimerState(ctypes.Structure):
@@ -619,7 +621,7 @@ class Samd21:
 
     def __init__(
         self,
-        _board: Board,
+        board: Board,
         specimen: Specimen,
         machine: Machine,
         card: SdCard,
@@ -633,7 +635,8 @@ class Samd21:
         self._gates = gates
         oscillators = Oscillators(clock, specimen.crystal_starts)
         clocks = GenericClocks(oscillators)
-        ports = Ports(card, power, clock)
+        assert board.pins is not None
+        ports = Ports(card, power, clock, board.pins)
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         state = ChipState(machine=ctypes.pointer(machine.state), nvic=ctypes.pointer(self._core.state))
         self._timer = Timer(clock, gates, clocks, state.timer)

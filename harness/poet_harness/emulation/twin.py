@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +23,7 @@ from .specimen import Specimen
 
 CHIPS: dict[str, tuple[Memory, type[nrf52840.Nrf52840] | type[samd21.Samd21]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
-    "mkr1000": (samd21.MEMORY, samd21.Samd21),
+    "samd21": (samd21.MEMORY, samd21.Samd21),
 }
 
 # Between two looks at the host's clock; about a tenth of a second of work.
@@ -103,7 +104,9 @@ class Twin:
         specimen: Specimen,
         timing: CardTiming | None,
     ) -> None:
-        memory, chip = CHIPS[board.name]
+        assert board.chip is not None and board.image is not None
+        memory, chip = CHIPS[board.chip]
+        memory = replace(memory, vectors=board.image.flash_begin)  # where a bootloader jumps to
         seed = 1
         self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, specimen)
         self._power = Power(board.rails_a, self._machine.clock)
@@ -209,6 +212,6 @@ def open_twin(
     UserError
         If the board cannot be emulated, or image or card are unusable.
     """
-    if board.name not in CHIPS:
-        raise UserError(f"board {board.name!r} cannot be emulated; these can: {', '.join(sorted(CHIPS))}")
+    if board.chip not in CHIPS:
+        raise UserError(f"board {board.name!r} cannot be emulated; those with a chip can: {', '.join(sorted(CHIPS))}")
     return Twin(board, image, card, faults, kind, native, specimen or Specimen(), timing)

@@ -43,11 +43,14 @@ def _print_homes(as_json: bool) -> None:
     import json
 
     from poet_profiles.boards import board_names, load_board
+    from poet_profiles.shipped import profile_names
 
     from poet_planner.models import frozen_bytes, names, trained_bytes
     from poet_planner.planning.models_that_fit import homes_of_parameters
 
-    boards = [board for board in map(load_board, board_names()) if board.kind == "microcontroller"]
+    # Those whose costs are shipped; others have the memory of one of them.
+    known = [load_board(name) for name in board_names() if name in profile_names()]
+    boards = [board for board in known if board.kind == "microcontroller"]
     rows = []
     if not as_json:
         print(f"{'model':24} {'parameters':>12}  " + " ".join(f"{board.name:16}" for board in boards))

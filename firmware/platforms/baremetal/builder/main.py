@@ -6,23 +6,28 @@ The project is poet's own firmware, or an application anywhere that has poet as 
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 from SCons.Script import Default, DefaultEnvironment
 
 env = DefaultEnvironment()
 project = Path(env.subst("$PROJECT_DIR"))
-firmware = Path(env.PioPlatform().get_dir()).resolve().parents[1]  # of poet's clone, wherever the project lies
+platform = Path(env.PioPlatform().get_dir()).resolve()
+firmware = platform.parents[1]  # of poet's clone, wherever the project lies
 board = env.BoardConfig() if env.get("BOARD") else None
+sys.path.insert(0, str(platform / "builder"))
+import board_files  # noqa: E402
+import uf2  # noqa: E402
 
 COMMON_FLAGS = ["-O2", "-g", "-ffunction-sections", "-fdata-sections"]
 # What no program here uses of C++, and what would link the unwinder and libstdc++.
 CXX_FLAGS = ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
 
 
-def source_identity():
-    """Twelve hex digits that change with any firmware source file."""
-    digest = hashlib.sha256()
+def source_identity(settings):
+    """Twelve hex digits that change with any firmware source file, and with what the board's file says."""
+    digest = hashlib.sha256(settings.encode())
     for path in sorted(firmware.rglob("*")):
         if path.suffix in {".c", ".h", ".def", ".ld"}:
             digest.update(path.relative_to(firmware.parent).as_posix().encode() + b"\0" + path.read_bytes())
@@ -36,10 +41,26 @@ def define_settings(build_env, node):
     return build_env.Object(node, CPPDEFINES=[*build_env["CPPDEFINES"], *named]) if named else node
 
 
-settings = {"POET_FIRMWARE_ID": env.StringifyMacro(source_identity())}
-# `regulator.dcdc` of the board's profile, as poet-harness passes it on; the board's own source has the default.
-if "POET_DCDC" in os.environ:
-    settings["POET_DCDC"] = os.environ["POET_DCDC"]
+def write_board_files():
+    """Header and linker script of the board into the build's folder; untouched where they say the same already."""
+    folder = Path(env.subst("$BUILD_DIR")) / "board"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("board_settings.h", board_header), ("board.ld", board_files.linker_script(described))):
+        if not (folder / name).is_file() or (folder / name).read_text() != text:
+            (folder / name).write_text(text)
+    return folder
+
+
+def write_uf2(target, source, env):
+    """An image for a bootloader that looks like a drive."""
+    binary = Path(str(source[0])).read_bytes()
+    Path(str(target[0])).write_bytes(uf2.blocks(binary, described["image"]["flash_begin"], uf2_family))
+
+
+described = board.get("poet") if board else {}
+board_header = board_files.header(described) if board else ""
+uf2_family = (described.get("upload", {}).get("uf2") or {}).get("family")
+settings = {"POET_FIRMWARE_ID": env.StringifyMacro(source_identity(board_header))}
 env.Append(CCFLAGS=COMMON_FLAGS, CXXFLAGS=CXX_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(firmware / "include")])
 env.AddBuildMiddleware(define_settings, "*.c")
 
@@ -56,6 +77,7 @@ if board is None:
 else:
     prefix = "arm-none-eabi-"
     machine = board.get("build.machine_flags")
+    made = write_board_files()
     env.Replace(
         CC=prefix + "gcc",
         CXX=prefix + "g++",
@@ -71,10 +93,10 @@ else:
         SIZEDATAREGEXP=r"^(?:\.stack|\.data|\.bss|\.noinit)\s+([0-9]+).*",
         SIZECHECKCMD="$SIZETOOL -A -d $SOURCES",
         SIZEPRINTCMD="$SIZETOOL -B -d $SOURCES",
-        LDSCRIPT_PATH=str(firmware / board.get("build.ldscript")),
+        LDSCRIPT_PATH=str(made / "board.ld"),
     )
     env.Append(
-        CPPPATH=[str(firmware / "boards" / "cortex_m")],
+        CPPPATH=[str(firmware / "boards" / "cortex_m"), str(made)],
         LIBPATH=[str(firmware / "boards")],  # where a linker script looks for what it includes
         CCFLAGS=machine,
         ASFLAGS=machine,
@@ -99,10 +121,17 @@ else:
     env.AddPlatformTarget(
         "size", elf, env.VerboseAction("$SIZEPRINTCMD", "Calculating size $SOURCE"), "Program size", "RAM and flash use"
     )
+    images = [hexfile, binary]
+    if uf2_family is not None:
+        images.append(
+            env.Command("$BUILD_DIR/${PROGNAME}.uf2", binary, env.VerboseAction(write_uf2, "Building $TARGET"))
+        )
     command = env.GetProjectOption("upload_command", "")
-    image = binary if board.get("upload.image") == "bin" else hexfile
+    if not command:
+        command = "@echo this board is uploaded to by poet-harness flash --board $BOARD && exit 1"
+    image = binary if board.get("upload.image", "") == "bin" else hexfile
     upload = [env.VerboseAction(command, "Uploading $SOURCE")]
     if "$UPLOAD_PORT" in command:
         upload.insert(0, env.VerboseAction(env.AutodetectUploadPort, "Looking for the upload port..."))
     env.AddPlatformTarget("upload", image, upload, "Upload")
-    Default([hexfile, binary, env.Alias("checkprogsize")])
+    Default([*images, env.Alias("checkprogsize")])

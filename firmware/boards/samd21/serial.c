@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SERCOM5 as USART, polled, 115,200 baud 8N1 (data sheet chapter 26): the MKR1000's Serial1 on D13 and D14. */
+/* SERCOM5 as USART, polled, 8N1 (data sheet chapter 26), on PB22 and PB23: the MKR1000's Serial1. */
 #include "serial.h"
 
+#include "board_settings.h"
 #include "clocks.h"
-#include "pins.h"
 #include "poet/board.h"
 #include "registers.h"
 #include "startup.h"
 #include "wait.h"
 
-#define BAUD 115200u
+#if PIN_SERIAL_TX != 32u + 22u || PIN_SERIAL_RX != 32u + 23u
+#error "pins of the board's file: on a SAM D21 this driver sends on PB22 and receives on PB23"
+#endif
+#define TX_PIN 22u
+#define RX_PIN 23u
 
 /* Asynchronous arithmetic mode, 16 samples a bit: 65536 * (1 - 16 * baud / clock) (26.6.2.3). */
-#define BAUD_REGISTER (65536u - (uint32_t)((65536ull * 16u * BAUD + CORE_HZ / 2u) / CORE_HZ))
+#define BAUD_REGISTER (65536u - (uint32_t)((65536ull * 16u * BOARD_BAUD + CORE_HZ / 2u) / CORE_HZ))
 
 static bool sending;
 
@@ -23,12 +27,12 @@ static void synchronise(void)
 
 void serial_init(void)
 {
-    PORT_PMUX1_(PIN_SERIAL_TX / 2u) = PORT_FUNCTION_D | PORT_FUNCTION_D << 4; /* PB22 and PB23 share it */
-    PORT_PINCFG1_(PIN_SERIAL_TX) = PORT_PINCFG0_PMUXEN;
+    PORT_PMUX1_(TX_PIN / 2u) = PORT_FUNCTION_D | PORT_FUNCTION_D << 4; /* PB22 and PB23 share it */
+    PORT_PINCFG1_(TX_PIN) = PORT_PINCFG0_PMUXEN;
     /* No pull-up: it would do nothing behind the multiplexer. One of 10 to 50 kOhm belongs on the wire
      * (docs/boards.md); without it, noise may arrive where no adapter is, and lines without a valid checksum are
      * dropped. */
-    PORT_PINCFG1_(PIN_SERIAL_RX) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN;
+    PORT_PINCFG1_(RX_PIN) = PORT_PINCFG0_PMUXEN | PORT_PINCFG0_INEN;
     PM_APBCMASK |= PM_APBCMASK_SERCOM5;
     clocks_feed(GCLK_ID_SERCOM5_CORE);
     SERCOM5_USART_CTRLA = SERCOM5_USART_CTRLA_SWRST;

@@ -4,14 +4,20 @@
 
 #include <stddef.h>
 
+#include "board_settings.h"
 #include "clocks.h"
-#include "pins.h"
+#include "gpio.h"
 #include "poet/board.h"
 #include "registers.h"
 #include "timer.h"
 #include "wait.h"
 
 #define FASTEST_HZ 12000000u
+
+/* PA16, PA17 and PA19 are the pads of SERCOM1 that this driver's DOPO 0 and DIPO 3 name; the chip select may be any. */
+#if PIN_CARD_MOSI != 16u || PIN_CARD_SCK != 17u || PIN_CARD_MISO != 19u
+#error "pins of the board's file: on a SAM D21 this driver has the card at PA16 (MOSI), PA17 (SCK) and PA19 (MISO)"
+#endif
 
 /* By hand: about 200 kHz. A card may take two seconds to start. */
 #define HALF_BIT_LOOPS 24u
@@ -40,9 +46,9 @@ static void select_card(void *context, bool selected)
 {
     (void)context;
     if (selected) {
-        PORT_OUTCLR1 = 1u << PIN_CARD_CS;
+        gpio_clear(PIN_CARD_CS);
     } else {
-        PORT_OUTSET1 = 1u << PIN_CARD_CS;
+        gpio_set(PIN_CARD_CS);
     }
 }
 
@@ -167,8 +173,8 @@ bool card_spi_hears_a_card(void)
 
 void card_spi_init(void)
 {
-    PORT_OUTSET1 = 1u << PIN_CARD_CS;
-    PORT_DIRSET1 = 1u << PIN_CARD_CS;
+    gpio_set(PIN_CARD_CS);
+    gpio_drive(PIN_CARD_CS);
     PORT_DIRSET0 = 1u << PIN_CARD_MOSI | 1u << PIN_CARD_SCK;                  /* while they are no peripheral's */
     PORT_PMUX0_(PIN_CARD_MOSI / 2u) = PORT_FUNCTION_C | PORT_FUNCTION_C << 4; /* PA16 and PA17 share it */
     PORT_PMUX0_(PIN_CARD_MISO / 2u) = PORT_FUNCTION_C << 4;

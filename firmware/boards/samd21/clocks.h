@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The 48 MHz clock of the core and of the peripherals. */
-#ifndef MKR1000_CLOCKS_H
-#define MKR1000_CLOCKS_H
+#ifndef SAMD21_CLOCKS_H
+#define SAMD21_CLOCKS_H
 
 #include <stdint.h>
 

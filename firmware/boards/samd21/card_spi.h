@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SERCOM1 as SPI master, the bus of the SD card. */
-#ifndef MKR1000_CARD_SPI_H
-#define MKR1000_CARD_SPI_H
+#ifndef SAMD21_CARD_SPI_H
+#define SAMD21_CARD_SPI_H
 
 #include "poet/sdcard.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MKR1000: the window line, why it started, the way to the bootloader, the boot number, the card. */
+/* SAM D21: the window line, why it started, the way to the bootloader, the boot number, the card. */
 #include "poet/board.h"
 
+#include "board_settings.h"
 #include "card_spi.h"
 #include "clocks.h"
 #include "core.h"
 #include "failure.h"
-#include "pins.h"
+#include "gpio.h"
 #include "poet/sdcard.h"
 #include "poet/status.h"
 #include "registers.h"
@@ -15,20 +16,25 @@
 
 /* The bootloader stays where it finds this word at the end of RAM after any reset but power-on: Arduino's double tap
  * (ArduinoCore-samd, bootloaders/zero/main.c). */
-#define DOUBLE_TAP (*(volatile uint32_t *)0x20007FFCu)
-#define DOUBLE_TAP_MAGIC 0x07738135u
+#define DOUBLE_TAP (*(volatile uint32_t *)(BOARD_RAM_END - 4u))
 
-const char poet_board_name[] = "mkr1000";
-const bool poet_board_has_bootloader = true;
+#if BOARD_CLOCK_HZ != 48000000
+#error "clock_hz of the board's file: this driver runs a SAM D21 at 48 MHz"
+#endif
+
+const char poet_board_name[] = BOARD_NAME;
+const bool poet_board_has_bootloader = BOARD_BOOTLOADER != 0;
 
 static poet_sdcard card;
 
 void poet_board_init(void)
 {
-    /* The WiFi module draws on the same supply: off. */
-    const uint32_t low = 1u << PIN_WINDOW | 1u << PIN_WIFI_RESET | 1u << PIN_WIFI_ENABLE;
-    PORT_OUTCLR0 = low;
-    PORT_DIRSET0 = low;
+    PORT_OUTSET0 = PINS_HIGH_0;
+    PORT_OUTSET1 = PINS_HIGH_1;
+    PORT_DIRSET0 = PINS_HIGH_0 | PINS_LOW_0;
+    PORT_DIRSET1 = PINS_HIGH_1 | PINS_LOW_1;
+    gpio_clear(PIN_WINDOW);
+    gpio_drive(PIN_WINDOW);
     clocks_init();
     timer_init();
     serial_init();
@@ -38,9 +44,9 @@ void poet_board_init(void)
 void poet_board_window(bool inside)
 {
     if (inside) {
-        PORT_OUTSET0 = 1u << PIN_WINDOW;
+        gpio_set(PIN_WINDOW);
     } else {
-        PORT_OUTCLR0 = 1u << PIN_WINDOW;
+        gpio_clear(PIN_WINDOW);
     }
 }
 
@@ -84,7 +90,7 @@ void poet_board_start(poet_start *start)
 
 void poet_board_enter_bootloader(void)
 {
-    DOUBLE_TAP = DOUBLE_TAP_MAGIC;
+    DOUBLE_TAP = BOARD_BOOTLOADER_REQUEST;
     __asm__ volatile("dsb" ::: "memory");
     SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
     for (;;) {
