@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app, main
-from poet_harness.training.feeding import Order
+from poet_harness.training.feeding import Order, OverTheLine
 from poet_harness.training.plan import read_plan
 from poet_harness.training.rates import Rates
-from poet_harness.training.samples import read_samples
+from poet_harness.training.samples import Samples, read_samples
 from poet_harness.training.weights import AFTER_STEPS, StateTable
 from poet_profiles.errors import UserError
+from poet_profiles.quantised import read_normalising
 from typer.testing import CliRunner
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
@@ -453,3 +455,42 @@ def test_the_counter_of_a_batch_norm_is_known_behind_any_number_of_steps() -> No
     other = StateTable({"n": "n"}, {}, {f"n{AFTER_STEPS}": np.arange(3)})
     with pytest.raises(UserError, match="--steps asks for 3"):
         other.check_steps(3)
+
+
+@dataclass
+class Normalises:
+    """What stands for a board that takes small integers: an f32 tensor, and the numbers that each request brings."""
+
+    tensor: np.ndarray
+    requests: int = 0
+    hello: Any = field(default_factory=lambda: SimpleNamespace(is_agent=False))
+
+    def put_scaled(self, index: int, data: bytes, number: str, shift: float, scale: float, at: int = 0) -> None:
+        numbers = np.frombuffer(data, {"u8": "u1", "i8": "i1", "i16": "<i2"}[number]).astype("f4")
+        self.tensor[at : at + len(numbers)] = (numbers - np.float32(shift)) * np.float32(scale)
+        self.requests += 1
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16"])
+@pytest.mark.parametrize(("scale", "shift", "requests"), [("1/3", None, 1), ("1/3,2,0.1", "4", 6), ("7", "1,2,3", 6)])
+def test_each_channels_numbers_go_with_its_own_pair(kind: str, scale: str, shift: str | None, requests: int) -> None:
+    bounds = np.iinfo(kind)
+    x = np.random.default_rng(1).integers(bounds.min, bounds.max, (4, 3, 5, 2), kind, endpoint=True)
+    normalising = read_normalising(scale, shift)
+    assert normalising is not None
+    feed = OverTheLine(Samples("x", 4, lambda numbers: {0: x[numbers]}), Order(4, 2, None), normalising)
+    given = Normalises(np.zeros(x[:2].size, "f4"))
+    feed(given, 1)  # type: ignore[arg-type]
+    assert given.requests == requests
+    assert given.tensor.tobytes() == normalising(x[2:]).tobytes()
+    pairs = list(zip(normalising.shifts, normalising.scales, strict=True)) * (1 if len(normalising.scales) == 3 else 3)
+    by_hand = [
+        [(np.float32(q) - np.float32(b)) * np.float32(a) for q in x[3, c].flat] for c, (b, a) in enumerate(pairs)
+    ]
+    assert given.tensor[x[0].size :].tobytes() == np.array(by_hand, "f4").tobytes()
+
+
+def test_channels_have_to_be_those_of_the_samples(folder: Path) -> None:
+    np.savez(folder / "set.npz", x=X.astype("u1"))
+    with pytest.raises(UserError, match="--scale or --shift have 2 channels, a sample's shape is"):
+        read_samples(str(folder / "set.npz"), read_plan(folder), read_normalising("1,2", None))

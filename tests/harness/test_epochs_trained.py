@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app
+from poet_harness.protocol.device import Device
 from poet_harness.training.feeding import Order
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
@@ -44,7 +45,7 @@ OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A plan that both boards were flashed with, what it begins with, and fifteen samples."""
+    """A plan that both boards were flashed with, what it begins with, and fifteen samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("epochs")
     graph = training_step(MODEL, None).graph(load_board("nrf52840"), momentum=MOMENTUM)
     schedule = store_all_schedule(graph)
@@ -53,8 +54,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_headers(graph, schedule, root / "plan")
     write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
     drawn = np.random.default_rng(3)
-    x = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8)
-    np.savez(root / "set.npz", x=(x / 16).astype("f4"), y=drawn.integers(0, 10, COUNT))
+    x, y = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8), drawn.integers(0, 10, COUNT)
+    np.savez(root / "set.npz", x=(x.astype("f4") - np.float32(3)) * np.float32(1 / 17), y=y)
+    np.savez(root / "small.npz", x=x, y=y)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
         for board in BOARDS.values():
@@ -126,3 +128,44 @@ def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
     losses = [pd.read_csv(folder / name / "epochs.csv")["loss"].tolist() for name in ("whole", "cut")]
     assert losses[0] == losses[1]
+
+
+SMALL = ["--scale", "1/17", "--shift", "3"]
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_small_integers_give_the_same_bits_over_the_line_and_from_the_card(
+    folder: Path, board: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    ask = Device._ask
+
+    def asked(self: Device, text: str, *arguments: Any, **options: Any) -> Any:
+        sent.append(text)
+        return ask(self, text, *arguments, **options)
+
+    monkeypatch.setattr(Device, "_ask", asked)
+    assert run(folder, "native", f"{board}-f32").exit_code == 0
+    characters = [sum(map(len, sent))]
+    card = ["--to-card", "--card", str(folder / f"{board}.img")]
+    given = ["--samples", str(folder / "small.npz"), *SMALL]
+    for name, options in (("u8", []), ("first", card), ("again", card)):
+        sent.clear()
+        result = run(folder, board, f"{board}-{name}", *given, *options)
+        assert result.exit_code == 0, result.output
+        characters.append(sum(map(len, sent)))
+        assert any(text.startswith("scaled") for text in sent) == (name == "u8")
+        assert any(text.startswith("block") for text in sent) == (name == "first")
+    assert characters[0] > characters[1] > characters[3]
+    # What the card has lost since is sent once more.
+    damaged = bytearray((folder / f"{board}.img").read_bytes())
+    place = damaged.index(np.load(folder / "small.npz")["x"][7].tobytes())
+    damaged[place] ^= 1
+    (folder / f"{board}.img").write_bytes(damaged)
+    sent.clear()
+    assert run(folder, board, f"{board}-mended", *given, *card).exit_code == 0
+    assert any(text.startswith("block") for text in sent)
+    expected = weights(folder, f"{board}-f32")
+    for name in ("u8", "first", "again", "mended"):
+        found = weights(folder, f"{board}-{name}")
+        assert all(found[id].tobytes() == expected[id].tobytes() for id in expected), name

@@ -145,6 +145,9 @@ float poet_runner_loss(const poet_runner *runner);
 /* Whether a run does: the schedule pages, or the trace has no room in RAM. */
 bool poet_runner_needs_card(const poet_runner *runner, bool trace);
 
+/* Blocks that a run may write from the page area's begin on: those of pages and of a trace. */
+uint32_t poet_runner_card_blocks(const poet_model *model, const poet_schedule *schedule);
+
 /* A row of the last run's trace. POET_E_ABSENT where that run was not traced or its trace was lost, POET_E_ARGUMENT
  * behind the last step, or an error of the card. */
 int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step, poet_trace_row *row);

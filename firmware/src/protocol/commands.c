@@ -136,6 +136,8 @@ static const struct {
     {"commit", poet_verb_commit, true},   {"batches", poet_verb_batches, true},
     {"restore", poet_verb_restore, true}, {"stack", poet_verb_stack, false},
     {"format", poet_verb_format, false},  {"bootloader", poet_verb_bootloader, false},
+    {"scaled", poet_verb_scaled, true},   {"set", poet_verb_set, true},
+    {"block", poet_verb_block, true},     {"samples", poet_verb_samples, true},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

@@ -120,6 +120,21 @@ bool poet_argument_f32(const char **cursor, float *number)
     return true;
 }
 
+bool poet_argument_bytes(const char *cursor, uint32_t most, uint8_t *data, uint32_t *count)
+{
+    if (!poet_read_char(&cursor, ' ')) {
+        return false;
+    }
+    for (*count = 0; *cursor != '\0'; (*count)++) {
+        uint32_t value;
+        if (*count == most || !poet_read_hex(&cursor, 2, &value)) {
+            return false;
+        }
+        data[*count] = (uint8_t)value;
+    }
+    return true;
+}
+
 bool poet_arguments_end(const char *cursor)
 {
     return *cursor == '\0';

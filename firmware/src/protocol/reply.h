@@ -35,6 +35,9 @@ bool poet_argument_signed(const char **cursor, int32_t *number);
 /* A space and the bits of a number, eight hex digits. */
 bool poet_argument_f32(const char **cursor, float *number);
 
+/* A space and the bytes that pairs of lower-case hex digits are, to the end of the line, at most `most`. */
+bool poet_argument_bytes(const char *cursor, uint32_t most, uint8_t *data, uint32_t *count);
+
 bool poet_arguments_end(const char *cursor);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs that move tensors between host and board: `put`, `get`, `batches`. */
+/* Verbs that move tensors between host and board: `put`, `scaled`, `get`, `batches`. */
 #include <stddef.h>
 #include <string.h>
 
+#include "poet/normalise.h"
 #include "reply.h"
 #include "session.h"
 #include "verbs.h"
@@ -82,26 +83,68 @@ int poet_verb_put(poet_server *server, const char *arguments, poet_text *answer)
     uint32_t index;
     uint32_t offset;
     uint8_t data[POET_LINE_BYTES / 2u];
+    uint32_t count;
     if (!poet_argument_unsigned(&arguments, &index) || !poet_argument_unsigned(&arguments, &offset) ||
-        !poet_read_char(&arguments, ' ')) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex");
+        !poet_argument_bytes(arguments, sizeof data, data, &count)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: put INDEX offset hex, lower case");
     }
-    const uint32_t digits = (uint32_t)strlen(arguments);
-    if (digits % 2u != 0 || digits / 2u > sizeof data) {
-        return poet_reply_finish(answer, POET_E_ARGUMENT);
-    }
-    for (uint32_t i = 0; i < digits / 2u; i++) {
-        uint32_t value;
-        if (!poet_read_hex(&arguments, 2, &value)) {
-            return poet_reply_fail(answer, POET_E_ARGUMENT, "data must be lower-case hex");
-        }
-        data[i] = (uint8_t)value;
-    }
-    const int status = put_bytes(server, index, offset, data, digits / 2u);
+    const int status = put_bytes(server, index, offset, data, count);
     if (status != POET_OK) {
         return poet_session_fail(answer, status);
     }
-    poet_reply_number(answer, "bytes", digits / 2u);
+    poet_reply_number(answer, "bytes", count);
+    return POET_OK;
+}
+
+/* u8, i8 or i16 with a space behind it. */
+static bool read_type(const char **cursor, poet_number *type)
+{
+    static const char *const names[] = {"u8", "i8", "i16"};
+    if (!poet_read_char(cursor, ' ')) {
+        return false;
+    }
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (poet_read_word(cursor, names[i])) {
+            *type = (poet_number)(POET_NUMBER_U8 + i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_f32(const char **cursor, float *number)
+{
+    uint32_t bits;
+    if (!poet_read_char(cursor, ' ') || !poet_read_hex(cursor, 8, &bits)) {
+        return false;
+    }
+    memcpy(number, &bits, sizeof *number);
+    return true;
+}
+
+/* Small integers of one channel, normalised where they arrive. */
+int poet_verb_scaled(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t index;
+    uint32_t first;
+    poet_number type;
+    float shift;
+    float scale;
+    uint8_t data[POET_LINE_BYTES / 2u];
+    uint32_t bytes;
+    if (!poet_argument_unsigned(&arguments, &index) || !poet_argument_unsigned(&arguments, &first) ||
+        !read_type(&arguments, &type) || !read_f32(&arguments, &shift) || !read_f32(&arguments, &scale) ||
+        !poet_argument_bytes(arguments, sizeof data, data, &bytes) || bytes % poet_number_bytes(type) != 0) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: scaled INDEX number u8|i8|i16 SHIFT SCALE hex");
+    }
+    uint32_t size;
+    uint8_t *tensor = resident_bytes(server, index, &size);
+    const uint32_t count = bytes / poet_number_bytes(type);
+    if (tensor == NULL || count > size / 4u || first > size / 4u - count) {
+        return poet_reply_finish(answer, POET_E_ARGUMENT);
+    }
+    poet_normalise(type, shift, scale, data, count, tensor + 4u * first);
+    poet_reply_number(answer, "numbers", count);
     return POET_OK;
 }
 

@@ -151,6 +151,11 @@ int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step
     return POET_OK;
 }
 
+uint32_t poet_runner_card_blocks(const poet_model *model, const poet_schedule *schedule)
+{
+    return page_blocks(model) + (schedule->step_count + POET_TRACE_ROWS - 1u) / POET_TRACE_ROWS;
+}
+
 void poet_runner_forget_trace(poet_runner *runner)
 {
     runner->traced = false;

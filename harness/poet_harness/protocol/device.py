@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.protocol.f32 import f32_bits, f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
+from poet_profiles.protocol.status import Status
 
-from .link import LONG_LINES, Answer, DeviceResetError, Link, SilentDeviceError
+from .link import LONG_LINES, Answer, DeviceError, DeviceResetError, Link, SilentDeviceError
 from .start import Start, read_start
 
 PROTOCOL = "2"
@@ -23,6 +24,9 @@ SHORTEST_CHUNK_BYTES = 7
 FIRST_CHUNK_BYTES = 14  # its line fits a USB block
 LONG_LINE_ATTEMPTS = 3
 STEPS_PER_LINE = 24
+SAMPLES_PER_LINE = 24
+NUMBER_BYTES = {"u8": 1, "i8": 1, "i16": 2}
+NO_SET = "no data set"
 HELLO_ATTEMPTS = 6
 # Of a card that the board reads through before it answers; a slower one is asked again.
 CARD_BYTES_A_SECOND = 500_000
@@ -125,6 +129,14 @@ class Restored:
 
     step: int
     batches: int | None
+
+
+@dataclass(frozen=True)
+class HeldSet:
+    """A data set on the card: how many samples, and the check of all, 8 hex digits."""
+
+    samples: int
+    check: str
 
 
 class Device:
@@ -230,6 +242,47 @@ class Device:
             part = data[done : done + self._chunk_bytes]
             if self._transfer(f"put {index} {at + done} {part.hex()}", len(data)):
                 done += len(part)
+
+    def put_scaled(self, index: int, data: bytes, number: str, shift: float, scale: float, at: int = 0) -> None:
+        """Write small integers into a resident tensor, which has them as f32: ``(q - shift) * scale``.
+
+        Parameters
+        ----------
+        number : str
+            Their type: ``u8``, ``i8`` or ``i16``, little-endian.
+        at : int
+            Index of the first of them in the tensor.
+        """
+        size, done = NUMBER_BYTES[number], 0
+        pair = f"{f32_bits(shift)} {f32_bits(scale)}"
+        while done < len(data):
+            part = data[done : done + max(size, self._chunk_bytes // size * size)]
+            if self._transfer(f"scaled {index} {at + done // size} {number} {pair} {part.hex()}", len(data)):
+                done += len(part)
+
+    def put_block(self, block: int, data: bytes) -> None:
+        """Write one block of the card, behind the plan's pages."""
+        done = 0
+        while done < len(data):
+            part = data[done : done + self._chunk_bytes]
+            if self._transfer(f"block {block} {done} {part.hex()}", len(data)):
+                done += len(part)
+
+    def sample_set(self, block: int) -> HeldSet | None:
+        """The data set that begins at a block of the card; None if there is none for the built model."""
+        try:
+            values = self._ask(f"set {block}").values
+        except DeviceError as error:
+            if error.number != Status.E_ABSENT or NO_SET not in error.text:
+                raise
+            return None
+        return HeldSet(int(values["samples"]), values["check"])
+
+    def samples(self, block: int, numbers: Sequence[int]) -> None:
+        """Make a batch of samples of the set that begins at a block."""
+        for place in range(0, len(numbers), SAMPLES_PER_LINE):
+            part = numbers[place : place + SAMPLES_PER_LINE]
+            self._ask(f"samples {block} {place} {' '.join(map(str, part))}")
 
     def get(self, index: int, count: int, at: int = 0) -> bytes:
         """Read ``count`` bytes, as `put` writes them."""

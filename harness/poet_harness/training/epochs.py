@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from poet_profiles.errors import UserError
 
-from .feeding import Order, OverTheLine
+from .feeding import FromCard, Order, OverTheLine
 from .run_folder import EpochRow, Progress, RunFolder, SeenStep
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from poet_profiles.quantised import Normalising
 
+    from ..card.sample_set import SampleSet
     from .batches import TrainingData
     from .plan import Plan
     from .rates import Rates
@@ -45,6 +46,8 @@ class Course:
     rates : Rates
     normalising : Normalising or None
         Of samples that are kept as small integers.
+    on_card : SampleSet or None
+        The samples, if they are to be sent to the card once; None: those of each step go over the line.
     """
 
     plan: Plan
@@ -54,6 +57,7 @@ class Course:
     epochs: int
     rates: Rates
     normalising: Normalising | None
+    on_card: SampleSet | None = None
 
     @property
     def steps(self) -> int:
@@ -147,6 +151,11 @@ class Epochs:
         return self._course.order.steps_per_epoch
 
     @property
+    def on_card(self) -> SampleSet | None:
+        """What has to be on the card before the first step."""
+        return self._course.on_card
+
+    @property
     def folder(self) -> Path | None:
         return self._folder.path if self._folder else None
 
@@ -164,7 +173,9 @@ class Epochs:
             Of every step, behind its epoch's row if it is the last of one.
         """
         course = self._course
-        feed = OverTheLine(course.samples, course.order, course.normalising)
+        feed: OverTheLine | FromCard = OverTheLine(course.samples, course.order, course.normalising)
+        if course.on_card is not None:
+            feed = FromCard(course.on_card, course.order)
 
         def done(step: ObservedStep) -> None:
             energy_j = math.nan if step.energy_j is None else step.energy_j

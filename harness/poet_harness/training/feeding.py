@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.quantised import TYPES, Normalising
@@ -13,6 +13,7 @@ from poet_profiles.quantised import TYPES, Normalising
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..card.sample_set import SampleSet
     from ..protocol.device import Device
     from .samples import Samples
 
@@ -79,5 +80,31 @@ class OverTheLine:
         for index, rows in self.samples.rows(self.order(step)).items():
             if rows.dtype.name not in TYPES or self.normalising is None:
                 device.put(index, rows.tobytes())
-            else:
+            elif device.hello.is_agent:
                 device.put(index, self.normalising(rows).tobytes())
+            else:
+                _put_scaled(device, index, rows, self.normalising)
+
+
+@dataclass(frozen=True)
+class FromCard:
+    """Names the samples of each step, which were sent to the card in the board before."""
+
+    samples: SampleSet
+    order: Order
+
+    def __call__(self, device: Device, step: int) -> None:
+        self.samples.feed(device, self.order(step))
+
+
+def _put_scaled(device: Device, index: int, rows: NDArray[Any], normalising: Normalising) -> None:
+    """Send small integers, which the board normalises as they arrive: each channel's with its own pair."""
+    channels = len(normalising.scales)
+    number = {"uint8": "u8", "int8": "i8", "int16": "i16"}[rows.dtype.name]
+    if channels == 1:
+        device.put_scaled(index, rows.tobytes(), number, normalising.shifts[0], normalising.scales[0])
+        return
+    runs = rows.reshape(len(rows) * channels, -1)
+    pairs = list(zip(normalising.shifts, normalising.scales, strict=True))
+    for place, run in enumerate(runs):
+        device.put_scaled(index, run.tobytes(), number, *pairs[place % channels], at=place * run.size)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from ..card.sample_set import SampleSet
+    from ..protocol.device import Device
     from ..training.batches import TrainingData
     from ..training.epochs import Epochs
     from ..training.plan import Plan
@@ -50,6 +52,10 @@ Scale = Annotated[
     typer.Option(help="Of u8, i8 or i16 samples, (q - shift) * scale: a number, 1/255, or one a channel: 0.1,0.2."),
 ]
 Shift = Annotated[str | None, typer.Option(help="See --scale; 0 if not given.")]
+ToCard = Annotated[
+    bool,
+    typer.Option("--to-card", help="With --epochs: send the data set to the board's card once, then sample numbers."),
+]
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -72,6 +78,7 @@ class EpochOptions:
     scale: str | None
     shift: str | None
     folder: Path | None
+    to_card: bool
 
 
 def asked_for(options: EpochOptions, steps: int | None) -> bool:
@@ -93,6 +100,7 @@ def asked_for(options: EpochOptions, steps: int | None) -> bool:
             "--scale": options.scale is not None,
             "--shift": options.shift is not None,
             "--folder": options.folder is not None,
+            "--to-card": options.to_card,
         }
         for option, is_given in given.items():
             if is_given:
@@ -118,6 +126,7 @@ def training_over_epochs(
     from poet_profiles.errors import UserError
     from poet_profiles.quantised import read_normalising
 
+    from ..card.sample_set import SampleSet
     from ..training.epochs import Course, Epochs
     from ..training.feeding import Order
     from ..training.rates import Rates
@@ -130,6 +139,8 @@ def training_over_epochs(
             "--epochs: the plan keeps its batches on the card, which is prepared once (poet-harness card); plan with "
             "--parameters resident, or leave --epochs out: its batches are used again and again"
         )
+    if options.to_card and plan.documents:
+        raise UserError("--to-card: a Linux board has no card of poet's; leave it out, the samples go over the line")
     if resume and options.folder is None:
         raise UserError("--resume: training over epochs goes on from a folder; name it with --folder")
     normalising = read_normalising(options.scale, options.shift)
@@ -151,7 +162,36 @@ def training_over_epochs(
             f"{order.batch}; {order.left_out} are left out in each epoch, {which}",
             file=sys.stderr,
         )
-    return Epochs(Course(plan, data, sets.train, order, options.epochs, rates, normalising), options.folder, resume)
+    on_card = SampleSet(plan, sets.train, normalising) if options.to_card else None
+    course = Course(plan, data, sets.train, order, options.epochs, rates, normalising, on_card)
+    return Epochs(course, options.folder, resume)
+
+
+def send_samples(samples: SampleSet, device: Device) -> None:
+    """Send a data set to the card in the board, unless it is there already.
+
+    Raises
+    ------
+    UserError
+        If the card has no label or no room for it.
+    """
+    from poet_profiles.errors import NO_DEVICE, UserError
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..protocol.link import DeviceError
+    from ..training.trainer import CURES
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    try:
+        if samples.is_on(device):
+            return
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task("data set to the card", total=samples.total_bytes)
+            samples.send(device, lambda count: progress.advance(task, count))
+    except DeviceError as error:
+        cure = next((cure for words, cure in CURES.items() if words in error.text), "")
+        raise UserError(f"{device.link.name}: the data set is not on the card: {error}{cure}", NO_DEVICE) from None
 
 
 def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, source: str) -> None:

@@ -59,6 +59,7 @@ def command(
     scale: by_epochs.Scale = None,
     shift: by_epochs.Shift = None,
     folder: by_epochs.Folder = None,
+    to_card: by_epochs.ToCard = False,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
         Path | None,
@@ -108,7 +109,7 @@ def command(
     if schedule.documents and description.kind != "linux":
         raise UserError(f"{plan}: is for a Linux board, under PyTorch; plan with a profile of {description.name}")
     options = by_epochs.EpochOptions(
-        samples, epochs, shuffle, rate_schedule, warmup, every, factor, scale, shift, folder
+        samples, epochs, shuffle, rate_schedule, warmup, every, factor, scale, shift, folder, to_card
     )
     over_epochs = by_epochs.asked_for(options, steps)
     if schedule.documents and (commit_every or (resume and not over_epochs)):
@@ -152,6 +153,8 @@ def command(
         trainer = Trainer(target.device, target.meter, schedule, gradients=save is not None)
         if target.fresh_card:
             target.device.format()
+        if training and training.on_card is not None:
+            by_epochs.send_samples(training.on_card, target.device)
         source, senses, identity = target.meter.source, target.meter.senses, target.meter.identity
         on_card = card if image is not None and schedule.card is not None else None
         read = trainer.weights if on_card is None else partial(weights_in, on_card, schedule)

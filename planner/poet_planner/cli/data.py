@@ -23,15 +23,24 @@ def data(
         Path | None,
         typer.Option(help="Your own samples: an .npz with arrays `input` and `target`, a sample a row."),
     ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="Of u8, i8 or i16 in --arrays, (q - shift) * scale: a number, 1/255, or one a channel: 0.1,0.2."
+        ),
+    ] = None,
+    shift: Annotated[str | None, typer.Option(help="See --scale; 0 if not given.")] = None,
     weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
     import json
 
+    from poet_profiles.quantised import read_normalising
+
     from poet_planner.reference.training_data import training_data, write_arrays
 
-    written = training_data(model, steps, seed, batch, arrays, weights)
+    written = training_data(model, steps, seed, batch, arrays, weights, read_normalising(scale, shift))
     write_arrays(written, out)
     if as_json:
         print(json.dumps({"file": str(out), "model": model, "steps": steps, "arrays": list(written)}, indent=1))

@@ -12,12 +12,15 @@ import torch
 from numpy.typing import NDArray
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.quantised import TYPES, Normalising
 from poet_runtime.traced_graph import TracedResident
 
 Array = NDArray[Any]
 
 
-def own_batches(path: Path, batch: Sequence[TracedResident], steps: int, seed: int) -> dict[str, Array]:
+def own_batches(
+    path: Path, batch: Sequence[TracedResident], steps: int, seed: int, normalising: Normalising | None = None
+) -> dict[str, Array]:
     """An array for each tensor of a batch, with a leading axis of steps, as the firmware stores it.
 
     Parameters
@@ -26,6 +29,8 @@ def own_batches(path: Path, batch: Sequence[TracedResident], steps: int, seed: i
         An .npz with an array for each of ``batch``. One with an axis more has a batch for each step, which stay as they
         are; one with as many has samples along the first axis: of them come the batches, in an order that the seed
         decides, every sample once before any comes again.
+    normalising : Normalising, optional
+        With it, u8, i8 and i16 may stand where the model takes f32.
 
     Raises
     ------
@@ -37,7 +42,10 @@ def own_batches(path: Path, batch: Sequence[TracedResident], steps: int, seed: i
         if resident.id not in arrays:
             found = ", ".join(arrays) or "nothing"
             raise UserError(f"{path}: lacks {resident.id}, it holds {found}; name the arrays as the graph does")
-    given = {resident.id: _checked(path, resident, arrays[resident.id]) for resident in batch}
+    given = {
+        resident.id: _checked(path, resident, _normalised(resident, arrays[resident.id], normalising))
+        for resident in batch
+    }
     in_steps = [resident for resident in batch if given[resident.id].ndim > len(resident.shape)]
     if len(in_steps) not in (0, len(batch)):
         raise UserError(f"{path}: {in_steps[0].id} has an axis of steps, others have none; give all of them one")
@@ -63,6 +71,14 @@ def _order(path: Path, samples: int, size: int, steps: int, seed: int) -> NDArra
         order = generator.permutation(samples)[: samples // size * size]
         batches += list(order.reshape(-1, size))
     return np.stack(batches[:steps])
+
+
+def _normalised(resident: TracedResident, array: Array, normalising: Normalising | None) -> Array:
+    if normalising is None or array.dtype.name not in TYPES or not resident.dtype.is_floating_point:
+        return array
+    if array.ndim <= len(resident.shape):
+        return normalising(array)
+    return normalising(array.reshape(-1, *array.shape[2:])).reshape(array.shape)
 
 
 def _checked(path: Path, resident: TracedResident, array: Array) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.quantised import Normalising
 from poet_profiles.whole_file import write_whole
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
@@ -38,7 +39,13 @@ _EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 
 
 def training_data(
-    model: str, steps: int, seed: int, batch: int | None, given: Path | None = None, weights: Path | None = None
+    model: str,
+    steps: int,
+    seed: int,
+    batch: int | None,
+    given: Path | None = None,
+    weights: Path | None = None,
+    normalising: Normalising | None = None,
 ) -> Arrays:
     """What a board starts from, and what it trains on (docs/SPEC.md, section 8).
 
@@ -51,6 +58,8 @@ def training_data(
         one of steps before that of the batch.
     weights : Path, optional
         What a board starts from instead of the model's own: see :func:`poet_planner.models.weights.load_weights`.
+    normalising : Normalising, optional
+        Of small integers in ``given``.
 
     Returns
     -------
@@ -69,7 +78,7 @@ def training_data(
     traced = training_step(model, batch, weights).traced
     arrays = initial_state(model, seed, batch, weights) | state_table(traced, module, steps) | _frozen_table(traced)
     if given is not None:
-        return arrays | own_batches(given, _every_step(traced), steps, seed)
+        return arrays | own_batches(given, _every_step(traced), steps, seed, normalising)
     for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
         arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
     return arrays

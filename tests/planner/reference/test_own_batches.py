@@ -18,6 +18,7 @@ from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import graph_hash, read_graph
+from poet_profiles.quantised import Normalising
 from torch.nn import functional
 
 MINE = '''
@@ -192,3 +193,36 @@ def test_what_was_written_is_told_as_json(
     assert data["arrays"] == list(np.load("data.npz"))
     losses = told("reference", "--data", "data.npz", "--out", "reference.npz")["loss"]
     assert losses == np.load("reference.npz")["loss"].tolist()
+
+
+def test_small_integers_are_normalised_as_a_board_does_it(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(2)
+    small: dict[str, NDArray[np.generic]] = {
+        "input0": drawn.integers(0, 256, (12, 6), np.uint8),
+        "input1": drawn.integers(-(2**15), 2**15, (12, 6), np.int16),
+        "target": np.arange(12) % 3,
+    }
+    normalising = Normalising((0.3,) * 6, tuple(float(np.float32(1 / scale)) for scale in range(3, 9)))
+    shift, scales = np.float32(0.3), np.float32(1) * np.array(normalising.scales, np.float32)
+    for in_steps in (False, True):
+        arrays = {name: array.reshape(3, 4, *array.shape[1:]) if in_steps else array for name, array in small.items()}
+        path = written(tmp_path / "mine.npz", arrays)
+        made = training_data(MODEL, STEPS, 0, None, path, normalising=normalising)
+        order = (
+            np.arange(12)
+            if in_steps
+            else [list(map(tuple, small["input0"])).index(row) for row in rows_of(made, scales, shift)]
+        )
+        for name in NAMES[:2]:
+            expected = (small[name].astype("f4") - shift) * scales
+            assert made[name].reshape(12, 6).tobytes() == expected[order].tobytes()
+    with pytest.raises(UserError, match="input0 is uint8"):
+        training_data(MODEL, STEPS, 0, None, path)
+
+
+def rows_of(
+    made: dict[str, NDArray[np.generic]], scales: NDArray[np.float32], shift: np.float32
+) -> list[tuple[int, ...]]:
+    """The integers that normalised rows come from."""
+    rows = np.rint(made["input0"].reshape(12, 6).astype("f8") / scales + shift)
+    return [tuple(map(int, row)) for row in rows]

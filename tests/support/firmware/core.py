@@ -6,7 +6,7 @@ from __future__ import annotations
 import binascii
 import ctypes as c
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,7 +151,7 @@ class Card:
     """A RAM disk behind the callbacks of poet_block_device, with faults on request.
 
     `fail_reads`, `fail_writes`: how many operations still succeed before E_IO (None: all). `flips`: how many of the
-    next reads give back one wrong bit. `log`: every call, in order.
+    next reads give back one wrong bit. `log`: every call, in order. `before_read`: told of the block of each read.
     """
 
     def __init__(self, blocks: int, dma: bool = False, labelled: bool = True) -> None:
@@ -160,6 +160,7 @@ class Card:
         self.fail_reads: int | None = None
         self.fail_writes: int | None = None
         self.flips = 0
+        self.before_read: Callable[[int], None] | None = None
         self.log: list[tuple[str, int, int]] = []
         self._pending: tuple[str, int, int, int] | None = None
         if labelled:
@@ -185,6 +186,8 @@ class Card:
 
     def _read(self, _context: int, block: int, data: int, count: int) -> int:
         self.log.append(("read", block, count))
+        if self.before_read is not None:
+            self.before_read(block)
         assert block * BLOCK + count <= len(self.content), "the core read behind the card's end"
         if not self._spend("fail_reads"):
             return E_IO
