@@ -29,9 +29,10 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
 PRODUCTS = ("conv2d", "linear", "matmul")
-# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices.
-SIZES_WORDS = 20
-IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND = 13, 17, 18, 19
+# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
+# which are never negative.
+SIZES_WORDS = 21
+IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE = 13, 17, 18, 19, 20
 
 
 def main() -> int:
@@ -96,6 +97,8 @@ def operand(shape: Configuration, words: list[int], index: int, size: int) -> np
         return random.integers(words[INDEX_BOUND], size=size // words[INDEX_BYTES]).astype(kind)
     if size < largest(shape) or "cross_entropy" in shape.op:
         return random.uniform(0.05, 0.95, size // 4).astype(np.float32)
+    if words[NOT_NEGATIVE] >> index & 1:
+        return np.abs(random.standard_normal(size // 4, np.float32))
     return random.standard_normal(size // 4, np.float32)
 
 

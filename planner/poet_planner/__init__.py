@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from poet_planner.drop_in.compiling import compile
     from poet_planner.graph import Graph
+    from poet_planner.graph.optimizer import Optimizer
     from poet_planner.models import Model
     from poet_planner.planning.pipeline import Plan, plan
     from poet_planner.schedule import Schedule
@@ -23,6 +24,7 @@ __all__ = [
     "Model",
     "NoScheduleError",
     "OptimiseOptions",
+    "Optimizer",
     "Plan",
     "Schedule",
     "compile",
@@ -36,6 +38,7 @@ _HOMES = {
     "Model": "poet_planner.models",
     "NoScheduleError": "poet_planner.solve",
     "OptimiseOptions": "poet_planner.solve",
+    "Optimizer": "poet_planner.graph.optimizer",
     "Plan": "poet_planner.planning.pipeline",
     "Schedule": "poet_planner.schedule",
     "compile": "poet_planner.drop_in.compiling",

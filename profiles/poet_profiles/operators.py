@@ -20,9 +20,12 @@ WINOGRAD_PART = 8  # channels that Winograd's algorithm sums at a time, which de
 WINOGRAD_TILES = 8  # of 2 x 2 results each, at a time
 WINOGRAD_WORKSPACE = 7168  # bytes, whatever the shape
 GENERATOR = 8  # bytes: its seed and the number of the step
+ADAM_FACTORS = 24  # bytes: what Adam's updates of a step have in common
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
 ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
+# What ends a step: one of these a parameter.
+OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -312,6 +315,18 @@ def _sgd_update(p: Params) -> Sizes:
     return Sizes((size, size), (size,), 2 * p["size"], UPDATE_BUFFER + 4 * p["tile"], kept_outputs=True)
 
 
+def _sgd_general(p: Params) -> Sizes:
+    size = 4 * p["size"]
+    tensors = 2 if p["momentum_nano"] else 1
+    flops = 6 + 2 * (tensors - 1) + 2 * p["nesterov"]
+    return Sizes((size,) * (tensors + 1), (size,) * tensors, flops * p["size"])
+
+
+def _adam(p: Params) -> Sizes:
+    size = 4 * p["size"]
+    return Sizes((ADAM_FACTORS, *(size,) * 4), (size,) * 3, 20 * p["size"])
+
+
 def _conv2d_update(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
     tensors = (w, b) if p["bias"] else (w,)
@@ -482,6 +497,10 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
         "m k n tile",
         lambda p: _accumulating(_streamed_linear_backward_input(p)),
     ),
+    (90, "sgd_general", "size momentum_nano decay_f32 clip_f32 nesterov", _sgd_general),
+    (91, "adam_factors", "beta1_nano beta2_nano decay_f32", lambda p: Sizes((4,), (ADAM_FACTORS,), 200)),
+    (92, "adam", "size eps_f32 decay_f32 clip_f32", _adam),
+    (93, "count_steps", "steps", lambda p: Sizes((4,), (4,), 1)),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")

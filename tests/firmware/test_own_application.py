@@ -17,6 +17,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from poet_harness.emulation import Twin, open_twin
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import initial_state, training_data
 from poet_planner.schedule.c_headers import write_headers
@@ -98,7 +99,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     """Built once: no -std, so that the compiler is in GNU mode."""
     folder = tmp_path_factory.mktemp("application")
     step, other = training_step(MODEL, BATCH), training_step(SECOND, 1)
-    net, second = step.graph(BOARD, momentum=MOMENTUM), other.graph(BOARD)
+    net, second = step.graph(BOARD, optimizer=Optimizer(momentum=MOMENTUM)), other.graph(BOARD)
     libraries = folder / "libraries"
     initial = initial_state(MODEL, 0, BATCH)
     write_library("net", net, everything_paged(net), {}, initial, libraries / "net")

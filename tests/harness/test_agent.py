@@ -287,7 +287,7 @@ def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
     assert done.exit_code == 0, done.output
     assert agent.verbs.count("hello") == 1 + len(resets)
     found = np.load(tmp_path / "s.npz")
-    expected = reference_run(MODEL, scheduled / "data.npz", 0.1, 0.0)
+    expected = reference_run(MODEL, scheduled / "data.npz", 0.1)
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert np.array_equal(found[name], array), name

@@ -14,6 +14,7 @@ from poet_harness.cli import app
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -99,7 +100,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     """What is frozen, too, although it was folded and is on the board in flash alone."""
     folder = tmp_path / "plan"
     step = training_step(model_name, None)
-    graph = step.graph(load_board("nrf52840"), momentum=MOMENTUM)
+    graph = step.graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
     schedule = store_all_schedule(graph)
     write_graph(graph, folder / "graph.json")
     write_schedule(schedule, folder / "schedule.json")

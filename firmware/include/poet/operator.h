@@ -45,6 +45,7 @@ typedef struct poet_sizes {
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
+    uint32_t not_negative; /* bit i: input i never is, being a sum of squares */
 } poet_sizes;
 
 /* What `sizes` says of kept tensors: none, one input, all outputs, or both. */

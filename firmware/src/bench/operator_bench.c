@@ -21,6 +21,13 @@ static void fill_floats(float *data, uint32_t count, uint32_t *state)
     }
 }
 
+static void make_positive(float *data, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        data[i] = data[i] < 0.0f ? -data[i] : data[i];
+    }
+}
+
 static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
 {
     const uint32_t count = sizes->input_bytes[sizes->index_input] / sizes->index_bytes;
@@ -71,6 +78,9 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
             fill_indices(inputs[i], sizes, &random);
         } else {
             fill_floats(inputs[i], sizes->input_bytes[i] / 4u, &random);
+        }
+        if ((sizes->not_negative >> i & 1u) != 0) {
+            make_positive(inputs[i], sizes->input_bytes[i] / 4u);
         }
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {

@@ -93,6 +93,7 @@ float poet_log(float x)
     return (m + y) + kf * LN2_HIGH;
 }
 
+#if !(defined(__arm__) && defined(__ARM_FP) && (__ARM_FP & 4))
 /* Digit by digit on integers: the root of a 48-bit number has 24 bits, and the remainder says how to round. */
 float poet_sqrt(float x)
 {
@@ -132,6 +133,7 @@ float poet_sqrt(float x)
     }
     return float_of(((uint32_t)(exponent / 2 + 127) << 23) + (root - 0x00800000u));
 }
+#endif
 
 /* With z = |x| / sqrt 2: up to 1 the Taylor series of erf z; beyond, the tail exp(-z^2) erfcx(z) / 2, where erfcx(z) /
  * t is a Chebyshev fit in t = 1 / (1 + z / 2), within 2e-8 relative. */

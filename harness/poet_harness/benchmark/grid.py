@@ -23,6 +23,11 @@ CONSTANTS = {
     "slope_f32": 0x3E800000,
     "factor_f32": 0x40200000,
     "keep_nano": 700_000_000,
+    "beta1_nano": 900_000_000,
+    "beta2_nano": 999_000_000,
+    "eps_f32": 0x322BCC77,  # the bits of 1e-8, 1/128 and 1
+    "decay_f32": 0x3C000000,
+    "clip_f32": 0x3F800000,
     "stream": 0,
 }
 
@@ -71,6 +76,12 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "n c size g": [
             {"n": n, "c": c, "size": size, "g": g} for n, c, size, g in ((1, 8, 64, 2), (8, 16, 64, 4), (4, 16, 256, 1))
         ],
+        "sgd_general": [
+            {"size": size, "momentum_nano": momentum, "nesterov": nesterov}
+            for size in (64, 512, 4096)
+            for momentum, nesterov in ((0, 0), (900_000_000, 0), (900_000_000, 1))
+        ],
+        "adam_factors": [{}],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],

@@ -8,6 +8,18 @@ from typing import Annotated
 
 import typer
 
+from poet_planner.cli.options import (
+    Betas,
+    ClipValue,
+    Eps,
+    Momentum,
+    Nesterov,
+    OptimizerMethod,
+    WeightDecay,
+    optimizer_given,
+)
+from poet_planner.graph.optimizer import Method
+
 
 def execute(
     plan: Annotated[Path, typer.Argument(help="Folder of a plan for a Linux board.")],
@@ -16,7 +28,13 @@ def execute(
         Path | None, typer.Option("--out", "-o", help="File for loss and gradients of each step, .npz.")
     ] = None,
     learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
-    momentum: Annotated[float, typer.Option(min=0, max=1, help="Of gradient descent.")] = 0.0,
+    optimizer: OptimizerMethod = Method.SGD,
+    momentum: Momentum = 0.0,
+    nesterov: Nesterov = False,
+    weight_decay: WeightDecay = 0.0,
+    betas: Betas = None,
+    eps: Eps = None,
+    clip_value: ClipValue = None,
     page_folder: Annotated[
         Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")
     ] = None,
@@ -39,7 +57,8 @@ def execute(
 
     if threads is not None:
         torch.set_num_threads(threads)
-    run = plan_run(plan, data, learning_rate, momentum, page_folder)
+    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
+    run = plan_run(plan, data, learning_rate, chosen, page_folder)
     if out is not None:
         write_arrays(run.arrays, out)
     losses = run.arrays[LOSS]

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from poet_profiles.errors import UserError
 
-from poet_planner.cli.options import Batch, Board
+from poet_planner.cli.options import (
+    Batch,
+    Betas,
+    Board,
+    ClipValue,
+    Eps,
+    Momentum,
+    Nesterov,
+    OptimizerMethod,
+    WeightDecay,
+    optimizer_given,
+)
+from poet_planner.graph.optimizer import Method
 
 if TYPE_CHECKING:
     from poet_runtime.program import Program
@@ -36,9 +48,13 @@ def graph(
     parameters: Annotated[
         Home, typer.Option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
     ] = Home.RESIDENT,
-    momentum: Annotated[
-        float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
-    ] = 0.0,
+    optimizer: OptimizerMethod = Method.SGD,
+    momentum: Momentum = 0.0,
+    nesterov: Nesterov = False,
+    weight_decay: WeightDecay = 0.0,
+    betas: Betas = None,
+    eps: Eps = None,
+    clip_value: ClipValue = None,
     program: Annotated[
         Path | None, typer.Option(help="File to write for a Linux board: what it runs, poet-program/1.")
     ] = None,
@@ -55,11 +71,12 @@ def graph(
 
     from poet_planner.planning.card_form import ABOVE_BYTES
 
+    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
     above_bytes = ABOVE_BYTES[0] if parameters is Home.CARD else None
     if profile is not None:
         from poet_planner.planning.task import ModelOnBoard
 
-        on_board = ModelOnBoard(model, batch, profile, board, momentum)
+        on_board = ModelOnBoard(model, batch, profile, board, chosen)
         task = on_board.task(card_above_bytes=above_bytes)
         traced, constants, runs = task.graph, task.constants, task.program
     elif board is not None:
@@ -68,7 +85,7 @@ def graph(
         from poet_planner.planning.training_graph import training_step
 
         step, described = training_step(model, batch), load_board(board)
-        traced = step.graph(described, momentum=momentum, card_above_bytes=above_bytes)
+        traced = step.graph(described, optimizer=chosen, card_above_bytes=above_bytes)
         constants = step.constants(traced)
         runs = step.program(traced) if described.kind == "linux" else None
     else:

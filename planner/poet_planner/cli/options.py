@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.errors import UserError
+
+from poet_planner.graph.optimizer import Method, Optimizer
 
 Profiles = Annotated[
     list[str] | None,
@@ -43,3 +46,42 @@ Methods = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal plans.")]
 SolverName = Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")]
+OptimizerMethod = Annotated[
+    Method, typer.Option("--optimizer", help="What a step ends with, as in torch.optim; adamw: with decoupled decay.")
+]
+Momentum = Annotated[float, typer.Option(help="Of sgd, 0 to 1.")]
+Nesterov = Annotated[bool, typer.Option("--nesterov", help="Nesterov's form of momentum.")]
+WeightDecay = Annotated[float, typer.Option(help="Of every parameter.")]
+Betas = Annotated[str | None, typer.Option(metavar="B1,B2", help="Of adam and adamw.", show_default="0.9,0.999")]
+Eps = Annotated[float | None, typer.Option(help="Of adam and adamw.", show_default="1e-8")]
+ClipValue = Annotated[
+    float | None, typer.Option(help="Keep each element of a gradient within plus and minus that; default is not to.")
+]
+
+
+def optimizer_given(
+    method: Method,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+    betas: str | None,
+    eps: float | None,
+    clip_value: float | None,
+) -> Optimizer:
+    """The optimiser that these options make up.
+
+    Raises
+    ------
+    UserError
+        If one is out of range, or of another optimiser.
+    """
+    both = Optimizer.betas if betas is None else _pair(betas)
+    return Optimizer(method, momentum, nesterov, weight_decay, both, Optimizer.eps if eps is None else eps, clip_value)
+
+
+def _pair(betas: str) -> tuple[float, float]:
+    try:
+        first, second = map(float, betas.split(","))
+    except ValueError:
+        raise UserError(f"--betas {betas}: are two numbers with a comma between, as 0.9,0.999") from None
+    return first, second

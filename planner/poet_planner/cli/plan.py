@@ -16,8 +16,27 @@ from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
 from poet_planner.cli.network import DEFAULT_MODEL, network
-from poet_planner.cli.options import Batch, Board, Deadline, GraphFile, Model, Profiles, Ram, Seed, SolverName
+from poet_planner.cli.options import (
+    Batch,
+    Betas,
+    Board,
+    ClipValue,
+    Deadline,
+    Eps,
+    GraphFile,
+    Model,
+    Momentum,
+    Nesterov,
+    OptimizerMethod,
+    Profiles,
+    Ram,
+    Seed,
+    SolverName,
+    WeightDecay,
+    optimizer_given,
+)
 from poet_planner.cli.progress import progress
+from poet_planner.graph.optimizer import Method
 from poet_planner.planning.memory_policy import Gradients, Parameters
 
 if TYPE_CHECKING:
@@ -99,9 +118,13 @@ def plan(
             show_default="none, or those above 64, 16 or 4 KB: the cheapest",
         ),
     ] = None,
-    momentum: Annotated[
-        float, typer.Option(min=0, max=1, help="Momentum of the gradient descent that ends a step.")
-    ] = 0.0,
+    optimizer: OptimizerMethod = Method.SGD,
+    momentum: Momentum = 0.0,
+    nesterov: Nesterov = False,
+    weight_decay: WeightDecay = 0.0,
+    betas: Betas = None,
+    eps: Eps = None,
+    clip_value: ClipValue = None,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     objective: Annotated[
         Objective, typer.Option(help="What to spend as little of as possible; time: of all computes and transfers.")
@@ -183,7 +206,7 @@ def plan(
         gradients=gradients,
         card_above=card_above,
         stream_above=stream_above,
-        momentum=momentum,
+        optimizer=optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value),
         paging=paging,
     )
     if prepared.residency.note:

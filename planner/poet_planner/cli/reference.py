@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.options import Weights
+from poet_planner.cli.options import (
+    Betas,
+    ClipValue,
+    Eps,
+    Momentum,
+    Nesterov,
+    OptimizerMethod,
+    WeightDecay,
+    Weights,
+    optimizer_given,
+)
+from poet_planner.graph.optimizer import Method
 
 
 def reference(
@@ -18,7 +29,13 @@ def reference(
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
     learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
-    momentum: Annotated[float, typer.Option(min=0, max=1, help="Of gradient descent.")] = 0.0,
+    optimizer: OptimizerMethod = Method.SGD,
+    momentum: Momentum = 0.0,
+    nesterov: Nesterov = False,
+    weight_decay: WeightDecay = 0.0,
+    betas: Betas = None,
+    eps: Eps = None,
+    clip_value: ClipValue = None,
     follow: Annotated[
         Path | None,
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
@@ -31,7 +48,8 @@ def reference(
 
     from poet_planner.reference.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate, momentum, follow, weights)
+    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
+    arrays = reference_run(model, data, learning_rate, chosen, follow, weights)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:

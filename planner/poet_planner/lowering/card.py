@@ -22,7 +22,7 @@ from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import OPERATORS, params_key, parse_params, rows_together
+from poet_profiles.operators import OPERATORS, OPTIMIZERS, params_key, parse_params, rows_together
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
@@ -54,10 +54,10 @@ def with_parameters_on_the_card(
     Raises
     ------
     UserError
-        If the step has momentum, whose velocities would have to lie there, too.
+        If the step ends with anything but plain gradient descent: the optimiser's state would have to lie there, too.
     """
-    if any(node.operation and node.operation.op == "sgd_momentum" for node in graph.nodes):
-        raise UserError("--momentum: the firmware has none for parameters on the card; leave it out")
+    if any(node.operation and node.operation.op in OPTIMIZERS - {"sgd"} for node in graph.nodes):
+        raise UserError("parameters on the card: the firmware has plain gradient descent alone there; leave others out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
     step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash], streaming)

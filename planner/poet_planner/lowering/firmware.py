@@ -14,13 +14,14 @@ from poet_profiles.graph import Graph, Value
 from poet_profiles.operators import OPERATORS, params_key
 from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
+from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.clipped import with_clipped_convolutions
 from poet_planner.lowering.clones import with_copies_in_two
 from poet_planner.lowering.copies import copied, spread, strided_operator
-from poet_planner.lowering.descent import changes, ends, velocities
+from poet_planner.lowering.descent import changes, ends, optimizer_states
 from poet_planner.lowering.draft import Draft, added, arena_value, done, in_flash, nodes_of, placed, region_bytes
 from poet_planner.lowering.draws import drawn, with_own_generator
 from poet_planner.lowering.folded_norms import with_folded_norms
@@ -43,7 +44,7 @@ _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind
 
 
 def lower_for_firmware(
-    traced: TracedGraph, dma: bool = False, resident_gradients: bool = True, momentum: float = 0.0
+    traced: TracedGraph, dma: bool = False, resident_gradients: bool = True, optimizer: Optimizer = PLAIN
 ) -> Graph:
     """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
 
@@ -57,13 +58,14 @@ def lower_for_firmware(
     resident_gradients : bool
         Whether every gradient has a place in RAM for good. Otherwise gradients are values like activations: they wait
         in the arena or on the card until the optimiser's step has read them.
-    momentum : float
-        Of gradient descent; above 0 every parameter has a velocity among the residents.
+    optimizer : Optimizer
+        What the step ends with. Its state is among the residents.
 
     Raises
     ------
     UserError
-        If the firmware has no such momentum, the loss has parameters of its own, or a constant holds no number (NaN).
+        If the firmware has no such options of the optimiser, the loss has parameters of its own, or a constant holds
+        no number (NaN).
     """
     if traced.loss_parameters:
         raise UserError(
@@ -77,7 +79,7 @@ def lower_for_firmware(
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     drafts = with_clipped_convolutions(drafts, fixed)
-    states = velocities(traced) if momentum else []
+    states = optimizer_states(traced, optimizer)
     used = {operand for draft in drafts for operand in draft.operands}
     used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}
     lasting = [
@@ -90,7 +92,7 @@ def lower_for_firmware(
     in_words = {one.id: constants.stored(data[one.id]) for one in lasting if one.kind is Kind.CONSTANT}
     refuse_no_numbers(traced.name, in_words)
     unread = _unread(traced, lowering.statistics, drafts)
-    nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, momentum, map(done, unread)))
+    nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, optimizer, map(done, unread)))
     return Graph(traced.name, nodes, region_bytes(residents), dma, residents, constants=in_flash(in_words))
 
 

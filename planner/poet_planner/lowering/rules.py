@@ -323,7 +323,7 @@ def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lo
     size = prod(x.shape)
     params = {"size": size, "factor_nano": nano(factor), "divisor": divisor}
     return _lowered("scale", params, (x,), operator.outputs[0]) or _lowered(
-        "scale_by", {"size": size, "factor_f32": _f32(factor / divisor)}, (x,), operator.outputs[0]
+        "scale_by", {"size": size, "factor_f32": f32(factor / divisor)}, (x,), operator.outputs[0]
     )
 
 
@@ -335,7 +335,7 @@ def nano(fraction: float) -> int | None:
     return rounded if abs(rounded / NANO - fraction) <= F32_ROUNDING * abs(fraction) else None
 
 
-def _f32(number: float) -> int | None:
+def f32(number: float) -> int | None:
     """The bits of a number in single precision; None beyond its range."""
     try:
         (bits,) = struct.unpack("<i", struct.pack("<f", number))
@@ -494,7 +494,7 @@ def _clipped(op: str, operands: int) -> Rule:
 
     def rule(operator: TracedOperator) -> Lowered | None:
         *tensors, low, high = _defaults(operator.args, (*(None,) * operands, -1.0, 1.0))
-        limits = {"low_f32": _f32(low), "high_f32": _f32(high)}
+        limits = {"low_f32": f32(low), "high_f32": f32(high)}
         return _lowered(op, {"size": prod(tensors[0].shape), **limits}, tensors, operator.outputs[0])
 
     return rule
@@ -505,7 +505,7 @@ def _leaky(op: str, operands: int) -> Rule:
 
     def rule(operator: TracedOperator) -> Lowered | None:
         *tensors, slope = _defaults(operator.args, (*(None,) * operands, 0.01))[: operands + 1]
-        params = {"size": prod(tensors[0].shape), "slope_f32": _f32(slope)}
+        params = {"size": prod(tensors[0].shape), "slope_f32": f32(slope)}
         return _lowered(op, params, tensors, operator.outputs[0])
 
     return rule

@@ -38,9 +38,9 @@ Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
-_DESCENTS = ("sgd", "sgd_momentum")
+_DESCENT = "sgd"
 _ELEMENTWISE = {
-    *("add", "sub", "mul", "scale", "scale_by", *_DESCENTS),
+    *("add", "sub", "mul", "scale", "scale_by", _DESCENT),
     *(op for name in _ACTIVATIONS for op in (name, f"{name}_backward")),
 }
 _DENSE = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
@@ -347,7 +347,7 @@ def _tensors(operation: Operation, cut: _Cut) -> list[tuple[str, _Form]]:
 
 def _weights(graph: Graph) -> set[str]:
     """Parameters and their gradients."""
-    descents = [node.operation for node in graph.nodes if node.operation and node.operation.op in _DESCENTS]
+    descents = [node.operation for node in graph.nodes if node.operation and node.operation.op == _DESCENT]
     return {resident.id for resident in graph.residents if resident.kind == "parameter"} | {
         descent.operands[0] for descent in descents
     }

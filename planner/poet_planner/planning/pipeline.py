@@ -21,6 +21,7 @@ from poet_profiles.schedule import Objective, Schedule
 from poet_profiles.shipped import profile_names
 
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.card_form import ABOVE_BYTES, STREAMED, CardForms
@@ -239,7 +240,7 @@ def plan(
     gradients: str = "auto",
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
-    momentum: float = 0.0,
+    optimizer: Optimizer = PLAIN,
     paging: bool = True,
     objective: str | None = None,
     method: str = "optimal",
@@ -281,8 +282,8 @@ def plan(
     stream_above : int or str, optional
         The size up to which parameters on the card are fetched whole; larger ones are read tile by tile. Default is
         what makes the step cheapest: none are, or those above 64, 16 or 4 KB.
-    momentum : float
-        Of the gradient descent that ends a step on a microcontroller, 0 to 1.
+    optimizer : Optimizer
+        What ends a step on a microcontroller: `poet_planner.Optimizer(momentum=0.9)`; default is gradient descent.
     paging : bool
         False: as on a board without storage.
     objective : str, optional
@@ -322,7 +323,7 @@ def plan(
         gradients=gradients,
         card_above=card_above,
         stream_above=stream_above,
-        momentum=momentum,
+        optimizer=optimizer,
         paging=paging,
     )
     options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
@@ -345,12 +346,12 @@ def prepare(
     gradients: str = "auto",
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
-    momentum: float = 0.0,
+    optimizer: Optimizer = PLAIN,
     paging: bool = True,
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
     started_s = time.monotonic()
-    forms = forms_of(network, profile, board, batch, momentum, paging, card_above, stream_above)
+    forms = forms_of(network, profile, board, batch, optimizer, paging, card_above, stream_above)
     if ram is None:
         forms.refuse_too_large()
     residency = choose_residents(
@@ -379,7 +380,7 @@ def forms_of(
     profile: Profiles | None = None,
     board: str | None = None,
     batch: int | None = None,
-    momentum: float = 0.0,
+    optimizer: Optimizer = PLAIN,
     paging: bool = True,
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
@@ -392,13 +393,14 @@ def forms_of(
         As `plan`.
     """
     if isinstance(network, Graph | Path):
-        refuse_beside_a_graph({"--profile": profile, "--batch": batch, "--momentum": momentum or None})
+        own = None if optimizer.is_plain else optimizer.words
+        refuse_beside_a_graph({"--profile": profile, "--batch": batch, own or "--momentum": own})
         read = task_from_graph(network, board)
         return Forms(lambda _: _with_paging(read, paging))
     if not profile:
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
-    model = ModelOnBoard(network, batch, profile, board, momentum)
+    model = ModelOnBoard(network, batch, profile, board, optimizer)
     return Forms(
         lambda resident_gradients: _with_paging(model.task(resident_gradients), paging),
         (lambda form: model.task(card_above_bytes=form.above_bytes, streaming=form.streaming))

@@ -18,6 +18,7 @@ from poet_profiles.profile import read_profile
 from poet_profiles.shipped import profile_names, shipped_profile
 
 from poet_planner.costs.cost_model import CostedGraph, CostModel
+from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ class ModelOnBoard:
         CSV files, or names of shipped ones. A row that several have is that of the first.
     board : str, optional
         Default is the profile's.
-    momentum : float
-        Of the gradient descent that ends a step on a microcontroller.
+    optimizer : Optimizer
+        What ends a step on a microcontroller.
 
     Raises
     ------
@@ -111,7 +112,7 @@ class ModelOnBoard:
     """
 
     def __init__(
-        self, model: str | Model, batch: int | None, profile: Profiles, board: str | None, momentum: float = 0.0
+        self, model: str | Model, batch: int | None, profile: Profiles, board: str | None, optimizer: Optimizer = PLAIN
     ) -> None:
         import pandas as pd
 
@@ -125,7 +126,7 @@ class ModelOnBoard:
             if table.empty:
                 raise UserError(f"{path}: no row of board {self._board.name}; profile it first or name another --board")
         self._rows = pd.concat(own, ignore_index=True)
-        self._momentum = momentum
+        self._optimizer = optimizer
         self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
         self._built_in = (model, batch) if isinstance(model, str) and ":" not in model else None
 
@@ -177,7 +178,7 @@ class ModelOnBoard:
         UserError
             If the model cannot be had or traced, or the profile lacks the rows that are needed.
         """
-        graph = self._step.graph(self._board, resident_gradients, self._momentum, card_above_bytes, streaming)
+        graph = self._step.graph(self._board, resident_gradients, self._optimizer, card_above_bytes, streaming)
         board = self._board
         costs = CostModel(self._rows, board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes)
         costed = costs.apply(graph)

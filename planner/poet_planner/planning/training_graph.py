@@ -15,6 +15,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
+from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class TrainingStep:
         self._model = model
         self._batch = batch
         self._weights = weights
-        self._as_values: dict[tuple[bool, float], Graph] = {}
+        self._as_values: dict[tuple[bool, Optimizer], Graph] = {}
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ class TrainingStep:
         self,
         board: Board,
         resident_gradients: bool = True,
-        momentum: float = 0.0,
+        optimizer: Optimizer = PLAIN,
         card_above_bytes: int | None = None,
         streaming: Streaming = FETCHED_WHOLE,
     ) -> Graph:
@@ -73,8 +74,8 @@ class TrainingStep:
         resident_gradients : bool
             Whether gradients have places of their own in RAM; False: they are values, on a Linux board until the step
             ends, on a microcontroller until they are used.
-        momentum : float
-            Of the gradient descent that ends a step on a microcontroller.
+        optimizer : Optimizer
+            What ends a step on a microcontroller.
         card_above_bytes : int, optional
             Whether larger parameters, and the batch, lie on a microcontroller's card.
         streaming : Streaming
@@ -83,8 +84,8 @@ class TrainingStep:
         Raises
         ------
         UserError
-            If there is no such model, or it cannot be traced, or a Linux board is given momentum, or the
-            firmware has no such momentum, or the board has no card.
+            If there is no such model, or it cannot be traced, or a Linux board is given an optimiser, or the
+            firmware has no such options of it, or the board has no card.
         """
         from poet_planner.lowering import (
             lower_for_firmware,
@@ -98,17 +99,19 @@ class TrainingStep:
         if card_above_bytes is not None and not board.has_card:
             raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
         if board.kind == "linux":
-            if momentum:
-                raise UserError(f"--momentum: a graph for {board.name} ends before gradient descent; leave it out")
+            if not optimizer.is_plain:
+                raise UserError(f"{optimizer.words}: a graph for {board.name} ends before the optimiser; leave it out")
             graph = lower_for_linux(self._rehearsed, board.dma_overlap, resident_gradients)
         elif card_above_bytes is not None:
-            graph = self._with_gradients_as_values(board.dma_overlap, momentum)
+            if not optimizer.is_plain:
+                raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
+            graph = self._with_gradients_as_values(board.dma_overlap, optimizer)
             if streaming.slices_above_bytes is not None:
                 graph = with_slices(graph, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         else:
-            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, momentum)
+            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, optimizer)
             graph = with_taking_over(graph)
         try:
             check_graph(graph)
@@ -162,13 +165,13 @@ class TrainingStep:
 
         return Program.of_plan(self._rehearsed, graph)
 
-    def _with_gradients_as_values(self, dma_overlap: bool, momentum: float) -> Graph:
+    def _with_gradients_as_values(self, dma_overlap: bool, optimizer: Optimizer) -> Graph:
         """What the forms with parameters on the card are made of, lowered once."""
         from poet_planner.lowering import lower_for_firmware
 
-        key = dma_overlap, momentum
+        key = dma_overlap, optimizer
         if key not in self._as_values:
-            self._as_values[key] = lower_for_firmware(self._tried, dma_overlap, False, momentum)
+            self._as_values[key] = lower_for_firmware(self._tried, dma_overlap, False, optimizer)
         return self._as_values[key]
 
     @property
@@ -237,7 +240,7 @@ def training_step(model: str, batch: int | None, weights: Path | None = None) ->
 
 
 def training_graph(
-    model: str, batch: int | None, board: Board, resident_gradients: bool = True, momentum: float = 0.0
+    model: str, batch: int | None, board: Board, resident_gradients: bool = True, optimizer: Optimizer = PLAIN
 ) -> Graph:
     """Trace a named model and lower it for a board: see :class:`TrainingStep`."""
-    return training_step(model, batch).graph(board, resident_gradients, momentum)
+    return training_step(model, batch).graph(board, resident_gradients, optimizer)

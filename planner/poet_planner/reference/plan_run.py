@@ -22,6 +22,9 @@ from poet_runtime.program import PROGRAM_FILE, Program, read_program
 from poet_runtime.traced_graph import Kind, TracedResident
 from torch import Tensor
 
+from poet_planner.graph.optimizer import PLAIN, Optimizer
+from poet_planner.reference.updates import Updates
+
 LOSS = "loss"
 _EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 _GIVEN = (*_EVERY_STEP, Kind.PARAMETER, Kind.BUFFER)
@@ -55,7 +58,7 @@ class PlanRun:
 
 
 def plan_run(
-    folder: Path, data: Path, learning_rate: float, momentum: float = 0.0, page_folder: Path | None = None
+    folder: Path, data: Path, learning_rate: float, optimizer: Optimizer = PLAIN, page_folder: Path | None = None
 ) -> PlanRun:
     """Train with the batches of a data file, one step each.
 
@@ -82,7 +85,7 @@ def plan_run(
     residents = {r.id: _first(r, arrays, data) for r in graph.residents if r.kind in _GIVEN} | graph.constants
     batches = {r.id: r for r in graph.residents if r.kind in _EVERY_STEP}
     with Pager(page_folder or Path(tempfile.gettempdir())) as pager:
-        run = _Run(residents, learning_rate, momentum)
+        run = _Run(residents, Updates(optimizer, learning_rate))
         step = compile_steps(graph, program.steps(schedule.steps), pager, update=run.update)
         count = min(len(arrays[id]) for id in batches) if batches else 0
         for number in range(count):
@@ -99,13 +102,11 @@ def plan_run(
 
 
 class _Run:
-    """Gradient descent under a compiled step; ``residents`` go on from step to step."""
+    """Training under a compiled step; ``residents`` go on from step to step."""
 
-    def __init__(self, residents: dict[str, Tensor], learning_rate: float, momentum: float) -> None:
+    def __init__(self, residents: dict[str, Tensor], updates: Updates) -> None:
         self._residents = residents
-        self._learning_rate = learning_rate
-        self._momentum = momentum
-        self._velocities: dict[str, Tensor] = {}
+        self._updates = updates
         self.left: dict[str, list[NDArray[Any]]] = {LOSS: []}
         self.times_s: list[float] = []
         self.peak_bytes = 0
@@ -129,10 +130,7 @@ class _Run:
     def update(self, name: str, gradient: Tensor) -> None:
         """One step down, behind the compiled step or, where the program says so, within."""
         self.left.setdefault(f"{name}.grad", []).append(gradient.numpy().copy())
-        # Products, sums and differences are rounded one after the other, as the firmware does.
-        velocity = self._momentum * self._velocities.get(name, 0.0) + gradient
-        self._velocities[name] = velocity
-        self._residents[name] -= self._learning_rate * velocity
+        self._updates.apply(name, self._residents[name], gradient)
 
 
 def _program(folder: Path) -> Program:

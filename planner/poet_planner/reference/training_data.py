@@ -18,6 +18,7 @@ from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 
 from poet_planner import models
+from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering.constants import stored
 from poet_planner.lowering.draws import generator_of
 from poet_planner.models import Model
@@ -119,11 +120,11 @@ def reference_run(
     model: str,
     data: Path,
     learning_rate: float,
-    momentum: float = 0.0,
+    optimizer: Optimizer = PLAIN,
     follow: Path | None = None,
     weights: Path | None = None,
 ) -> Arrays:
-    """Loss and gradients of gradient descent by PyTorch, a step a batch.
+    """Loss and gradients of training by PyTorch, a step a batch.
 
     Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
     of a board against PyTorch, the weights must be the board's at every step. Dropout draws the board's masks.
@@ -148,6 +149,7 @@ def reference_run(
     import torch
 
     from poet_planner.reference.board_random import BoardRandom
+    from poet_planner.reference.updates import Updates
     from poet_planner.tracing.checkpointing import without_checkpointing
 
     arrays = read_arrays(data, "poet-plan data")
@@ -160,7 +162,7 @@ def reference_run(
     targets = [resident.id for resident in traced.residents if resident.kind is Kind.TARGET]
     generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
     followed = read_arrays(follow, "poet-harness run --save") if follow else None
-    velocities: dict[str, Any] = {}
+    updates = Updates(optimizer, learning_rate)
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step in range(min((len(arrays[id]) for id in (*inputs, *targets)), default=0)):
         for parameter in parameters.values():
@@ -178,10 +180,7 @@ def reference_run(
             update = (
                 parameter.grad if followed is None else torch.from_numpy(_step_of(followed, gradient, step, follow))
             )
-            # Products, sums and differences are rounded one after the other, as the firmware does.
-            velocity = momentum * velocities.get(name, 0.0) + update.reshape(parameter.shape)
-            velocities[name] = velocity
-            parameter.data -= learning_rate * velocity
+            updates.apply(name, parameter.data, update.reshape(parameter.shape))
     return {name: np.stack(steps) for name, steps in observed.items()}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from poet_profiles.graph import Node
+from poet_profiles.operators import OPTIMIZERS
 
 # The least share of all operators that a group has: so much room its label takes.
 LEAST_SHARE = 0.016
@@ -66,7 +67,7 @@ def _groups(nodes: list[Node], depth: int) -> list[Group]:
 
 def _name(node: Node, depth: int) -> str:
     """Updates stand together, in an order that no module has."""
-    is_update = node.operation is not None and node.operation.op in ("sgd", "sgd_momentum")
+    is_update = node.operation is not None and node.operation.op in OPTIMIZERS
     return UPDATES if is_update else module_of(node.id, depth)
 
 

@@ -125,7 +125,7 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         (["--profile", "a72", "--model", "digits_cnn", "--parameters", "card"], "--parameters card is for models on"),
         (
             ["--profile", "m4", "--model", "digits_cnn_small", "--parameters", "card", "--momentum", "0.9"],
-            "--momentum: the firmware has none for parameters on the card",
+            "--momentum 0.9: the firmware has none for parameters on the card",
         ),
         (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
         (["--profile", "m4", "--model", "digits_cnn", "--stream-above", "much"], "--stream-above much: not an amount"),

@@ -12,6 +12,7 @@ import torch
 from poet_planner import models
 from poet_planner.baselines.page_all import page_all_schedule
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.lowering.draws import generator_of
@@ -149,8 +150,10 @@ def test_what_two_parameters_share_is_not_fused() -> None:
 
 
 def test_momentum_is_refused() -> None:
-    graph = lower_for_firmware(traced(models.load("digits_cnn_small")), resident_gradients=False, momentum=0.9)
-    with pytest.raises(UserError, match="--momentum"):
+    graph = lower_for_firmware(
+        traced(models.load("digits_cnn_small")), resident_gradients=False, optimizer=Optimizer(momentum=0.9)
+    )
+    with pytest.raises(UserError, match="plain gradient descent alone"):
         with_parameters_on_the_card(graph, ABOVE)
 
 

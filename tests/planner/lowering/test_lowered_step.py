@@ -16,6 +16,7 @@ import pytest
 import torch
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.planning.memory_policy import without_parameters
@@ -114,7 +115,7 @@ def test_two_steps_with_momentum_equal_pytorch(operators: Operators) -> None:
     model = models.load("digits_cnn_small")
     module = model.module
     traced = trace(module, model.inputs, model.targets, model.loss, model.name)
-    graph = lower_for_firmware(traced, momentum=0.9)
+    graph = lower_for_firmware(traced, optimizer=Optimizer(momentum=0.9))
     assert verify(graph, store_all_schedule(graph)).sound
     tensors = {id: tensor.detach().clone().numpy() for id, tensor in module.state_dict().items()}
     tensors |= {r.id: np.zeros(r.shape, np.float32) for r in graph.residents if r.id.endswith(".velocity")}

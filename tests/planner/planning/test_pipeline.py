@@ -12,6 +12,7 @@ import torch
 from poet_planner import Model, NoScheduleError, OptimiseOptions, plan, verify
 from poet_planner.cli import main
 from poet_planner.graph import read_graph
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.pipeline import prepare
 from poet_planner.schedule import read_schedule
 from poet_profiles.errors import BAD_INPUT, UserError
@@ -46,7 +47,9 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pyt
         main()
     assert not ended.value.code
     limits = OptimiseOptions(time_limit_s=60, seed=3)
-    mine = plan("digits_cnn_small", profile="m4", ram="90%", deadline="2x", momentum=0.9, options=limits)
+    mine = plan(
+        "digits_cnn_small", profile="m4", ram="90%", deadline="2x", optimizer=Optimizer(momentum=0.9), options=limits
+    )
     mine.write(tmp_path / "mine")
     theirs = sorted(path.name for path in (tmp_path / "theirs").iterdir())
     assert theirs == sorted(path.name for path in (tmp_path / "mine").iterdir())

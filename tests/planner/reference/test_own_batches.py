@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from poet_planner import models
 from poet_planner.cli import main
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
@@ -77,7 +78,7 @@ def test_the_reference_is_torchs_optimiser_on_the_files_batches(own: bool, momen
     given = written(tmp_path / "mine.npz", samples(20)) if own else None
     arrays = training_data(MODEL, STEPS, 0, None, given)
     write_arrays(arrays, tmp_path / "data.npz")
-    observed = reference_run(MODEL, tmp_path / "data.npz", RATE, momentum)
+    observed = reference_run(MODEL, tmp_path / "data.npz", RATE, Optimizer(momentum=momentum))
     module = models.load(MODEL).module
     optimiser = torch.optim.SGD(module.parameters(), lr=RATE, momentum=momentum)
     for step in range(STEPS):

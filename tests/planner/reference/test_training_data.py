@@ -12,6 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from poet_planner import models
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.errors import UserError
 
@@ -44,7 +45,7 @@ def by_torch(data: Path, momentum: float) -> list[float]:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_losses_are_those_of_torchs_optimiser(data: Path, momentum: float) -> None:
-    losses = reference_run(MODEL, data, RATE, momentum)["loss"]
+    losses = reference_run(MODEL, data, RATE, Optimizer(momentum=momentum))["loss"]
     assert losses == pytest.approx(by_torch(data, momentum), rel=1e-4)
     if momentum:
         assert losses[-1] != pytest.approx(by_torch(data, 0.0)[-1], rel=1e-3)
@@ -52,9 +53,9 @@ def test_losses_are_those_of_torchs_optimiser(data: Path, momentum: float) -> No
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_to_follow_a_run_is_to_start_each_step_from_its_weights(data: Path, tmp_path: Path, momentum: float) -> None:
-    run: dict[str, NDArray[Any]] = reference_run(MODEL, data, RATE, momentum)
+    run: dict[str, NDArray[Any]] = reference_run(MODEL, data, RATE, Optimizer(momentum=momentum))
     write_arrays(run, tmp_path / "run.npz")
-    following = reference_run(MODEL, data, RATE, momentum, tmp_path / "run.npz")
+    following = reference_run(MODEL, data, RATE, Optimizer(momentum=momentum), tmp_path / "run.npz")
     assert all(np.array_equal(following[name], run[name]) for name in run)
 
 

@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
 from poet_planner.reference.training_data import write_arrays
@@ -145,7 +146,7 @@ def test_any_name_gives_eagers_numbers_and_sound_graphs(names: tuple[str, ...]) 
     own = {name for name, _ in (*given.module.named_parameters(), *given.module.named_buffers())}
     assert {r.id for r in graph.residents if r.kind in (Kind.PARAMETER, Kind.BUFFER)} == own
     assert_eagers_numbers(given, graph, None)
-    for lowered in (lower_for_linux(graph, dma=False), lower_for_firmware(graph, momentum=0.5)):
+    for lowered in (lower_for_linux(graph, dma=False), lower_for_firmware(graph, optimizer=Optimizer(momentum=0.5))):
         check_graph(lowered)
         assert verify(lowered, store_all_schedule(lowered)).sound
     assert {gradient.id for gradient in lowered.residents if gradient.kind == "gradient"} == {

@@ -36,6 +36,7 @@ class CSizes(ctypes.Structure):
         ("index_input", ctypes.c_uint32),
         ("index_bytes", ctypes.c_uint32),
         ("index_bound", ctypes.c_uint32),
+        ("not_negative", ctypes.c_uint32),
     )
 
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -429,6 +431,74 @@ def sgd_momentum(p: Params, draw: Draw) -> Golden:
     return _golden((after.grad, *before), (after, velocity), learning_rate=0.125)
 
 
+def _after(
+    optimiser: Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer],
+    size: int,
+    clip_f32: int,
+    draw: Draw,
+    before: int,
+) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Tensor], Tensor]:
+    """State and parameter behind ``before`` steps, rounded to f32, a gradient, and state and parameter behind it."""
+    parameter = torch.nn.Parameter(draw.normal(size))
+    stepping = optimiser([parameter])
+    for _ in range(before):
+        parameter.grad = draw.normal(size)
+        stepping.step()
+    state = stepping.state[parameter]
+    with torch.no_grad():
+        for tensor in (parameter, *(tensor for tensor in state.values() if tensor is not None and tensor.dim())):
+            tensor.copy_(tensor.float().double())
+    begin = {name: tensor.clone() for name, tensor in state.items() if tensor is not None}, parameter.detach().clone()
+    gradient = draw.normal(size)
+    parameter.grad = gradient.clone()
+    if clip_f32:
+        torch.nn.utils.clip_grad_value_([parameter], _float(clip_f32))
+    stepping.step()
+    return (*begin, gradient, state, parameter)
+
+
+def sgd_general(p: Params, draw: Draw) -> Golden:
+    """The third step, whose velocity is not zero."""
+    options = {"momentum": p["momentum_nano"] * NANO, "weight_decay": _float(p["decay_f32"])}
+    stepping = partial(torch.optim.SGD, lr=0.125, nesterov=bool(p["nesterov"]), **options)
+    before, weight, gradient, after, parameter = _after(stepping, p["size"], p["clip_f32"], draw, 2)
+    has_velocity = p["momentum_nano"] > 0
+    velocities = [state["momentum_buffer"] for state in (before, after)] if has_velocity else []
+    return _golden((gradient, weight, *velocities[:1]), (parameter, *velocities[1:]), learning_rate=0.125)
+
+
+def _factors(beta1: float, beta2: float, decay: float, steps: int, rate: float) -> Tensor:
+    root = math.sqrt(1 - beta2**steps)
+    size = rate * root / (1 - beta1**steps)
+    return torch.tensor([size, root, 1 - rate * decay, 1 - beta1, beta2, 1 - beta2], dtype=torch.float64)
+
+
+def adam_factors(p: Params, draw: Draw) -> Golden:
+    steps = int(draw.labels(1, 10 ** int(draw.labels(1, 8))))
+    betas = p["beta1_nano"] * NANO, p["beta2_nano"] * NANO
+    factors = _factors(*betas, _float(p["decay_f32"]), steps + 1, 0.125)
+    return Golden((np.array([steps], np.uint32),), (factors.numpy(),), 0.125)
+
+
+def adam(p: Params, draw: Draw) -> Golden:
+    """The third step; without a decay of gradients, of AdamW."""
+    eps, decay = _float(p["eps_f32"]), _float(p["decay_f32"])
+    own_decay = 0.0 if decay else 0.25
+    stepping = partial(
+        torch.optim.Adam if decay else torch.optim.AdamW, lr=0.125, eps=eps, weight_decay=decay or own_decay
+    )
+    before, weight, gradient, after, parameter = _after(stepping, p["size"], p["clip_f32"], draw, 2)
+    averages = [(state["exp_avg"], state["exp_avg_sq"]) for state in (before, after)]
+    factors = _factors(0.9, 0.999, own_decay, 3, 0.125)
+    return _golden((factors, gradient, weight, *averages[0]), (parameter, *averages[1]), learning_rate=0.125)
+
+
+def count_steps(p: Params, draw: Draw) -> Golden:
+    done = draw.labels(1, 2**31)
+    after = np.minimum(done.numpy() + p["steps"], 2**31 - 1).astype(np.uint32)
+    return Golden((done.numpy().astype(np.uint32),), (after,))
+
+
 def tanh(p: Params, draw: Draw) -> Golden:
     x = 2 * draw.normal(p["size"])
     return _golden((x,), (torch.tanh(x),))
@@ -709,6 +779,10 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         streamed_conv2d_backward_input_accumulate,
         streamed_linear_accumulate,
         streamed_linear_backward_input_accumulate,
+        sgd_general,
+        adam_factors,
+        adam,
+        count_steps,
         strided_copy,
         strided_copy_backward,
         group_norm,

@@ -104,6 +104,24 @@ def _with_numbers(**ranges: tuple[float, float]) -> SearchStrategy[Params]:
     return st.fixed_dictionaries({"size": st.integers(1, 70), **floats})
 
 
+def amounts(name: str, high: float = 2.0, low: float = 0.0) -> SearchStrategy[Params]:
+    """The bits of a float, every other time of the least."""
+    numbers = st.one_of(st.just(low), st.floats(low + 2.0**-10, high))
+    return numbers.map(lambda number: {name: _bits(number)})
+
+
+def _joined(parts: tuple[Params, ...]) -> Params:
+    return {name: value for part in parts for name, value in part.items()}
+
+
+@st.composite
+def _descents(draw: DrawFn) -> Params:
+    momentum = draw(st.sampled_from([0, 1, 123_456_789, 9 * 10**8, 10**9]))
+    nesterov = draw(st.integers(0, 1)) if momentum else 0
+    others = {**draw(amounts("decay_f32", 0.1)), **draw(amounts("clip_f32"))}
+    return {"size": draw(st.integers(1, 70)), "momentum_nano": momentum, **others, "nesterov": nesterov}
+
+
 def tiles(params: Params, along: str) -> SearchStrategy[Params]:
     """With tiles of any length, the last one often shorter."""
     return st.integers(1, params[along]).map(lambda tile: {**params, "tile": tile})
@@ -234,6 +252,14 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "streamed_conv2d_backward_input_accumulate": streamed_convolutions(sums_over_tiles=True),
     "streamed_linear_accumulate": _streamed_linears(bias=(0, 1)),
     "streamed_linear_backward_input_accumulate": _streamed_linears(),
+    "sgd_general": _descents(),
+    "adam_factors": integers(beta1_nano=(0, 10**9 - 1), beta2_nano=(0, 10**9 - 1)).flatmap(
+        lambda p: amounts("decay_f32", 0.1).map(lambda decay: p | decay)
+    ),
+    "adam": st.tuples(_elements(), amounts("eps_f32", 1e-2, 1e-8), amounts("decay_f32", 0.1), amounts("clip_f32")).map(
+        _joined
+    ),
+    "count_steps": integers(steps=(1, 2**31 - 1)),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),

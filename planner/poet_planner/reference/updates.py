@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimiser's updates in f32, every product, sum and quotient rounded by itself, in the firmware's order.
+
+So the weights have a board's bits where the gradients have. ``torch.optim`` contracts some of these operations, which
+changes the last bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from poet_planner.graph.optimizer import Method, Optimizer
+
+
+class AdamFactors(NamedTuple):
+    """What Adam's updates of a step have in common: the members of ``poet_adam_factors``."""
+
+    size: float
+    root: float
+    left: float
+    rest1: float
+    beta2: float
+    rest2: float
+
+
+@dataclass
+class _State:
+    steps: int
+    first: Tensor
+    second: Tensor
+
+
+class Updates:
+    """Gradient descent with state, which begins with zeros.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Which one.
+    learning_rate : float
+        Of every step; rounded to f32.
+    """
+
+    def __init__(self, optimizer: Optimizer, learning_rate: float) -> None:
+        self._optimizer = optimizer
+        self._rate = rounded(learning_rate)
+        self._states: dict[str, _State] = {}
+
+    def apply(self, name: str, parameter: Tensor, gradient: Tensor) -> None:
+        """One step of a parameter, in place; ``name`` is where its state belongs."""
+        optimizer = self._optimizer
+        if optimizer.clip_value is not None:
+            gradient = gradient.clamp(-optimizer.clip_value, optimizer.clip_value)
+        if optimizer.weight_decay and optimizer.method is not Method.ADAMW:
+            gradient = gradient + optimizer.weight_decay * parameter
+        if name not in self._states:
+            self._states[name] = _State(0, torch.zeros_like(parameter), torch.zeros_like(parameter))
+        state = self._states[name]
+        state.steps += 1
+        if optimizer.is_adam:
+            _adam(state, parameter, gradient, optimizer, self._rate)
+        else:
+            _descend(state, parameter, gradient, optimizer, self._rate)
+
+
+def _descend(state: _State, parameter: Tensor, gradient: Tensor, optimizer: Optimizer, rate: float) -> None:
+    state.first = velocity = optimizer.momentum * state.first + gradient
+    parameter -= rate * (gradient + optimizer.momentum * velocity if optimizer.nesterov else velocity)
+
+
+def _adam(state: _State, parameter: Tensor, gradient: Tensor, optimizer: Optimizer, rate: float) -> None:
+    factors = adam_factors(optimizer, rate, state.steps)
+    state.first = state.first + factors.rest1 * (gradient - state.first)
+    state.second = factors.beta2 * state.second + (factors.rest2 * gradient) * gradient
+    eps = rounded(factors.root * rounded(optimizer.eps))
+    if factors.left < 1:
+        parameter *= factors.left
+    parameter -= factors.size * state.first / (state.second.sqrt() + eps)
+
+
+def adam_factors(optimizer: Optimizer, rate: float, steps: int) -> AdamFactors:
+    """Of a step, from how many there are with it: in double, each rounded once to f32."""
+    beta1, beta2 = optimizer.betas
+    root = _root(1.0 - _power(beta2, steps))
+    decay = rounded(optimizer.weight_decay) if optimizer.method is Method.ADAMW else 0.0
+    size = rate * root / (1.0 - _power(beta1, steps))
+    return AdamFactors(*map(rounded, (size, root, 1.0 - rate * decay, 1.0 - beta1, beta2, 1.0 - beta2)))
+
+
+def rounded(number: float) -> float:
+    """To the nearest f32."""
+    nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    return nearest
+
+
+def _power(base: float, exponent: int) -> float:
+    """By squaring, as the firmware does it: other ways differ in the last bit."""
+    result = 1.0
+    while exponent:
+        if exponent % 2:
+            result *= base
+        base *= base
+        exponent //= 2
+    return result
+
+
+def _root(number: float) -> float:
+    """A step of Newton's from the root of the nearest f32, as on the firmware."""
+    near = rounded(torch.tensor(number, dtype=torch.float32).sqrt().item())
+    return 0.5 * (near + number / near)
