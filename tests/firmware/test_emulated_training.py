@@ -18,6 +18,7 @@ from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import table_bytes, write_headers
@@ -56,21 +57,33 @@ def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "batch", "resident_gradients"),
+    ("name", "model", "batch", "resident_gradients", "optimizer"),
     [
-        ("nrf52840", "digits_cnn_small", 4, True),
-        ("nrf52840", "mlperf_ds_cnn", 1, False),  # weights and gradients together do not fit beside its activations
-        ("mkr1000", "digits_cnn_small", 4, True),
-        ("nrf52840", "finetune_cnn", 2, True),
-        ("mkr1000", "finetune_cnn_small", 1, True),
+        ("nrf52840", "digits_cnn_small", 4, True, Optimizer(Method.ADAMW, weight_decay=0.01)),
+        (
+            "nrf52840",
+            "mlperf_ds_cnn",
+            1,
+            False,
+            PLAIN,
+        ),  # weights and gradients together do not fit beside its activations
+        ("mkr1000", "digits_cnn_small", 4, True, Optimizer(Method.ADAM, weight_decay=0.1, clip_value=0.05)),
+        ("nrf52840", "finetune_cnn", 2, True, PLAIN),
+        ("mkr1000", "finetune_cnn_small", 1, True, Optimizer(momentum=0.9, nesterov=True)),
     ],
 )
 def test_training_on_the_board_equals_unlimited_memory(
-    name: str, model: str, batch: int, resident_gradients: bool, host_firmware: HostFirmware, tmp_path: Path
+    name: str,
+    model: str,
+    batch: int,
+    resident_gradients: bool,
+    optimizer: Optimizer,
+    host_firmware: HostFirmware,
+    tmp_path: Path,
 ) -> None:
     board = load_board(name)
     step = training_step(model, batch)
-    graph = step.graph(board, resident_gradients)
+    graph = step.graph(board, resident_gradients, optimizer)
     session = TrainingSession(graph, model, batch, STEPS)
 
     make_plan(step, graph, store_all_schedule, tmp_path)
@@ -100,5 +113,5 @@ def test_training_on_the_board_equals_unlimited_memory(
         for id, (gradient, *_) in reference_run(model, data, RATE).items():
             found = np.frombuffer(tensors[id], np.float32)
             assert np.abs(found - gradient.ravel()).max() <= 1e-5 * np.abs(gradient).max(), id
-    weights = [resident.id for resident in graph.residents if resident.kind == "parameter"]
+    weights = [resident.id for resident in graph.residents if resident.kind in ("parameter", "state")]
     assert {name: restored[name] for name in weights} == {name: unlimited[name] for name in weights}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from poet_harness.training.rates import Rates
 
 from tests.support.firmware.core import (
     ADD,
@@ -342,6 +343,17 @@ def test_a_stopped_step_never_was(core: c.CDLL) -> None:
     assert application.call("poet_stop") == STOPPED
     assert application.call("poet_steps") == 0
     np.testing.assert_array_equal(application.weights(), PARAMETERS)
+
+
+@pytest.mark.parametrize(("warm", "total"), [(0, 1), (0, 500), (20, 210), (7, 8)])
+def test_rates_along_a_cosine_are_those_of_a_host(core: c.CDLL, warm: int, total: int) -> None:
+    core.poet_cosine.restype = c.c_float
+    core.poet_cosine.argtypes = (c.c_float, c.c_uint32, c.c_uint32, c.c_uint32)
+    base = float(np.float32(0.05))
+    host = Rates(base, "cosine", warm, total, steps_per_epoch=1)
+    for step in range(total):
+        np.testing.assert_array_max_ulp(np.float32(core.poet_cosine(base, step, warm, total)), np.float32(host(step)))
+    assert core.poet_cosine(base, total, warm, total) == core.poet_cosine(base, 2**32 - 1, warm, total) == 0
 
 
 def test_nothing_is_done_before_begin(core: c.CDLL) -> None:

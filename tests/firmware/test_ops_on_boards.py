@@ -99,10 +99,11 @@ def test_columns_that_only_begin_like_windows(
 
 
 def test_cycles_an_element_are_listed() -> None:
-    command = [sys.executable, "-m", "benchmarks.firmware.elements", "group_norm", "max_pool2d_backward"]
+    command = [sys.executable, "-m", "benchmarks.firmware.elements", "group_norm", "max_pool2d_backward", "adam"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     cells = [line.strip("│").split("│") for line in done.stdout.splitlines() if line.startswith("│")]
     cycles = {row[0].strip(): [float(cell) for cell in row[-2:]] for row in cells}
-    assert set(cycles) == {"group_norm", "max_pool2d_backward"}
+    assert set(cycles) == {"group_norm", "max_pool2d_backward", "adam"}
     assert all(0 < m4f < m0plus for m4f, m0plus in cycles.values())
+    assert cycles["adam"][0] < 80

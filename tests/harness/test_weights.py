@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from poet_harness.cli import app
+from poet_harness.training.plan import read_plan
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.graph.optimizer import Optimizer
+from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -29,7 +30,7 @@ from typer.testing import CliRunner
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import BATCHES, STEPS, board, write_plan
 
-RATE, MOMENTUM, TRAINED = 0.05, 0.9, 3
+RATE, TRAINED = 0.05, 3
 
 
 def run(folder: Path, device: SimulatedDevice, *options: str) -> str:
@@ -93,14 +94,24 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-@pytest.mark.parametrize("model_name", ["mlperf_ds_cnn", "finetune_cnn_small"])
+@pytest.mark.parametrize(
+    ("model_name", "chosen", "words"),
+    [
+        ("mlperf_ds_cnn", Optimizer(momentum=0.9), "SGD(lr=0.05, momentum=0.9)"),
+        (
+            "finetune_cnn_small",
+            Optimizer(Method.ADAMW, weight_decay=0.01, betas=(0.8, 0.99), clip_value=0.1),
+            "AdamW(lr=0.05, betas=(0.8, 0.99), weight_decay=0.01), gradients within +-0.1",
+        ),
+    ],
+)
 def test_weights_running_statistics_and_velocities_are_pytorchs(
-    model_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_name: str, chosen: Optimizer, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is frozen, too, although it was folded and is on the board in flash alone."""
     folder = tmp_path / "plan"
     step = training_step(model_name, None)
-    graph = step.graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
+    graph = step.graph(load_board("nrf52840"), optimizer=chosen)
     schedule = store_all_schedule(graph)
     write_graph(graph, folder / "graph.json")
     write_schedule(schedule, folder / "schedule.json")
@@ -114,10 +125,14 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     assert CliRunner().invoke(app, ["run", *given, "--steps", str(TRAINED), "--lr", str(RATE)]).exit_code == 0
 
     model = models.load(model_name)
-    optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
+    named = read_plan(folder).optimizer
+    assert named.words(RATE) == words
+    optimizer = getattr(torch.optim, named.name)(model.module.parameters(), lr=RATE, **named.options)
     for inputs, targets in models.load_batches(model_name, TRAINED, 0):
         optimizer.zero_grad()
         model.loss(model.module(*inputs), *targets).backward()
+        if named.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(model.module.parameters(), named.clip_value)
         optimizer.step()
 
     trained = models.load(model_name).module
@@ -139,7 +154,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
         if not parameter.requires_grad:
             assert name not in np.load(tmp_path / "data.npz")
             continue
-        momentum = optimizer.state[parameter]["momentum_buffer"]
-        found_momentum = torch.from_numpy(velocities.pop(f"{name}.momentum_buffer"))
-        torch.testing.assert_close(found_momentum, momentum, rtol=1e-5, atol=1e-5, msg=name)
+        for slot, tensor in optimizer.state[parameter].items():
+            held = torch.from_numpy(velocities.pop(f"{name}.{slot}"))
+            torch.testing.assert_close(held.reshape(tensor.shape).to(tensor.dtype), tensor, rtol=1e-5, atol=1e-5)
     assert not velocities

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from poet_profiles.graph import Operation
-from poet_profiles.operators import parse_params
+from poet_profiles.operators import OPTIMIZERS, parse_params
 
 UNITS_IN_ONE = 1e9  # `momentum_nano` and its like
-MOMENTUM = "sgd_momentum"
+SGD_OPERANDS = ("gradient", "parameter")
+ADAM, FACTORS = "adam", "adam_factors"
+ADAM_DEFAULTS = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+
+Option = float | bool | tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -21,16 +26,20 @@ class Optimizer:
     ----------
     name : str
         Of the class in ``torch.optim``.
-    options : mapping of str to float
+    options : mapping of str to number or pair of numbers
         What that class is given besides the learning rate, by keyword; defaults are left out.
     state : mapping of str to mapping
         For each parameter, by its id, the id of each tensor of its state by ``torch.optim``'s name
-        (``momentum_buffer``). All are whole tensors.
+        (``momentum_buffer``; ``step``, ``exp_avg``, ``exp_avg_sq``). All are whole tensors; that of ``step``, a whole
+        number, is one for all parameters.
+    clip_value : float or None
+        What each element of a gradient is kept within, as ``torch.nn.utils.clip_grad_value_`` does.
     """
 
     name: str = "SGD"
-    options: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
     state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    clip_value: float | None = None
 
     @property
     def tensors(self) -> dict[str, str]:
@@ -39,21 +48,74 @@ class Optimizer:
 
     def words(self, learning_rate: float | None = None) -> str:
         """As in Python: ``SGD(lr=0.1, momentum=0.9)``."""
-        rate = {} if learning_rate is None else {"lr": learning_rate}
-        return f"{self.name}({', '.join(f'{name}={value:g}' for name, value in {**rate, **self.options}.items())})"
+        rate: dict[str, Option] = {} if learning_rate is None else {"lr": learning_rate}
+        options = ", ".join(f"{keyword}={_word(value)}" for keyword, value in {**rate, **self.options}.items())
+        clipped = "" if self.clip_value is None else f", gradients within +-{self.clip_value:g}"
+        return f"{self.name}({options}){clipped}"
+
+
+def _word(value: Option) -> str:
+    if isinstance(value, tuple):
+        return f"({value[0]:g}, {value[1]:g})"
+    return str(value) if isinstance(value, bool) else f"{value:g}"
 
 
 def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> Optimizer:
-    """What the updates among a graph's operations make up; without state for any other than descent with momentum.
+    """What the updates among a graph's operations make up.
 
     Parameters
     ----------
     names : mapping of str to str
         The id in the network of each tensor of the graph, which may be a part of that.
     """
-    descents = [operation for operation in operations if operation.op == MOMENTUM]
-    if not descents:
-        return Optimizer()
-    pairs = [(descent.operands[1], descent.operands[2]) for descent in descents]
-    state = {names.get(parameter, parameter): {"momentum_buffer": names.get(id, id)} for parameter, id in pairs}
-    return Optimizer("SGD", {"momentum": parse_params(descents[0].params)["momentum_nano"] / UNITS_IN_ONE}, state)
+    listed = list(operations)
+    updates = [operation for operation in listed if operation.op in OPTIMIZERS]
+    adam = [update for update in updates if update.op == ADAM]
+    if adam:
+        factors = [operation for operation in listed if operation.op == FACTORS]
+        return _adam(factors[0], adam, names)
+    with_state = [update for update in updates if len(update.operands) > len(SGD_OPERANDS)]
+    state = {
+        names.get(parameter, parameter): {"momentum_buffer": names.get(velocity, velocity)}
+        for _, parameter, velocity in (update.operands[:3] for update in with_state)
+    }
+    params = parse_params(updates[0].params) if updates else {}
+    options: dict[str, Option] = {
+        "momentum": params.get("momentum_nano", 0) / UNITS_IN_ONE,
+        "weight_decay": _float(params.get("decay_f32", 0)),
+        "nesterov": bool(params.get("nesterov", 0)),
+    }
+    return Optimizer("SGD", _given(options), state, _clip(params))
+
+
+def _adam(factors: Operation, updates: Sequence[Operation], names: Mapping[str, str]) -> Optimizer:
+    common, own = parse_params(factors.params), parse_params(updates[0].params)
+    state = {
+        names.get(parameter, parameter): {
+            "step": factors.operands[0],
+            "exp_avg": names.get(average, average),
+            "exp_avg_sq": names.get(squares, squares),
+        }
+        for _, _, parameter, average, squares in (update.operands for update in updates)
+    }
+    options: dict[str, Option] = {
+        "betas": (common["beta1_nano"] / UNITS_IN_ONE, common["beta2_nano"] / UNITS_IN_ONE),
+        "eps": _float(own["eps_f32"]),
+        "weight_decay": _float(common["decay_f32"] or own["decay_f32"]),
+    }
+    name = "AdamW" if common["decay_f32"] else "Adam"
+    given = {keyword: value for keyword, value in options.items() if value != ADAM_DEFAULTS[keyword]}
+    return Optimizer(name, given, state, _clip(own))
+
+
+def _given(options: Mapping[str, Option]) -> dict[str, Option]:
+    return {keyword: value for keyword, value in options.items() if value}
+
+
+def _clip(params: Mapping[str, int]) -> float | None:
+    return _float(params["clip_f32"]) if params.get("clip_f32") else None
+
+
+def _float(bits: int) -> float:
+    """Of a parameter that is the bits of a f32, with the fewest digits that give it: 0.01, and not 0.00999999978."""
+    return float(str(np.int32(bits).view(np.float32)))

@@ -46,6 +46,7 @@ CHOICES: dict[str, tuple[int, str | None]] = {
     "streamed_embedding": (1, "v"),
     "streamed_embedding_update": (1, "v"),
     "bernoulli": (0, None),
+    "adam_factors": (0, None),
 }
 WORDS = 2**31
 COPIES = ("strided_copy", "fetch")

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,7 +81,8 @@ def _adam(state: _State, parameter: Tensor, gradient: Tensor, optimizer: Optimiz
     eps = rounded(factors.root * rounded(optimizer.eps))
     if factors.left < 1:
         parameter *= factors.left
-    parameter -= factors.size * state.first / (state.second.sqrt() + eps)
+    roots = torch.from_numpy(np.sqrt(state.second.numpy()))  # PyTorch's own are not always the nearest
+    parameter -= factors.size * state.first / (roots + eps)
 
 
 def adam_factors(optimizer: Optimizer, rate: float, steps: int) -> AdamFactors:
@@ -111,5 +113,5 @@ def _power(base: float, exponent: int) -> float:
 
 def _root(number: float) -> float:
     """A step of Newton's from the root of the nearest f32, as on the firmware."""
-    near = rounded(torch.tensor(number, dtype=torch.float32).sqrt().item())
+    near = float(np.sqrt(np.float32(number)))
     return 0.5 * (near + number / near)

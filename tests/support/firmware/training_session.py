@@ -14,6 +14,7 @@ from poet_profiles.protocol.f32 import f32_bits
 
 CHUNK = 224
 RATE = 0.05
+SEEN = ("parameter", "state", "gradient", "loss")
 RATE_BITS = f32_bits(RATE)
 
 
@@ -47,10 +48,10 @@ class TrainingSession:
         ]
 
     def _seen(self) -> list[Resident]:
-        return [resident for resident in self._graph.residents if resident.kind in ("parameter", "gradient", "loss")]
+        return [resident for resident in self._graph.residents if resident.kind in SEEN]
 
     def gets(self) -> list[str]:
-        """Requests for every parameter, gradient and loss."""
+        """Requests for every parameter, state, gradient and loss."""
         return [f"get {self._index[resident.id]} {offset} {count}" for resident, offset, count in self._gets]
 
     def tensors(self, answers: Sequence[dict[str, str]]) -> dict[str, bytes]:
@@ -88,6 +89,6 @@ def answers_of(program: Path, card: Path, requests: Sequence[str]) -> list[dict[
 
 
 def train(program: Path, card: Path, session: TrainingSession) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-    """Answers of the training steps, and every parameter, gradient and loss after the last."""
+    """Answers of the training steps, and every parameter, state, gradient and loss after the last."""
     answers = answers_of(program, card, session.requests)
     return session.steps(answers), session.tensors(answers)

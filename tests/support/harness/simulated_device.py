@@ -140,9 +140,10 @@ class SimulatedDevice:
 
     def _bench(self, code: str, repeats: str, *params: str) -> str:
         """An operator whose cost is a plain function of its parameters, and grows with the first in proportion."""
-        if int(params[0]) * 1000 > self.ram_bytes:
+        size = int(params[0]) if int(params[0]) < 10**8 else 1  # it may be a fraction, in billionths
+        if size * 1000 > self.ram_bytes:
             return "err -2 does not fit"
-        ticks = 100 * int(params[0]) * (1 + zlib.crc32(" ".join((code, *params[1:])).encode()) % 50)
+        ticks = 100 * size * (1 + zlib.crc32(" ".join((code, *params[1:])).encode()) % 50)
         ticks = round(ticks * int(repeats) * self.slowness)
         return f"ok ticks={ticks} repeats={repeats} bytes=64 workspace=0 checksum=00000000{self._sensed()}"
 
