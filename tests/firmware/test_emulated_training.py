@@ -67,7 +67,7 @@ def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule) -> 
             False,
             PLAIN,
         ),  # weights and gradients together do not fit beside its activations
-        ("mkr1000", "digits_cnn_small", 4, True, Optimizer(Method.ADAM, weight_decay=0.1, clip_value=0.05)),
+        ("mkr1000", "digits_cnn_small", 1, True, Optimizer(Method.ADAM, weight_decay=0.1, clip_value=0.05)),
         ("nrf52840", "finetune_cnn", 2, True, PLAIN),
         ("mkr1000", "finetune_cnn_small", 1, True, Optimizer(momentum=0.9, nesterov=True)),
     ],
