@@ -32,7 +32,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "verb", ["profile", "flash", "card", "run", "compare", "battery", "energy", "boards", "meters", "doctor"]
+    "verb", ["profile", "flash", "card", "run", "eval", "compare", "battery", "energy", "boards", "meters", "doctor"]
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run(verb, "--help")

@@ -43,6 +43,7 @@ class Hello:
     ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice. ``framework`` is what
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
     ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
+    ``inference`` is the hash of the schedule beside the training's, empty for none.
     """
 
     board: str
@@ -56,6 +57,7 @@ class Hello:
     framework: tuple[str, ...] = ()
     machine: str = ""
     line: int = MAX_LINE
+    inference: str = ""
     start: Start = field(default_factory=Start)
 
     @property
@@ -121,6 +123,19 @@ class StepReport:
 
 
 @dataclass(frozen=True)
+class InferenceReport:
+    """One inference: peak in bytes, page transfers, the first bytes of the scores, and the host's clock."""
+
+    work_s: float
+    peak_bytes: int
+    page_ins: int
+    page_outs: int
+    scores: bytes
+    host_start_s: float
+    host_end_s: float
+
+
+@dataclass(frozen=True)
 class Restored:
     """Weights that were committed: by how many training steps, and how many batches lie beside them on the card.
 
@@ -179,6 +194,7 @@ class Device:
             framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
             machine=values.get("machine", ""),
             line=min(int(values.get("line", MAX_LINE)), LONG_LINE),
+            inference=values.get("inference", ""),
             start=read_start(values),
         )
         self._tell_of_failure()
@@ -311,6 +327,20 @@ class Device:
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
             committed=int(values["committed"]) if "committed" in values else None,
+        )
+
+    def infer(self, expected_s: float = 0.0) -> InferenceReport:
+        """Run one inference on what was put in its input."""
+        answer = self._ask("infer", expected_s)
+        values = answer.values
+        return InferenceReport(
+            work_s=int(values["ticks"]) / self.hello.ticks_hz,
+            peak_bytes=int(values["peak"]),
+            page_ins=int(values["page_ins"]),
+            page_outs=int(values["page_outs"]),
+            scores=bytes.fromhex(values["scores"]),
+            host_start_s=answer.acknowledged_s,
+            host_end_s=answer.answered_s,
         )
 
     def times(self, steps: int) -> list[float]:

@@ -27,6 +27,7 @@ from poet_profiles.schedule.file import document_of_schedule, read_schedule, sch
 from poet_profiles.schedule.ram import held_bytes
 
 from ..benchmark.network import PROGRAM_FILE, packed, read_program
+from .inference import Inference, read_inference
 from .optimizer import Optimizer, optimizer_of
 from .program_tensors import tensors_of
 
@@ -88,6 +89,8 @@ class Plan:
         NumPy's name of each tensor's type, by id, where it is not ``<f4``.
     documents : tuple of bytes
         What the agent of a Linux board loads: the program, and the schedule. Empty for firmware, which is flashed.
+    inference : Inference or None
+        One sample in evaluation mode, beside the training step.
     energy_j, time_s, peak_bytes
         Predictions.
     firmware : tuple of str
@@ -127,6 +130,7 @@ class Plan:
     page_blocks: int = 0
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
+    inference: Inference | None = None
 
     def type_of(self, tensor: Resident | Kept) -> np.dtype[Any]:
         """The type of a tensor's numbers."""
@@ -187,6 +191,7 @@ def read_plan(folder: Path) -> Plan:
         kept=graph.kept,
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
+        inference=read_inference(folder, graph),
     )
 
 
@@ -297,6 +302,8 @@ def check_headers(folder: Path, plan: Plan) -> None:
                 f"{path}: belongs to another plan than graph.json and schedule.json beside it: it has {has}, they have "
                 f"{wanted}; plan again with poet-plan --out {folder}"
             )
+    if plan.inference is not None and f"UINT64_C(0x{plan.inference.schedule_hash})" not in text:
+        raise UserError(f"{path}: lacks the inference in {folder}; plan again with poet-plan --out {folder}")
 
 
 def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:

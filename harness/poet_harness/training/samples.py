@@ -82,7 +82,7 @@ def batch_tensors(plan: Plan) -> tuple[list[BatchTensor], int]:
     ], min(extents)
 
 
-def read_samples(source: str, plan: Plan, normalising: Normalising | None) -> SampleSets:
+def read_samples(source: str, plan: Plan, normalising: Normalising | None, least: int | None = None) -> SampleSets:
     """Read a data set, and hold what can be held against the plan: names, types, shapes, and all numbers of arrays.
 
     Parameters
@@ -92,6 +92,8 @@ def read_samples(source: str, plan: Plan, normalising: Normalising | None) -> Sa
         ``torch.utils.data.Dataset``, a pair of arrays, or a dict with ``train`` and ``validation`` of these.
     normalising : Normalising or None
         With it, u8, i8 and i16 may stand where the plan has f32.
+    least : int, optional
+        How many samples there must be; a batch if not given.
 
     Raises
     ------
@@ -112,10 +114,12 @@ def read_samples(source: str, plan: Plan, normalising: Normalising | None) -> Sa
         raise UserError(
             f"{source}: no such file or folder; give an .npz, a folder with x.npy and y.npy, or module:callable"
         )
-    if sets.train.count < batch:
+    if least is None and sets.train.count < batch:
         raise UserError(
             f"{source}: has {sets.train.count} samples, a batch takes {batch}; give more, or plan a smaller one"
         )
+    if sets.train.count < (least or 0):
+        raise UserError(f"{source}: holds no sample")
     return sets
 
 

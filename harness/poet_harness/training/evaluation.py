@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well the network on a board does: inferences over a data set, their accuracy, time and energy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from poet_profiles.errors import UserError
+from poet_profiles.quantised import TYPES, Normalising
+from poet_profiles.stopping import heed
+
+from ..meters.meter import Activity, Mark, Meter, MeterError
+from ..protocol.device import Device, InferenceReport
+from .inference import Inference
+from .plan import Plan
+from .samples import BatchTensor, Samples, batch_tensors
+
+Array = NDArray[Any]
+
+MOST_METERED = 50  # the same work each time; a meter that starts anew takes longer than a small network
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of a data set.
+
+    Attributes
+    ----------
+    correct : int or None
+        How often the highest score was the label's; None where the labels are no classes of the scores.
+    labels : int
+        How many labels there are: one a sample, or one for each place of a sequence.
+    count : int
+        Samples.
+    time_s : float
+        Mean of one inference, by the board's timer.
+    energy_j : float or None
+        Mean of one inference above the idle power, over the first of them; None where the meter saw none.
+    peak_bytes : int
+        The most RAM in use, residents included.
+    scores : array, shape (count, …)
+    unmetered : tuple of str
+        Why energies are not known, one reason each.
+    """
+
+    correct: int | None
+    labels: int
+    count: int
+    time_s: float
+    energy_j: float | None
+    peak_bytes: int
+    scores: Array
+    unmetered: tuple[str, ...] = ()
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.correct is None else self.correct / self.labels
+
+
+def evaluate(
+    device: Device,
+    meter: Meter,
+    plan: Plan,
+    samples: Samples,
+    *,
+    idle_power_w: float,
+    normalising: Normalising | None = None,
+    done: Callable[[int], None] = lambda _: None,
+) -> Evaluation:
+    """Let a board infer with the weights that it has, sample by sample.
+
+    Parameters
+    ----------
+    device, meter
+        A board that was flashed with the plan, and the instrument on its supply.
+    samples : Samples
+        As `read_samples` reads them.
+    idle_power_w : float
+        Of the sleeping board.
+    normalising : Normalising, optional
+        Of samples that are small integers.
+    done : callable
+        Told how many samples are done.
+
+    Raises
+    ------
+    Stopped
+        On a signal.
+    UserError
+        If the plan or the board has no such inference, or a score is no number.
+    """
+    inference = ready_inference(device, plan)
+    tensors, _ = batch_tensors(plan)
+    label = _label(tensors, inference)
+    scores = np.empty((samples.count, *inference.output.shape[1:]), np.float32)
+    correct = labels = 0
+    reports: list[InferenceReport] = []
+    windows = _Windows(meter, idle_power_w)
+    for number in range(samples.count):
+        heed()
+        rows = samples.rows(np.array([number]))
+        given = [rows[tensor.index] for tensor in tensors if tensor.kind == "input"]
+        for place, row in enumerate(given):
+            stored = normalising(row) if normalising and row.dtype.name in TYPES else row
+            device.put(inference.first + place, stored.tobytes())
+        reports.append(windows.around(lambda: _inferred(device, inference)))
+        scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
+        if not np.isfinite(scores[number]).all():
+            raise UserError(f"{device.link.name}: a score of sample {number} is no number: are those the weights?")
+        if label is not None:
+            wanted = rows[label.index].reshape(-1)
+            correct += int((scores[number].reshape(len(wanted), -1).argmax(1) == wanted).sum())
+            labels += len(wanted)
+        done(number + 1)
+    return Evaluation(
+        correct=None if label is None else correct,
+        labels=labels,
+        count=samples.count,
+        time_s=math.fsum(report.work_s for report in reports) / samples.count,
+        energy_j=windows.mean_j,
+        peak_bytes=max(report.peak_bytes for report in reports),
+        scores=scores,
+        unmetered=tuple(windows.unmetered),
+    )
+
+
+def ready_inference(device: Device, plan: Plan) -> Inference:
+    """The plan's inference; makes sure that the board was flashed with it.
+
+    Raises
+    ------
+    UserError
+        If there is none, or the board has another one.
+    """
+    if plan.inference is None:
+        raise UserError(
+            "the plan has no inference: poet-plan says why when it plans (a graph without its model, a Linux board, "
+            "parameters on the card)"
+        )
+    if device.hello.inference != plan.inference.schedule_hash:
+        found = device.hello.inference or "none"
+        raise UserError(
+            f"{device.link.name}: the board's inference has the hash {found}, the plan's "
+            f"{plan.inference.schedule_hash}; run poet-harness flash first"
+        )
+    return plan.inference
+
+
+def _label(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
+    """The target that names one of the scores' places for each of their rows."""
+    targets = [tensor for tensor in tensors if tensor.kind == "target" and tensor.choices]
+    shape = inference.output.shape
+    found = targets[0] if len(targets) == 1 else None
+    fits = found is not None and found.choices == shape[-1] and found.shape == shape[1:-1]
+    return found if fits else None
+
+
+def _inferred(device: Device, inference: Inference) -> InferenceReport:
+    """Of what was put; with all scores, of which the answer has the first."""
+    report = device.infer(inference.time_s)
+    begun = len(report.scores)
+    rest = device.get(inference.first + len(inference.inputs), inference.output.bytes - begun, begun)
+    return replace(report, scores=report.scores + rest)
+
+
+class _Windows:
+    """Energies of the first inferences above the idle power."""
+
+    def __init__(self, meter: Meter, idle_power_w: float) -> None:
+        self._meter = meter
+        self._idle_power_w = idle_power_w
+        self._left = MOST_METERED
+        self._energies_j: list[float] = []
+        self.unmetered: list[str] = []
+
+    @property
+    def mean_j(self) -> float | None:
+        return math.fsum(self._energies_j) / len(self._energies_j) if self._energies_j else None
+
+    def around(self, infer: Callable[[], InferenceReport]) -> InferenceReport:
+        if not self._left:
+            return infer()
+        self._left -= 1
+        self._meter.begin()
+        report = infer()
+        try:
+            [window] = self._meter.end([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
+        except MeterError as error:
+            self.unmetered.append(str(error))
+            return report
+        if fault := window.fault(report.work_s):
+            self.unmetered.append(fault)
+        else:
+            drawn_j = window.with_device_time(report.work_s).energy_j
+            self._energies_j.append(drawn_j - self._idle_power_w * report.work_s)
+        return report

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the harness needs of the inference in a plan's folder: where its tensors are, and what it is to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Resident
+from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule.file import read_schedule, schedule_hash
+
+FOLDER = "inference"
+FILES = (f"{FOLDER}/graph.json", f"{FOLDER}/schedule.json")
+
+
+@dataclass(frozen=True)
+class Inference:
+    """One sample in evaluation mode.
+
+    Attributes
+    ----------
+    schedule_hash : str
+    first : int
+        The index of its first input in the protocol; the other inputs and the output follow.
+    inputs : tuple of Resident
+    output : Resident
+    energy_j, time_s, peak_bytes
+        Predictions.
+    """
+
+    schedule_hash: str
+    first: int
+    inputs: tuple[Resident, ...]
+    output: Resident
+    energy_j: float
+    time_s: float
+    peak_bytes: int
+
+
+def read_inference(folder: Path, training: Graph) -> Inference | None:
+    """The inference beside a training step; None if there is none.
+
+    Raises
+    ------
+    UserError
+        If its files are not those of this plan.
+    """
+    graph_path, schedule_path = (folder / name for name in FILES)
+    if not graph_path.is_file() or not schedule_path.is_file():
+        return None
+    graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
+    begin = len(training.residents)
+    own = graph.residents[begin:]
+    if graph.residents[:begin] != training.residents or [one.kind for one in own[-1:]] != ["output"]:
+        raise UserError(f"{graph_path}: belongs to another plan than the graph.json above it; plan again")
+    return Inference(
+        schedule_hash(schedule),
+        begin + len(training.kept),
+        own[:-1],
+        own[-1],
+        schedule.energy_j,
+        schedule.time_s,
+        schedule.peak_bytes,
+    )

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inferences over a data set: what is counted, what is metered, and whose inference it has to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from poet_harness.meters.meter import Mark, Meter, MeterError, Window
+from poet_harness.protocol.device import InferenceReport
+from poet_harness.training.evaluation import MOST_METERED, evaluate
+from poet_harness.training.inference import Inference
+from poet_harness.training.plan import Plan
+from poet_harness.training.samples import Samples
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Resident
+from poet_profiles.quantised import Normalising
+
+FEATURES, CLASSES, COUNT = 4, 40, 60
+HASH = "a" * 16
+TIME_S, POWER_W, IDLE_W = 2e-3, 0.02, 0.004
+GENERATOR = np.random.default_rng(1)
+WEIGHTS = GENERATOR.standard_normal((CLASSES, FEATURES)).astype(np.float32)
+X = GENERATOR.standard_normal((COUNT, FEATURES)).astype(np.float32)
+SCORES = X @ WEIGHTS.T
+LABELS = np.where(np.arange(COUNT) % 3, SCORES.argmax(1), (SCORES.argmax(1) + 1) % CLASSES).astype("<i4")
+
+INFERENCE = Inference(
+    schedule_hash=HASH,
+    first=2,
+    inputs=(Resident("inference.input", "input", 4 * FEATURES, 900, (1, FEATURES)),),
+    output=Resident("inference.output", "output", 4 * CLASSES, 916, (1, CLASSES)),
+    energy_j=1e-5,
+    time_s=TIME_S,
+    peak_bytes=1000,
+)
+PLAN = Plan(
+    graph_hash="0" * 16,
+    schedule_hash="1" * 16,
+    residents=(
+        Resident("input", "input", 16 * FEATURES, 0, (4, FEATURES)),
+        Resident("target", "target", 16, 400, (4,)),
+    ),
+    actions=(),
+    energy_j=0.0,
+    time_s=0.0,
+    peak_bytes=0,
+    choices={"target": CLASSES},
+    types={"target": "<i4"},
+    inference=INFERENCE,
+)
+
+
+@dataclass
+class Board:
+    """It multiplies by WEIGHTS; the answer has the first 128 bytes of the scores, as docs/SPEC.md says."""
+
+    inference: str = HASH
+    link: Any = field(default_factory=lambda: SimpleNamespace(name="board"))
+    held: bytes = b""
+    scores: bytes = b""
+
+    @property
+    def hello(self) -> Any:
+        return SimpleNamespace(inference=self.inference)
+
+    def put(self, index: int, data: bytes, at: int = 0) -> None:
+        assert (index, at) == (2, 0)
+        self.held = data
+
+    def get(self, index: int, count: int, at: int = 0) -> bytes:
+        assert index == 3
+        return self.scores[at : at + count]
+
+    def infer(self, expected_s: float = 0.0) -> InferenceReport:
+        sample = np.frombuffer(self.held, "<f4")
+        self.scores = (WEIGHTS @ sample).astype("<f4").tobytes()
+        return InferenceReport(TIME_S, 1000, 0, 0, self.scores[:128], 0.0, TIME_S)
+
+
+class Recorder(Meter):
+    identity, voltage_v = "recorder", 3.3
+
+    def __init__(self, fails: bool = False) -> None:
+        self.recordings = 0
+        self._fails = fails
+
+    def begin(self) -> None:
+        self.recordings += 1
+
+    def end(self, marks: Any) -> list[Window]:
+        if self._fails:
+            raise MeterError("the cable is loose")
+        return [Window(mark.device_s, POWER_W * mark.device_s, samples=1) for mark in marks if isinstance(mark, Mark)]
+
+
+def samples(x: NDArray[Any] = X, labels: NDArray[Any] = LABELS) -> Samples:
+    return Samples("set", len(x), lambda numbers: {0: x[numbers], 1: labels[numbers]})
+
+
+def evaluated(board: Board, meter: Meter, plan: Plan = PLAN, given: Samples | None = None, **options: Any) -> Any:
+    return evaluate(board, meter, plan, given or samples(), idle_power_w=IDLE_W, **options)  # type: ignore[arg-type]
+
+
+def test_right_answers_time_and_energy_of_one() -> None:
+    meter, told = Recorder(), []
+    found = evaluated(Board(), meter, done=told.append)
+    assert (found.correct, found.labels, found.count) == (int((np.arange(COUNT) % 3 > 0).sum()), COUNT, COUNT)
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.time_s == pytest.approx(TIME_S)
+    assert found.energy_j == pytest.approx((POWER_W - IDLE_W) * TIME_S)
+    assert found.peak_bytes == 1000
+    np.testing.assert_allclose(found.scores, SCORES, rtol=1e-5, atol=1e-5)
+    assert told == [*range(1, COUNT + 1)]
+    assert meter.recordings == MOST_METERED
+
+
+def test_small_integers_are_normalised_first() -> None:
+    whole = np.clip(np.round(X * 20), -127, 127).astype(np.int8)
+    found = evaluated(Board(), Recorder(), given=samples(whole), normalising=Normalising((0.0,), (0.05,)))
+    np.testing.assert_allclose(found.scores, whole * np.float32(0.05) @ WEIGHTS.T, rtol=1e-5, atol=1e-5)
+
+
+def test_a_sequence_has_a_label_for_each_place() -> None:
+    plan = replace(
+        PLAN,
+        residents=(PLAN.residents[0], Resident("target", "target", 80, 400, (4, 5))),
+        choices={"target": 8},
+        inference=replace(INFERENCE, output=Resident("inference.output", "output", 160, 916, (1, 5, 8))),
+    )
+    rows = SCORES.reshape(COUNT, 5, 8)
+    labels = rows.argmax(2).astype("<i4")
+    labels[:, 4] = (labels[:, 4] + 1) % 8
+    found = evaluated(Board(), Recorder(), plan, samples(labels=labels))
+    assert (found.correct, found.labels, found.scores.shape) == (4 * COUNT, 5 * COUNT, (COUNT, 5, 8))
+
+
+def test_without_classes_nothing_is_right_or_wrong() -> None:
+    plan = replace(PLAN, choices={}, types={})
+    found = evaluated(Board(), Recorder(), plan)
+    assert (found.correct, found.accuracy, found.count) == (None, None, COUNT)
+
+
+def test_without_a_meter_the_energy_is_unknown() -> None:
+    found = evaluated(Board(), Recorder(fails=True))
+    assert found.energy_j is None
+    assert set(found.unmetered) == {"the cable is loose"}
+    assert found.correct == 40
+
+
+def test_whose_inference_it_has_to_be() -> None:
+    with pytest.raises(UserError, match="the plan has no inference"):
+        evaluated(Board(), Recorder(), replace(PLAN, inference=None))
+    with pytest.raises(UserError, match=f"has the hash bbb, the plan's {HASH}; run poet-harness flash first"):
+        evaluated(Board(inference="bbb"), Recorder())
+    with pytest.raises(UserError, match="has the hash none"):
+        evaluated(Board(inference=""), Recorder())
+
+
+def test_a_score_that_is_no_number_is_no_answer() -> None:
+    broken = X.copy()
+    broken[3, 0] = np.inf
+    with pytest.raises(UserError, match="a score of sample 3 is no number"):
+        evaluated(Board(), Recorder(), given=samples(broken))
