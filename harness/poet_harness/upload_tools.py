@@ -335,6 +335,15 @@ TOOLS = {
             lambda address, words: _openocd("init", f"mdw 0x{address:08x} {words}", "exit"),
         ),
         Tool(
+            "openocd_nucleo_f4",
+            "apt install openocd",
+            _here("openocd"),
+            lambda image, _: [
+                *(str(_program("openocd")), "-f", "board/st_nucleo_f4.cfg"),
+                *("-c", f"program {image} verify reset exit"),
+            ],
+        ),
+        Tool(
             "drive",
             "mount the drive JLINK that the DK's probe shows",
             _drive,

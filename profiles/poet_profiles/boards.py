@@ -13,7 +13,7 @@ from .errors import UserError
 from .shipped import SHIPPED
 
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
-Pin = Annotated[str, StringConstraints(pattern=r"^P([01]\.|[AB])([012][0-9]|3[01])$")]
+Pin = Annotated[str, StringConstraints(pattern=r"^P([01]\.|[ABC])([012][0-9]|3[01])$")]
 
 
 class Rails(BaseModel):
@@ -157,6 +157,8 @@ class Board(BaseModel):
     chip: str | None = None
     core: str
     clock_hz: int = Field(gt=0)
+    crystal_hz: int | None = Field(default=None, gt=0)
+    crystal_is_clock: bool = False
     fpu: bool
     ram_bytes: int = Field(gt=0)
     ram_reserved_bytes: int = Field(default=0, ge=0)
@@ -219,8 +221,8 @@ class Board(BaseModel):
 
 
 def pin_number(name: str) -> int:
-    """A pin's port (0 and 1, A and B) times 32, and its place there."""
-    return 32 * (name[1] in "1B") + int(name[-2:])
+    """A pin's port (0 and 1, or A to C) times 32, and its place there."""
+    return 32 * max("01".find(name[1]), "ABC".find(name[1])) + int(name[-2:])
 
 
 def board_names() -> list[str]:

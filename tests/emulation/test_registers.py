@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from poet_harness.emulation import EmulationError
 from poet_harness.emulation.core_registers import SystemControlSpace
+from poet_harness.emulation.twin import Chips
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -87,7 +88,7 @@ def longest_register(svd: Svd, peripheral: str, rest: str) -> tuple[list[SvdRegi
     raise AssertionError(f"{peripheral}_{rest}: no such register")
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("name", (*BOARDS, "nucleo-f411re"))
 def test_the_drivers_registers_are_the_vendors(name: str) -> None:
     svd = load_svd(name)
     header = (ROOT / "firmware/boards" / str(load_board(name).chip) / "registers.h").read_text()
@@ -106,7 +107,9 @@ def test_the_drivers_registers_are_the_vendors(name: str) -> None:
             checked["values"] += 1
         else:
             raise AssertionError(f"{macro}: this test does not understand {body!r}")
-    assert checked["registers"] > 25 and checked["fields"] > 4 and checked["values"] > 7, checked
+    # ST's file has no names for values: only interrupt numbers can be looked up.
+    least = 0 if name == "nucleo-f411re" else 7
+    assert checked["registers"] > 25 and checked["fields"] > 4 and checked["values"] > least, checked
 
 
 def check_register(svd: Svd, macro: str, parameter: str, address: re.Match[str]) -> None:
@@ -153,8 +156,11 @@ def check_value(svd: Svd, board: str, macro: str, value: int) -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_the_twins_registers_are_the_vendors(open_line: Opener, name: str) -> None:
-    svd = load_svd(name)
-    chip = open_line(name, greet=False).twin.chip
+    check_twin(load_svd(name), open_line(name, greet=False).twin.chip)
+
+
+def check_twin(svd: Svd, chip: Chips, but: frozenset[str] = frozenset()) -> None:
+    """Every register of a twin; `but` are places whose reset value the vendor's file has wrong."""
     for peripheral in chip.bus.peripherals:
         if isinstance(peripheral, SystemControlSpace):
             continue  # the core's own: Arm's manual, not the vendor's file
@@ -170,7 +176,7 @@ def test_the_twins_registers_are_the_vendors(open_line: Opener, name: str) -> No
             assert {entry.address for entry in entries} == {peripheral.base + modelled.offset}, place
             assert all(entry.width in (0, modelled.width) for entry in entries), place
             resets = {entry.reset for entry in entries} - {None}
-            assert not resets or modelled.reset in resets, f"{place}: reset value"
+            assert place in but or not resets or modelled.reset in resets, f"{place}: reset value"
 
 
 @pytest.mark.parametrize("name", BOARDS)

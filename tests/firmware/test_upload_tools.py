@@ -93,6 +93,13 @@ def test_openocd_knows_what_the_harness_asks_of_it(tmp_path: Path) -> None:
         assert "invalid command" not in said(command)
 
 
+def test_openocd_knows_the_nucleo(tmp_path: Path) -> None:
+    tool("openocd")
+    words = said(TOOLS["openocd_nucleo_f4"].upload(tmp_path / "firmware.elf", None))
+    assert "invalid command" not in words and "Can't find board/st_nucleo_f4.cfg" not in words
+    assert "hla_swd" in words or "st-link" in words.lower() or "stlink" in words.lower()
+
+
 def test_bossac_knows_what_the_harness_asks_of_it(tmp_path: Path) -> None:
     tool("bossac")
     (tmp_path / "firmware.bin").write_bytes(bytes(64))

@@ -12,7 +12,7 @@
 #define NVIC_ISER0 CORE_REGISTER(0xE000E100u)
 #define NVIC_ICER0 CORE_REGISTER(0xE000E180u)
 #define NVIC_ICPR0 CORE_REGISTER(0xE000E280u)
-#define NVIC_ICPR1 CORE_REGISTER(0xE000E284u)
+#define NVIC_ICPR(word) CORE_REGISTER(0xE000E280u + 4u * (word))
 #define SCB_VTOR CORE_REGISTER(0xE000ED08u)
 #define SCB_AIRCR CORE_REGISTER(0xE000ED0Cu)
 #define SCB_AIRCR_SYSRESETREQ 0x05FA0004u
@@ -22,7 +22,6 @@
 #define SCB_CPACR CORE_REGISTER(0xE000ED88u)
 #define SCB_CPACR_CP10_CP11_FULL (0xFu << 20)
 #define FPSCR_EXCEPTIONS 0x9Fu
-#define NVIC_ICPR1_FPU (1u << (38u - 32u)) /* the nRF52840's number, the one chip here that has an FPU */
 
 /* Sleeps until something is pending. Nearly every float operation is inexact, and such a flag holds the FPU's own
  * interrupt pending: Nordic's rule ("nRF52840 erratum 87"; nRF5 SDK, "FPU") is to clear both before a sleep. */
@@ -34,7 +33,9 @@ static inline void core_wait_for_interrupt(void)
                      : "=&r"(status)
                      : "r"(FPSCR_EXCEPTIONS)
                      : "cc");
-    NVIC_ICPR1 = NVIC_ICPR1_FPU;
+#ifdef CORE_FPU_IRQ /* of the chip: firmware/platforms/baremetal/chips */
+    NVIC_ICPR(CORE_FPU_IRQ / 32u) = 1u << (CORE_FPU_IRQ % 32u);
+#endif
 #endif
     __asm__ volatile("dsb\n\twfi" ::: "memory");
 }

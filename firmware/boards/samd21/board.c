@@ -3,6 +3,7 @@
 #include "poet/board.h"
 
 #include "board_settings.h"
+#include "boot_number.h"
 #include "card_spi.h"
 #include "clocks.h"
 #include "core.h"
@@ -50,20 +51,9 @@ void poet_board_window(bool inside)
     }
 }
 
-/* There is no random number generator. RAM wakes up with noise and keeps its content over a reset: a counter there
- * differs between resets, and a hash over what nothing has written yet differs between power-ups. */
 uint32_t poet_board_boot_id(void)
 {
-    __attribute__((section(".noinit"))) static uint32_t boots;
-    uint32_t bytes;
-    const uint8_t *ram = poet_board_ram(&bytes);
-    uint32_t hash = 2166136261u; /* FNV-1a */
-
-    for (uint32_t i = 0u; i < bytes; i++) {
-        hash = (hash ^ ram[i]) * 16777619u;
-    }
-    boots++;
-    return hash ^ (boots * 2654435761u);
+    return boot_number();
 }
 
 static const char *cause_of(uint32_t flags)

@@ -29,6 +29,7 @@ class SystemControlSpace(Peripheral):
         "NVIC_ICER0": Register(0x180),
         "NVIC_ICPR0": Register(0x280),
         "NVIC_ICPR1": Register(0x284),
+        "NVIC_ICPR2": Register(0x288),
         "SCB_VTOR": Register(0xD08),
         "SCB_AIRCR": Register(0xD0C, reset=0xFA050000),
         "SCB_CFSR": Register(0xD28),

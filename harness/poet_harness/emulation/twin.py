@@ -12,7 +12,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.stopping import undisturbed
 
-from . import nrf52840, samd21
+from . import nrf52840, samd21, stm32f411
 from .bus import EmulationError
 from .image import load_image
 from .machine import Machine, Memory
@@ -21,9 +21,11 @@ from .sdcard import KIND, CardTiming, SdCard
 from .serial_line import Faults, SerialLine, Starvation
 from .specimen import Specimen
 
-CHIPS: dict[str, tuple[Memory, type[nrf52840.Nrf52840] | type[samd21.Samd21]]] = {
+Chips = nrf52840.Nrf52840 | samd21.Samd21 | stm32f411.Stm32f411
+CHIPS: dict[str, tuple[Memory, type[Chips]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
     "samd21": (samd21.MEMORY, samd21.Samd21),
+    "stm32f411": (stm32f411.MEMORY, stm32f411.Stm32f411),
 }
 
 # Between two looks at the host's clock; about a tenth of a second of work.
@@ -116,9 +118,7 @@ class Twin:
         self._power.untold_sleeps = self._machine.take_sleeps
         self.serial = TwinSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self.chip: nrf52840.Nrf52840 | samd21.Samd21 = chip(
-            board, specimen, self._machine, self.card, self._power, self._line, starvation, seed
-        )
+        self.chip: Chips = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
         self._machine.connect(self.chip, self._sleeps, self.chip.native)
 
     def _sleeps(self, begin: int, end: int) -> None:

@@ -22,7 +22,9 @@ from poet_profiles.cache import cache_folder
 PACKAGES = {
     "nrf52840": ("pyocd==0.46.0", ["--only-binary", ":all:"]),
     "mkr1000": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
+    "nucleo-f411re": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
 }
+FILES = {"mkr1000": "ATSAMD21G18A.svd", "nucleo-f411re": "STM32F411xx.svd"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _fetch(board: str) -> bytes:
             with zipfile.ZipFile(io.BytesIO(inner)) as svds:
                 return svds.read("nrf52840.svd")
         with tarfile.open(archive) as source:
-            member = next(name for name in source.getnames() if name.endswith("/ATSAMD21G18A.svd"))
+            member = next(name for name in source.getnames() if name.endswith(f"/{FILES[board]}"))
             file = source.extractfile(member)
             assert file is not None
             return file.read()
@@ -87,7 +89,7 @@ def _fetch(board: str) -> bytes:
 def parse(root: ElementTree.Element) -> Svd:
     """Read a CMSIS-SVD document: peripherals with derivedFrom, clusters, register arrays, three styles of bit range."""
     peripherals = {_text(node, "name"): node for node in root.iter("peripheral")}
-    registers, bases, interrupts = {}, {}, {}
+    registers, bases, interrupts, named = {}, {}, {}, {}
     for name, node in peripherals.items():
         base = int(_text(node, "baseAddress"), 0)
         source = node if node.find("registers") is not None else peripherals[node.attrib["derivedFrom"]]
@@ -95,8 +97,8 @@ def parse(root: ElementTree.Element) -> Svd:
         _walk(source.find("registers"), base, "", listing)
         registers[name], bases[name] = listing, base
         for interrupt in node.iter("interrupt"):
-            interrupts[name] = int(_text(interrupt, "value"), 0)
-    return Svd(registers, bases, interrupts)
+            interrupts[name] = named[_text(interrupt, "name")] = int(_text(interrupt, "value"), 0)
+    return Svd(registers, bases, {**interrupts, **named})  # ST's file has some at a peripheral that they are not of
 
 
 def _walk(parent: ElementTree.Element | None, base: int, prefix: str, into: dict[str, list[SvdRegister]]) -> None:
@@ -117,10 +119,15 @@ def _walk(parent: ElementTree.Element | None, base: int, prefix: str, into: dict
                     SvdRegister(
                         address,
                         int(node.findtext("size", "0"), 0) // 8,
-                        None if reset is None else int(reset, 0),
+                        None if reset is None else _number(reset),
                         {_text(field, "name"): _field(field) for field in node.iter("field")},
                     )
                 )
+
+
+def _number(text: str) -> int:
+    """ST leaves the 0x out here and there."""
+    return int(text, 0) if text.startswith("0x") or text == "0" else int(text, 16)
 
 
 def _field(node: ElementTree.Element) -> Field:

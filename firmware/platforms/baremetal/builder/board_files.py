@@ -11,6 +11,8 @@ def header(board):
     lines = {
         "BOARD_NAME": f'"{board["name"]}"',
         "BOARD_CLOCK_HZ": f"{board['clock_hz']}u",
+        "BOARD_CRYSTAL_HZ": f"{board.get('crystal_hz') or 0}u",
+        "BOARD_CRYSTAL_IS_CLOCK": int(board.get("crystal_is_clock", False)),
         "BOARD_BAUD": f"{board['baud']}u",
         "BOARD_DCDC": int(bool(regulator and regulator["dcdc"])),
         "BOARD_BOOTLOADER": int(bool(bootloader)),
@@ -21,7 +23,7 @@ def header(board):
         **{
             f"PINS_{level.upper()}_{port}": f"0x{mask(board['pins'].get(level, ()), port):X}u"
             for level in ("high", "low")
-            for port in (0, 1)
+            for port in (0, 1, 2)
         },
     }
     defines = "\n".join(f"#define {name} {value}" for name, value in lines.items())
@@ -52,7 +54,7 @@ INCLUDE "cortex_m/sections.ld"
 
 def pin_number(name):
     """``P1.08`` or ``PB08`` as port * 32 + pin."""
-    return 32 * (name[1] in "1B") + int(name[-2:])
+    return 32 * max("01".find(name[1]), "ABC".find(name[1])) + int(name[-2:])
 
 
 def mask(names, port):

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A board of a third family, added by following docs/adding_a_board.md: the Nucleo-F411RE on its twin."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from poet_harness.emulation import EmulationError, open_twin
+from poet_profiles.boards import Board, load_board
+
+from tests.emulation.test_registers import check_twin
+from tests.support import ROOT
+from tests.support.emulation.emulated_board import Line
+from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_all, random_data, step
+from tests.support.emulation.vendor_svd import load_svd
+
+NAME = "nucleo-f411re"
+Opener = Callable[..., Line]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nucleo")
+
+
+@pytest.fixture(scope="module")
+def image(model: Path, folder: Path) -> Path:
+    """The whole firmware with the paged step."""
+    return build(folder, model).rename(folder / "nucleo.elf")
+
+
+def build(folder: Path, model: Path, **environment: str) -> Path:
+    quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
+    places = {"PLATFORMIO_BUILD_DIR": str(folder), "POET_MODEL_DIR": str(model)}
+    done = subprocess.run(
+        [sys.executable, "-m", "platformio", "run", "-e", NAME],
+        cwd=ROOT,
+        env={**os.environ, **quiet, **places, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / NAME / "firmware.elf"
+
+
+@pytest.fixture
+def open_nucleo(image: Path, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the board; keywords go to `open_twin`."""
+    twins = []
+
+    def open_board(board: Board | None = None, **options: object) -> Line:
+        twin = open_twin(board or load_board(NAME), image, tmp_path / "card.img", **options)  # type: ignore[arg-type]
+        twin.serial.timeout = 60
+        twins.append(twin)
+        return Line(twin)
+
+    yield open_board
+    for twin in twins:
+        twin.close()
+
+
+def test_the_twins_registers_are_the_vendors(open_nucleo: Opener) -> None:
+    # RM0383, 19.6.1: 0x00C0. ST's file has 0x00C00000.
+    check_twin(load_svd(NAME), open_nucleo().twin.chip, frozenset({"USART2.SR"}))
+
+
+def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
+    line = open_nucleo()
+    told = line.values("hello")
+    board = load_board(NAME)
+    assert told["board"] == NAME and told["start"] == "power"
+    assert board.usable_ram_bytes - 1024 < int(told["ram_bytes"]) < board.ram_bytes
+    for cause in ("pin", "request"):
+        line.twin._machine.request_reset(cause)
+        before, told = told, line.values("hello")
+        assert told["start"] == cause
+        assert told["boot"] != before["boot"]
+
+
+def test_a_paged_step_is_right_and_has_the_bits_of_the_other_cortex_m4(
+    open_nucleo: Opener, step_images: dict[str, Path], tmp_path: Path
+) -> None:
+    data = random_data()
+    loss, gradient, weights = expected(data)
+    with open_twin(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "other.img") as twin:
+        twin.serial.timeout = 60
+        lines = (open_nucleo(), Line(twin))
+        for line in lines:
+            line.values("hello")
+            line.values("format")
+            put_all(line, data)
+        losses = [step(line) for line in lines]
+        assert losses[0] == pytest.approx(loss, rel=1e-5) and losses[0] == losses[1]
+        assert get(lines[0], W).tobytes() == get(lines[1], W).tobytes()
+    np.testing.assert_allclose(get(lines[0], GRADIENT), gradient, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(get(lines[0], W), weights, rtol=1e-6)
+
+
+def test_commits_survive_a_power_cut(open_nucleo: Opener) -> None:
+    line = open_nucleo()
+    line.values("hello")
+    line.values("format")
+    put_all(line, random_data())
+    step(line)
+    trained = get(line, W).tobytes()
+    line.values("commit 7")
+    line.twin.cut_power()
+    assert line.values("hello")["start"] == "power"
+    put_all(line, random_data(seed=5))
+    assert line.values("restore")["step"] == "7"
+    assert get(line, W).tobytes() == trained
+
+
+def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> None:
+    line = open_nucleo()
+    rails = load_board(NAME).rails_a
+    hz = int(line.values("hello")["ticks_hz"])
+    line.twin.power_trace()
+    ticks = int(line.values(f"idle {hz // 10}")["ticks"])
+    trace = line.twin.power_trace()
+    lengths = np.diff(trace.times_s)
+    assert lengths[trace.window].sum() == pytest.approx(ticks / hz, rel=1e-3)
+    asleep = trace.current_a < rails.cpu_active
+    assert lengths[asleep & trace.window].sum() == pytest.approx(0.1, rel=1e-3)
+
+
+def test_an_empty_slot_is_told(open_nucleo: Opener) -> None:
+    line = open_nucleo()
+    line.values("hello")
+    line.twin.card.faults.removed = True
+    assert line.ask("format").startswith("err -9")
+    line.twin.card.faults.removed = False
+    assert line.ask("format").startswith("ok")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"crystal_is_clock": False}, "HSEBYP does not fit what the board feeds the chip with"),
+        ({"crystal_hz": 25_000_000}, "the PLL turns 3125000 Hz into"),
+        ({"baud": 57_600}, "USART2: 115207 baud, the board's file says 57600"),
+    ],
+)
+def test_an_image_for_a_board_with_another_clock_or_line_is_noticed(
+    open_nucleo: Opener, change: dict[str, object], words: str
+) -> None:
+    line = open_nucleo(load_board(NAME).model_copy(update=change))
+    with pytest.raises(EmulationError, match=words):
+        line.twin._machine.run(20_000_000)
+
+
+@pytest.mark.usefixtures("image")  # most of what it is made of is compiled then
+def test_a_module_with_a_crystal_of_its_own_is_a_file(model: Path, folder: Path, tmp_path: Path) -> None:
+    """Like a Black Pill: a crystal of 25 MHz, the card at SPI1's other pins, a LED at PC13."""
+    board = json.loads(load_board(NAME).model_dump_json())
+    pins = {**board["pins"], "card_sck": "PA05", "card_miso": "PA06", "card_mosi": "PA07", "low": [], "high": ["PC13"]}
+    board |= {"name": "blackpill", "crystal_hz": 25_000_000, "crystal_is_clock": False, "pins": pins}
+    pill = Board.model_validate(board)
+    elf = build(folder, model, POET_BOARD=pill.model_dump_json())
+    with open_twin(pill, elf, tmp_path / "pill.img") as twin:
+        twin.serial.timeout = 60
+        line = Line(twin)
+        assert line.values("hello")["board"] == "blackpill"
+        assert line.ask("format").startswith("ok")
+        assert twin.chip.bus.read(0x40020800, 4) >> 26 & 3 == 1, "PC13 is an output"
