@@ -54,12 +54,15 @@ class Forms:
         What to choose from for that.
     refuse_too_large : callable
         Raises a `UserError` if the board's RAM is known not to do, whatever the form.
+    why_not_on_card : str
+        Why there is no form with parameters on the card, for a user who asks for it.
     """
 
     in_ram: Callable[[bool], Task]
     on_card: Callable[[CardForm], Task] | None = None
     card_forms: CardForms = ALL_CARD_FORMS
     refuse_too_large: Callable[[], None] = lambda: None
+    why_not_on_card: str = "--parameters card is for models on microcontrollers that have a card: leave it out"
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def choose_residents(
         return _excluded(forms.in_ram(True), budget_bytes)
     if parameters is Parameters.CARD:
         if forms.on_card is None:
-            raise UserError("--parameters card is for models on microcontrollers that have a card: leave it out")
+            raise UserError(forms.why_not_on_card)
         task = cheapest_on_card(forms.card_forms, forms.on_card, budget_bytes)
         return Residency(task, budget_bytes(task), note=_slices_note(task.graph))
     return _fitting(forms, parameters, gradients, budget_bytes)

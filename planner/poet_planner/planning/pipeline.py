@@ -401,16 +401,20 @@ def forms_of(
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
     model = ModelOnBoard(network, batch, profile, board, optimizer)
+    why_not_on_card = Forms.why_not_on_card
+    if model.has_card and not optimizer.is_plain:
+        why_not_on_card = f"{optimizer.words}: the firmware has none for parameters on the card; leave it out"
     return Forms(
         lambda resident_gradients: _with_paging(model.task(resident_gradients), paging),
         (lambda form: model.task(card_above_bytes=form.above_bytes, streaming=form.streaming))
-        if model.has_card and paging
+        if model.has_card and paging and optimizer.is_plain
         else None,
         CardForms(
             ABOVE_BYTES if card_above is None else [size_bytes(card_above, "--card-above", "2KB")],
             STREAMED if stream_above is None else [Streaming(size_bytes(stream_above, "--stream-above", "64KB"))],
         ),
         model.refuse_too_large,
+        why_not_on_card,
     )
 
 

@@ -127,6 +127,18 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
             ["--profile", "m4", "--model", "digits_cnn_small", "--parameters", "card", "--momentum", "0.9"],
             "--momentum 0.9: the firmware has none for parameters on the card",
         ),
+        (["--profile", "m4", "--optimizer", "adam", "--momentum", "0.9"], "--momentum 0.9: --optimizer adam has none"),
+        (["--profile", "m4", "--betas", "0.9,0.99"], "--betas 0.9,0.99: --optimizer sgd has none"),
+        (["--profile", "m4", "--optimizer", "adam", "--betas", "0.9"], "--betas 0.9: are two numbers"),
+        (["--profile", "m4", "--optimizer", "adamw", "--betas", "0.9,1"], "--betas 0.9,1: both are from 0 to below 1"),
+        (["--profile", "m4", "--nesterov"], "--nesterov: goes with momentum"),
+        (["--profile", "m4", "--weight-decay", "-1"], "--weight-decay -1: is out of range"),
+        (["--profile", "m4", "--clip-value", "0"], "--clip-value 0: is above 0"),
+        (
+            ["--profile", "m4", "--model", "digits_cnn_small", "--weight-decay", "1e-40"],
+            "--weight-decay 1e-40: the firmware knows numbers from 1.2e-38",
+        ),
+        (["graph", "--model", "digits_cnn", "--board", "rpi4b", "--out", "x.json", "--optimizer", "adam"], "leave it"),
         (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
         (["--profile", "m4", "--model", "digits_cnn", "--stream-above", "much"], "--stream-above much: not an amount"),
         (

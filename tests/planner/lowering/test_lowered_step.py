@@ -16,7 +16,7 @@ import pytest
 import torch
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.graph.optimizer import Optimizer
+from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.planning.memory_policy import without_parameters
@@ -84,16 +84,18 @@ def test_step_equals_autograd(name: str, resident_gradients: bool, operators: Op
         assert np.abs(tensors[id] - double[id]).max() <= allowed, id
 
 
-@pytest.mark.parametrize("resident_gradients", [True, False])
-def test_nothing_is_fetched_between_two_changes(resident_gradients: bool) -> None:
+@pytest.mark.parametrize(
+    ("resident_gradients", "method"), [(True, Method.SGD), (False, Method.SGD), (False, Method.ADAM)]
+)
+def test_nothing_is_fetched_between_two_changes(resident_gradients: bool, method: Method) -> None:
     """Whatever changes parameters or statistics reads only what the node before all of them has seen in RAM."""
     model = models.load("mlperf_ds_cnn")
     traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
-    graph = lower_for_firmware(traced, resident_gradients=resident_gradients)
+    graph = lower_for_firmware(traced, resident_gradients=resident_gradients, optimizer=Optimizer(method))
     lasting = {resident.id for resident in graph.residents if resident.kind in ("parameter", "state")}
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
     (order,) = (node for node in graph.nodes if node.operation is None)
-    assert len(changing) == 29 + 9  # parameters and batch norms
+    assert len(changing) == 29 + 9 + (method is Method.ADAM)  # parameters, batch norms and the number of steps
     assert graph.nodes[-len(changing) - 1 :] == (order, *changing)
     for node in changing:
         assert order.id in node.inputs
