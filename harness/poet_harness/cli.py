@@ -14,7 +14,21 @@ from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
 from poet_profiles.version import show_version
 
-from .verbs import battery, boards, bootloader, card, compare, doctor, energy, evaluate, flash, meters, profile, run
+from .verbs import (
+    battery,
+    boards,
+    bootloader,
+    card,
+    compare,
+    doctor,
+    energy,
+    evaluate,
+    flash,
+    meters,
+    profile,
+    run,
+    weights,
+)
 
 HELP = "Measure what training costs on a board, put a schedule on it, and run it."
 
@@ -25,7 +39,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (profile, flash, bootloader, card, run, evaluate, compare, battery, energy, boards, meters, doctor):
+VERBS = (profile, flash, bootloader, card, run, evaluate, weights, compare, battery, energy, boards, meters, doctor)
+for verb in VERBS:
     app.command(verb.NAME)(verb.command)
 
 

@@ -14,9 +14,6 @@ from .errors import UserError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# In a plan's folder: how a board's tensors become the model's `state_dict` (docs/SPEC.md, section 4).
-STATE_DICT_FILE = "state_dict.npz"
-
 
 def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The content of an .npz that holds arrays of any names; those of `numpy.savez` must not be its own arguments'."""

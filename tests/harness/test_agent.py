@@ -29,6 +29,7 @@ from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.plan import read_plan
 from poet_harness.training.trainer import make_ready
+from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
@@ -276,12 +277,31 @@ def run(folder: Path, *options: str) -> Result:
     return CliRunner().invoke(app, [*given, *options], env={"COLUMNS": "400"})
 
 
+def test_an_agent_begins_with_weights_from_a_file_and_keeps_none(scheduled: Path, tmp_path: Path) -> None:
+    given, out = tmp_path / "given.pt", tmp_path / "w.safetensors"
+    torch.save(models.load(MODEL, seed=5).module.state_dict(), given)
+    write_arrays(training_data(MODEL, 1, 0, BATCH, weights=given), tmp_path / "data.npz")
+    found = []
+    for options in (["--weights", str(given)], ["--data", str(tmp_path / "data.npz")]):
+        with serve(ServedAgent(tmp_path)) as url:
+            done = run(scheduled, "--port", url, "--steps", "1", "--lr", "0.1", "--trained", str(out), *options)
+        assert done.exit_code == 0, done.output
+        found.append(load_file(out))
+    assert found[0].keys() == found[1].keys()
+    assert all(np.array_equal(array, found[1][name]) for name, array in found[0].items())
+    begun = np.load(scheduled / "data.npz")
+    assert not all(np.allclose(array, begun[name], atol=1e-3) for name, array in found[0].items())
+    done = CliRunner().invoke(app, ["weights", "--plan", str(scheduled), "--board", "host", "--out", str(out)])
+    assert "which keeps no weights; poet-harness run --trained writes them" in str(done.exception)
+
+
 @pytest.mark.parametrize(("resets", "rate"), [((), 0.0), ((60,), 0.0003)])
 def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
     scheduled: Path, tmp_path: Path, resets: tuple[int, ...], rate: float
 ) -> None:
     agent = ServedAgent(tmp_path, resets_before=resets)
-    files = ["--out", str(tmp_path / "o.csv"), "--save", str(tmp_path / "s.npz"), "--trained", str(tmp_path / "w.st")]
+    out, saved, weights = (str(tmp_path / name) for name in ("o.csv", "s.npz", "w.safetensors"))
+    files = ["--out", out, "--save", saved, "--trained", weights]
     with serve(agent, Noise(rate, seed=5), Noise(rate, seed=6)) as url:
         done = run(scheduled, "--port", url, "--steps", "3", "--lr", "0.1", *files)
     assert done.exit_code == 0, done.output
@@ -292,7 +312,7 @@ def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
     for name, array in expected.items():
         assert np.array_equal(found[name], array), name
     start = np.load(scheduled / "data.npz")
-    for name, trained in load_file(tmp_path / "w.st").items():
+    for name, trained in load_file(tmp_path / "w.safetensors").items():
         assert trained == pytest.approx(start[name] - 0.1 * expected[f"{name}.grad"].sum(axis=0), abs=1e-6)
     rows = pd.read_csv(tmp_path / "o.csv")
     actions = len(json.loads((scheduled / "schedule.json").read_text())["steps"])

@@ -41,9 +41,9 @@ def plan(folder: Path) -> Plan:
     return read_plan(folder)
 
 
-def poet(monkeypatch: pytest.MonkeyPatch, *arguments: object, typed: str = "") -> int:
-    """The exit code of `poet-harness card`."""
-    monkeypatch.setattr("sys.argv", ["poet-harness", "card", *map(str, arguments)])
+def poet(monkeypatch: pytest.MonkeyPatch, *arguments: object, typed: str = "", verb: str = "card") -> int:
+    """The exit code of `poet-harness`."""
+    monkeypatch.setattr("sys.argv", ["poet-harness", verb, *map(str, arguments)])
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     with pytest.raises(SystemExit) as ended:
         main()
@@ -327,10 +327,11 @@ def test_trained_weights_come_off_the_card_under_their_names(
 
     image, out = tmp_path / "card.img", tmp_path / "net.safetensors"
     w, b = trained(folder, image)
-    options = ("--read", "--plan", folder, "--data", folder / "data.npz", "--weights", out)
-    assert poet(monkeypatch, image, *options) == 0
+    options = ("--plan", folder, "--data", folder / "data.npz", "--out", out)
+    assert poet(monkeypatch, "--card", image, *options, verb="weights") == 0
     with safe_open(out, "np") as file:
-        assert file.metadata() == {"format": "pt", "graph": read_plan(folder).graph_hash, "step": "1"}
+        graph = read_plan(folder).graph_hash
+        assert file.metadata() == {"format": "pt", "graph": graph, "step": "1", "optimizer": "SGD()"}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert np.array_equal(tensors["layer.weight"], w)
     assert np.array_equal(tensors["layer.bias"], b)
@@ -380,9 +381,9 @@ def test_a_card_without_a_label_is_refused(folder: Path, plan: Plan, tmp_path: P
     ("options", "words"),
     [
         ([], "--plan and --data"),
-        (["--weights", "w.safetensors"], "add --read"),
         (["--read", "--yes"], "belongs to writing"),
-        (["--read", "--weights", "w.safetensors"], "name it with --plan"),
+        (["--read", "--weights", "w.safetensors"], "belongs to writing"),
+        (["--read", "--data", "data.npz"], "belongs to writing"),
         (["--read"], "no such file"),
     ],
 )

@@ -14,12 +14,13 @@ from poet_harness.training.batches import read_training_data
 from poet_harness.training.plan import read_plan
 from poet_harness.training.weights import AFTER_STEPS, TABLE
 from poet_profiles.errors import UserError
+from poet_profiles.state_names import write_names
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from tests.harness.test_frozen import FROZEN, UNFOLDED, check
 from tests.support.harness.simulated_device import SimulatedDevice, serve
-from tests.support.harness.tiny_plan import BATCHES, GRAPH, STEPS, board, write_plan
+from tests.support.harness.tiny_plan import BATCHES, GRAPH, HASH, STEPS, board, write_plan
 
 GIVEN = np.array([3, 4], np.float32)
 ROWS = [
@@ -69,12 +70,17 @@ def test_training_begins_with_them_and_all_come_back(folder: Path) -> None:
 
 def test_data_need_then_have_no_weights_and_the_plan_knows_the_names(folder: Path) -> None:
     save_file(WEIGHTS, folder / "given.safetensors")
-    np.savez(folder / "state_dict.npz", **{TABLE: np.array(ROWS)}, **{id: BEGUN[id] for id in ("u", "n", "p")})
+    write_names({TABLE: np.array(ROWS), **{id: BEGUN[id] for id in ("u", "n", "p")}}, folder, HASH)
     np.savez(folder / "data.npz", input=BATCHES)
     plan = read_plan(folder)
     data = read_training_data(folder / "data.npz", plan, STEPS, folder / "given.safetensors")
     assert data.weights == {0: GIVEN.tobytes()}
     assert data.state.state_dict({"w": GIVEN}, 7)["bn.num_batches_tracked"] == 107
+
+
+def test_names_of_another_graph_do_not_count(folder: Path) -> None:
+    write_names({TABLE: np.array(ROWS)}, folder, "0" * 16)
+    assert not read_plan(folder).names
 
 
 @pytest.mark.parametrize(

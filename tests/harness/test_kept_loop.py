@@ -82,7 +82,7 @@ def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
     _, whole, expected = train(folder, "reference", "--steps", str(STEPS))
     call(harness, "card", image, *given)
     _, first, _ = train(folder, "first", "--steps", "2", "--card", image)
-    assert "the weights of step 2 are whole" in call(harness, "card", image, "--read", *given)
+    assert "the weights of step 2 are whole" in call(harness, "card", image, "--read", *given[:2])
     with pytest.raises(UserError, match="holds the weights after 2 steps"):
         train(folder, "again", "--steps", str(STEPS), "--card", image)
     table, rest, found = train(folder, "rest", "--steps", str(STEPS), "--card", image, "--resume")

@@ -135,6 +135,28 @@ def test_a_step_whose_answer_is_lost_counts_once(folder: Path) -> None:
     assert device.record == (3, (B + 3 * RATE).tobytes(), (W + 3 * RATE).tobytes())
 
 
+def test_weights_come_off_the_card_through_the_board(folder: Path) -> None:
+    out = folder / "net.safetensors"
+    given = ["weights", "--plan", str(folder), "--data", str(folder / "data.npz"), "--out", str(out)]
+    for device, words in ((begun(folder, 2), ""), (kept_board(folder), "its card holds no trained weights")):
+        with serve(device) as url:
+            result = CliRunner().invoke(app, [*given, "--board", "nrf52840", "--port", url])
+        assert words in str(result.exception)
+        assert bool(words) == bool(result.exit_code)
+    found = load_file(out)
+    np.testing.assert_array_equal(found["layer.weight"], W + 2 * RATE)
+    np.testing.assert_array_equal(found["layer.bias"], B + 2 * RATE)
+    assert found["steps"] == 2
+
+
+def test_a_card_is_prepared_with_weights_from_a_file(folder: Path) -> None:
+    given = folder / "given.npz"
+    np.savez(given, **{"layer.weight": W + 5, "layer.bias": B + 5, "steps": np.int64(0)})
+    device = kept_board(folder)
+    assert run(device, folder, "--steps", "1", "--weights", str(given)).exit_code == 0
+    assert device.record == (1, (B + 5 + RATE).tobytes(), (W + 5 + RATE).tobytes())
+
+
 def test_after_a_failure_the_committed_weights_are_written(folder: Path) -> None:
     out = folder / "net.safetensors"
     result = run(begun(folder, 0, breaks_at=2), folder, "--steps", "3", "--trained", str(out))

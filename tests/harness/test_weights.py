@@ -97,7 +97,6 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model_name", "chosen", "words"),
     [
-        ("mlperf_ds_cnn", Optimizer(momentum=0.9), "SGD(lr=0.05, momentum=0.9)"),
         (
             "finetune_cnn_small",
             Optimizer(Method.ADAMW, weight_decay=0.01, betas=(0.8, 0.99), clip_value=0.1),

@@ -47,7 +47,7 @@ class CardContents:
         return sum(len(piece.content) for piece in self.pieces)
 
 
-def card_contents(path: Path, plan: Plan, batches: int | None = None) -> CardContents:
+def card_contents(path: Path, plan: Plan, batches: int | None = None, weights: Path | None = None) -> CardContents:
     """Take from a training data file what a plan keeps on the card.
 
     Parameters
@@ -56,6 +56,8 @@ def card_contents(path: Path, plan: Plan, batches: int | None = None) -> CardCon
         .npz that `poet-plan data` has written.
     batches : int, optional
         How many batches; all that the file has if not given.
+    weights : Path, optional
+        A file of weights to begin with, in the place of those of the data.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def card_contents(path: Path, plan: Plan, batches: int | None = None) -> CardCon
     """
     if plan.card is None:
         raise UserError(f"{path}: the plan keeps no tensors on the card; poet-harness run sends them over the line")
-    return laid_out(plan, plan.card, read_training_data(path, plan, batches))
+    return laid_out(plan, plan.card, read_training_data(path, plan, batches, weights))
 
 
 def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents:

@@ -13,7 +13,7 @@ from poet_profiles.protocol.status import Status
 
 from ..protocol.device import Device, Restored
 from ..protocol.link import DeviceError
-from ..training.batches import TrainingData
+from ..training.batches import Array, TrainingData
 from ..training.plan import Plan
 from .batch_count import check_batch_count
 from .reading import Weights
@@ -116,18 +116,43 @@ class CardInBoard:
         UserError
             If the board does not answer, or they are too many for the line.
         """
-        wanted = {i: tensor for i, tensor in enumerate(self._plan.tensors) if tensor.kind in TRAINED_KINDS}
-        size = sum(tensor.bytes for tensor in wanted.values())
+        size = sum(tensor.bytes for tensor in self._plan.tensors if tensor.kind in TRAINED_KINDS)
         if size > MOST_LINE_BYTES:
             raise UserError(
                 f"{size:,} bytes are too many for the serial line; put the card into this computer and read it with "
-                "poet-harness card --read --weights"
+                "poet-harness weights --card"
             )
         step = self.restore().step
-        tensors = {
-            tensor.id: np.frombuffer(
-                self._device.get(index, tensor.bytes), "<i4" if tensor.id in self._plan.choices else "<f4"
-            ).reshape(tensor.shape)
-            for index, tensor in wanted.items()
-        }
+        tensors = tensors_in(self._device, self._plan, TRAINED_KINDS)
         return Weights(step, self._plan.whole(tensors), fell_back=False)
+
+
+def committed_weights(device: Device, plan: Plan) -> Weights:
+    """What a board's card has committed of a plan, read through the board, whose RAM then holds the same.
+
+    Raises
+    ------
+    UserError
+        If it has committed nothing of this plan, or it is too much for the line.
+    """
+    try:
+        if plan.card is not None:
+            return CardInBoard(device, plan).weights()
+        step = device.restore().step
+    except DeviceError as error:
+        if error.number != Status.E_ABSENT:
+            raise UserError(f"{device.link.name}: the card cannot be read, {error}", NO_DEVICE) from None
+        raise UserError(
+            f"{device.link.name}: its card holds no trained weights of this plan ({error.text}); train with "
+            "poet-harness run --commit-every, or let run write them: --trained"
+        ) from None
+    return Weights(step, plan.whole(tensors_in(device, plan, TRAINED_KINDS)), fell_back=False)
+
+
+def tensors_in(device: Device, plan: Plan, kinds: tuple[str, ...]) -> dict[str, Array]:
+    """Tensors of some kinds as the board has them, in RAM and on the card, by their ids in the graph."""
+    return {
+        tensor.id: np.frombuffer(device.get(index, tensor.bytes), plan.type_of(tensor)).reshape(tensor.shape)
+        for index, tensor in enumerate(plan.tensors)
+        if tensor.kind in kinds
+    }

@@ -16,7 +16,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Kept, Resident
 from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 
-from .initial_weights import with_weights
+from .initial_weights import optimizer_state, with_weights
 from .plan import Plan
 from .weights import StateTable, state_table
 
@@ -52,7 +52,9 @@ class TrainingData:
     step: int = 0
 
 
-def read_training_data(path: Path, plan: Plan, steps: int | None, weights: Path | None = None) -> TrainingData:
+def read_training_data(
+    path: Path, plan: Plan, steps: int | None, weights: Path | None = None, state: Path | None = None
+) -> TrainingData:
     """Read the arrays that the plan's tensors need, and hold each against the plan: name, type, shape, numbers.
 
     Tensors of kind ``input`` and ``target`` have a leading axis over the batches; the others are given once. The
@@ -65,6 +67,8 @@ def read_training_data(path: Path, plan: Plan, steps: int | None, weights: Path 
         How many batches; None: all that the file has; 0: none, and the file needs no arrays for them.
     weights : Path, optional
         A file of weights to begin with, in the place of those of the data, which need then have none.
+    state : Path, optional
+        A file of the optimiser's state to begin with, in the place of zeros.
 
     Raises
     ------
@@ -75,10 +79,12 @@ def read_training_data(path: Path, plan: Plan, steps: int | None, weights: Path 
     """
     arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
     refuse_other_frozen(path, arrays, plan)
-    state = state_table(path, arrays, plan)
+    table = state_table(path, arrays, plan)
     if weights is not None:
-        given, state = with_weights(weights, state, plan)
+        given, table = with_weights(weights, table, plan)
         arrays |= given
+    if state is not None:
+        arrays |= optimizer_state(state, plan)
     zeros = {*plan.optimizer.tensors.values(), *plan.generators}
     count = _batch_count(path, plan, arrays) if steps is None else steps
     constants: dict[int, bytes] = {}
@@ -98,7 +104,7 @@ def read_training_data(path: Path, plan: Plan, steps: int | None, weights: Path 
             data = cut_from(tensor, checked_array(path, whole, *numbers, arrays)).tobytes()
             in_ram = index < len(plan.residents)
             (constants if in_ram and tensor.kind == "constant" else once)[index] = data
-    return TrainingData(constants, once, batches, state)
+    return TrainingData(constants, once, batches, table)
 
 
 def _batch_count(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights from a file in the place of those that the data begin with."""
+"""Weights, and an optimiser's state, from files in the place of what the data begin with."""
 
 from __future__ import annotations
 
@@ -40,9 +40,31 @@ def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, A
     return held, replace(table, arrays={**table.arrays, **unheld, **_counts(file, table)})
 
 
+def optimizer_state(path: Path, plan: Plan) -> dict[str, Array]:
+    """The optimiser's state from a file that ``poet-harness weights`` or ``run --trained`` wrote, by the plan's ids.
+
+    Raises
+    ------
+    UserError
+        If the plan's optimiser has none; with one line for each tensor that is missing, surplus, of another shape or
+        type, or not finite.
+    """
+    if not plan.optimizer.state:
+        raise UserError(f"--state {path}: {plan.optimizer.words()} has no state; leave it out")
+    types, shapes = _of_tensors(plan)
+    wanted = {name: Wanted(shapes[id], types[id], id) for name, id in plan.optimizer.tensors.items()}
+    file = read_weights(path)
+    refuse_differences(file, wanted, f"the state of {plan.optimizer.words()}")
+    return by_source(file, wanted)
+
+
+def _of_tensors(plan: Plan) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]:
+    """Types and shapes of a plan's tensors, each whole."""
+    return {name_of(tensor): plan.type_of(tensor).name for tensor in plan.tensors}, whole_shapes(plan.tensors)
+
+
 def _wanted(table: StateTable, plan: Plan) -> dict[str, Wanted]:
-    types = {name_of(tensor): plan.type_of(tensor).name for tensor in plan.tensors}
-    shapes = whole_shapes(plan.tensors)
+    types, shapes = _of_tensors(plan)
     for id, array in {**plan.frozen, **table.arrays}.items():
         types[id], shapes[id] = array.dtype.name, array.shape
     for id, array in table.arrays.items():

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from poet_profiles.arrays import STATE_DICT_FILE, read_arrays
 from poet_profiles.card.layout import CardLayout, blocks_of, card_layout
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
@@ -25,6 +24,7 @@ from poet_profiles.schedule import Action as Do
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import document_of_schedule, read_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
+from poet_profiles.state_names import read_names
 
 from ..benchmark.network import PROGRAM_FILE, packed, read_program
 from .inference import Inference, read_inference
@@ -187,7 +187,7 @@ def read_plan(folder: Path) -> Plan:
         optimizer=optimizer,
         generators=generators,
         frozen=_frozen(folder, graph),
-        names=_names(folder),
+        names=read_names(folder, schedule.graph_hash),
         kept=graph.kept,
         card=card_layout(graph),
         page_blocks=_page_blocks(graph, schedule),
@@ -208,7 +208,7 @@ def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
         peak_bytes=schedule.peak_bytes,
         firmware=_profiled_firmware(folder / "summary.json"),
         types=types,
-        names=_names(folder),
+        names=read_names(folder, schedule.graph_hash),
         documents=(packed(program), packed(document_of_schedule(schedule))),
     )
 
@@ -223,11 +223,6 @@ def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:
     if not graph.constants and not kept_constants(graph):
         return {}
     return read_constants(_there(folder / CONSTANTS_FILE), graph)
-
-
-def _names(folder: Path) -> dict[str, NDArray[Any]]:
-    path = folder / STATE_DICT_FILE
-    return read_arrays(path, "poet-plan --out") if path.is_file() else {}
 
 
 def _there(path: Path) -> Path:

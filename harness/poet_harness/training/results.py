@@ -16,7 +16,7 @@ from poet_profiles.stopping import undisturbed
 from poet_profiles.whole_file import check_writable, write_or_rescue
 
 from .comparison import as_csv, compare
-from .weights import as_safetensors, optimizer_path
+from .trained_files import check_suffix, optimizer_path, trained_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +59,8 @@ class Results:
         UserError
             With the file that cannot, or must not, be written.
         """
+        if self._trained is not None:
+            check_suffix(self._trained)
         taken = {path.resolve() for path in inputs if path is not None}
         sizes = {
             self._out: (steps + len(self._plan.actions)) * ROW_BYTES,
@@ -117,16 +119,9 @@ class Results:
             return
         if weights.fell_back:
             _say(f"{self._trained}: those of the last step are damaged on the card; these are of step {weights.step}")
-        metadata = {
-            "graph": self._plan.graph_hash,
-            "step": str(weights.step),
-            "optimizer": self._plan.optimizer.words(learning_rate),
-        }
         with undisturbed():
-            _keep_binary(self._trained, as_safetensors(state.state_dict(weights.tensors, weights.step), metadata))
-            if self._optimizer is not None:
-                own = {name: weights.tensors[id] for name, id in self._plan.optimizer.tensors.items()}
-                _keep_binary(self._optimizer, as_safetensors(own, metadata))
+            for path, content in trained_files(self._trained, self._plan, state, weights, learning_rate).items():
+                _keep_binary(path, content)
         for name in state.unkept:
             _say(f"{self._trained}: {name}: as at the beginning: only PyTorch follows how a step changes it")
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
@@ -18,7 +17,7 @@ from poet_profiles.stopping import finishing, heed
 
 from ..benchmark.idle import measure_idle
 from ..benchmark.measure import Effort
-from ..card.in_board import CardInBoard
+from ..card.in_board import CardInBoard, tensors_in
 from ..card.reading import Weights
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
@@ -364,7 +363,9 @@ class Trainer:
             return self._card.weights()
         if self.steps_done is None:
             raise UserError(LOST)
-        return Weights(self.steps_done, self._plan.whole(self._tensors(TRAINED_KINDS)), fell_back=False)
+        return Weights(
+            self.steps_done, self._plan.whole(tensors_in(self.device, self._plan, TRAINED_KINDS)), fell_back=False
+        )
 
     def keep_here(self) -> TrainingData:
         """Read parameters and state, as they are now: from them a board that is reset goes on, if no card has others.
@@ -390,16 +391,7 @@ class Trainer:
         return self._data
 
     def _gradients(self) -> dict[str, NDArray[Any]]:
-        return self._tensors(("gradient",))
-
-    def _tensors(self, kinds: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-        return {
-            resident.id: np.frombuffer(self.device.get(index, resident.bytes), self._plan.type_of(resident)).reshape(
-                resident.shape
-            )
-            for index, resident in enumerate(self._plan.residents)
-            if resident.kind in kinds
-        }
+        return tensors_in(self.device, self._plan, ("gradient",))
 
 
 def make_ready(device: Device, plan: Plan) -> None:

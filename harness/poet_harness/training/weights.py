@@ -113,17 +113,3 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
         arrays={name: arrays[name] for name in needed & arrays.keys()},
         parameters=tuple(str(name) for name in arrays.get(PARAMETERS, ())),
     )
-
-
-def optimizer_path(path: Path) -> Path:
-    """Where the optimiser's state goes: ``net.optimizer.safetensors`` beside ``net.safetensors``."""
-    return path.with_name(f"{path.stem}.optimizer{path.suffix}")
-
-
-def as_safetensors(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    """The bytes of a safetensors file."""
-    from safetensors.numpy import save
-
-    # "format" is what readers of such files ask for; the tensors are as PyTorch has them.
-    contents = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
-    return save(contents, {"format": "pt", **metadata})

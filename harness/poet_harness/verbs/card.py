@@ -34,15 +34,16 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", help="Overwrite what the card holds without asking.")] = False,
     read: Annotated[bool, typer.Option("--read", help="Write nothing: say what the card holds, and check it.")] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="With --read, .safetensors: the state_dict as the card holds it.")
+        Path | None,
+        typer.Option(help="Weights to begin with, instead of those of --data: .safetensors, .pt, .pth or .npz."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Prepare a card: label, initial weights, batches, and the record by which a board begins with them.
 
     What was written is read back and compared. An image file is written whole or not at all; a device has its label
-    only when everything else is there. With --read, nothing is written: label, step and graph are told, the weights of
-    --plan checked, and with --weights written as the model's state_dict.
+    only when everything else is there. With --read, nothing is written: label, step and graph are told, and the weights
+    of --plan checked. poet-harness weights writes them to a file.
     """
     from poet_profiles.errors import UserError
 
@@ -52,20 +53,31 @@ def command(
     schedule = read_plan(plan) if plan is not None else None
     place = card_place(card)
     if read:
-        for option, given in (("--batches", batches), ("--size-mib", size_mib), ("--yes", yes)):
+        for option, given in (
+            ("--data", data),
+            ("--batches", batches),
+            ("--size-mib", size_mib),
+            ("--yes", yes),
+            ("--weights", weights),
+        ):
             if given:
                 raise UserError(f"{option}: belongs to writing; leave it out, or leave out --read")
-        _read(place, schedule, data, weights, as_json)
+        _read(place, schedule, as_json)
         return
-    if weights is not None:
-        raise UserError("--weights: reads the card; add --read")
     if schedule is None or data is None:
         raise UserError(f"{card}: to prepare it, poet needs --plan and --data; to see what it holds, add --read")
-    _write(place, schedule, data, batches, size_mib, yes, as_json)
+    _write(place, schedule, data, weights, batches, size_mib, yes, as_json)
 
 
 def _write(
-    place: CardPlace, plan: Plan, data: Path, batches: int | None, size_mib: int | None, yes: bool, as_json: bool
+    place: CardPlace,
+    plan: Plan,
+    data: Path,
+    weights: Path | None,
+    batches: int | None,
+    size_mib: int | None,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     from poet_profiles.errors import UserError
     from rich.console import Console
@@ -79,7 +91,7 @@ def _write(
     if size_mib is not None and place.is_device:
         raise UserError("--size-mib: is for image files; a device has its own size")
     refuse_in_use(place)
-    contents = card_contents(data, plan, batches)
+    contents = card_contents(data, plan, batches, weights)
     if place.exists and not yes:
         _confirm(place)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
@@ -118,14 +130,12 @@ def _confirm(place: CardPlace) -> None:
         raise UserError(f"{place.path}: not confirmed, nothing was written; type yes, or give --yes")
 
 
-def _read(place: CardPlace, plan: Plan | None, data: Path | None, out: Path | None, as_json: bool) -> None:
+def _read(place: CardPlace, plan: Plan | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
 
     from ..card.reading import CardReader, look_at, weights_on
     from .console import print_json
 
-    if plan is None and (data is not None or out is not None):
-        raise UserError("--data and --weights: mean a plan's weights; name it with --plan")
     if not place.exists:
         raise UserError(f"{place.path}: no such file")
     with CardReader(place.path) as reader:
@@ -136,10 +146,6 @@ def _read(place: CardPlace, plan: Plan | None, data: Path | None, out: Path | No
             f"poet-harness: {place.path}: the newest weights are damaged; these are those of step {found.step}",
             file=sys.stderr,
         )
-    if plan is not None and found is not None and out is not None:
-        from ..card.state_dict import write_state_dict
-
-        write_state_dict(out, plan, data, found)
     if as_json:
         checked = None if found is None else {"graph_hash": plan.graph_hash if plan else None, "step": found.step}
         print_json({"card": str(place.path), **_document(held), "checked": checked})

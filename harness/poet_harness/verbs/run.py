@@ -65,6 +65,12 @@ def command(
         Path | None,
         typer.Option(help="Weights to begin with, instead of those of --data: .safetensors, .pt, .pth or .npz."),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="The optimiser's state to begin with: .safetensors, as --trained writes it beside the weights."
+        ),
+    ] = None,
     trained: Annotated[
         Path | None, typer.Option(help=".safetensors: the trained model's state_dict, read back from the board.")
     ] = None,
@@ -117,19 +123,20 @@ def command(
             f"{'--resume' if resume else '--commit-every'}: {description.name} keeps no weights; --trained writes them "
             "at the end"
         )
-    if weights is not None and resume and not over_epochs:
-        raise UserError("--weights: a run that is resumed begins with those on the card; leave one of the two out")
+    for option, given in (("--weights", weights), ("--state", state)):
+        if given is not None and resume and not over_epochs:
+            raise UserError(f"{option}: a run that is resumed begins with what the card has; leave one of the two out")
     if weights is not None and not weights.is_file():
         raise UserError(f"{weights}: no such file; the trained weights are written by --trained")
     count = 0 if over_epochs else steps or 1
-    batches = read_training_data(data, schedule, count if schedule.card is None else None, weights)
+    batches = read_training_data(data, schedule, count if schedule.card is None else None, weights, state)
     training = (
         by_epochs.training_over_epochs(options, schedule, batches, learning_rate, resume) if over_epochs else None
     )
     steps = training.steps if training else count
     batches.state.check_steps(steps)
     results = Results(schedule, out, save, trained)
-    results.check(steps, resume, [data, card, weights, *(plan / name for name in PLAN_FILES)])
+    results.check(steps, resume, [data, card, weights, state, *(plan / name for name in PLAN_FILES)])
     card_stays = card is not None or not takes_image(description, port, emulate)
     image = None
     with ExitStack() as opening:

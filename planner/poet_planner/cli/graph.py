@@ -20,6 +20,7 @@ from poet_planner.cli.options import (
     Nesterov,
     OptimizerMethod,
     WeightDecay,
+    Weights,
     optimizer_given,
 )
 from poet_planner.graph.optimizer import Method
@@ -55,6 +56,7 @@ def graph(
     betas: Betas = None,
     eps: Eps = None,
     clip_value: ClipValue = None,
+    weights: Weights = None,
     program: Annotated[
         Path | None, typer.Option(help="File to write for a Linux board: what it runs, poet-program/1.")
     ] = None,
@@ -62,12 +64,14 @@ def graph(
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure.
 
-    The data of its constants, if it has any, are written beside it: constants.safetensors.
+    Beside it are written the data of its constants, if it has any (constants.safetensors), and the names of the model's
+    tensors (state_dict.npz).
     """
     import json
 
     from poet_profiles.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
+    from poet_profiles.state_names import write_names
 
     from poet_planner.planning.card_form import ABOVE_BYTES
 
@@ -76,17 +80,17 @@ def graph(
     if profile is not None:
         from poet_planner.planning.task import ModelOnBoard
 
-        on_board = ModelOnBoard(model, batch, profile, board, chosen)
+        on_board = ModelOnBoard(model, batch, profile, board, chosen, weights)
         task = on_board.task(card_above_bytes=above_bytes)
-        traced, constants, runs = task.graph, task.constants, task.program
+        traced, constants, names, runs = task.graph, task.constants, task.names, task.program
     elif board is not None:
         from poet_profiles.boards import load_board
 
         from poet_planner.planning.training_graph import training_step
 
-        step, described = training_step(model, batch), load_board(board)
+        step, described = training_step(model, batch, weights), load_board(board)
         traced = step.graph(described, optimizer=chosen, card_above_bytes=above_bytes)
-        constants = step.constants(traced)
+        constants, names = step.constants(traced), step.names()
         runs = step.program(traced) if described.kind == "linux" else None
     else:
         raise UserError("for which board? give --board, or a --profile that names it")
@@ -95,6 +99,7 @@ def graph(
     nodes, hash = len(traced.nodes), graph_hash(traced)
     if constants:
         write_constants(constants, out.parent, hash)
+    write_names(names, out.parent, hash)
     write_graph(traced, out)
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}

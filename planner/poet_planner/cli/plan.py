@@ -33,6 +33,7 @@ from poet_planner.cli.options import (
     Seed,
     SolverName,
     WeightDecay,
+    Weights,
     optimizer_given,
 )
 from poet_planner.cli.progress import progress
@@ -125,6 +126,7 @@ def plan(
     betas: Betas = None,
     eps: Eps = None,
     clip_value: ClipValue = None,
+    weights: Weights = None,
     paging: Annotated[bool, typer.Option(help="Whether values may be paged to storage.")] = True,
     objective: Annotated[
         Objective, typer.Option(help="What to spend as little of as possible; time: of all computes and transfers.")
@@ -207,6 +209,7 @@ def plan(
         card_above=card_above,
         stream_above=stream_above,
         optimizer=optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value),
+        weights=weights,
         paging=paging,
     )
     if prepared.residency.note:
@@ -231,7 +234,7 @@ def plan(
         _tell_of_lost_best(best, made.summary)
         made.write(out, time_to_scale)
         if library is not None:
-            _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch)
+            _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch, weights)
         _report(made, out, verbose, json)
 
 
@@ -244,13 +247,15 @@ def _refuse_without_library(prepared: Prepared, name: str) -> None:
         raise UserError(f"--library {name}: {prepared.graph.name}: {reason}")
 
 
-def _write_library(plan: Plan, name: str, out: Path, model: str | None, batch: int | None) -> None:
+def _write_library(
+    plan: Plan, name: str, out: Path, model: str | None, batch: int | None, weights: Path | None
+) -> None:
     from poet_planner.reference.training_data import initial_state
     from poet_planner.schedule.c_library import write_library
 
-    initial = None if model is None else initial_state(model, 0, batch)
+    initial = None if model is None else initial_state(model, 0, batch, weights)
     write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name)
-    begin = "weights of zeros, since a graph has none" if initial is None else f"the weights of {model}"
+    begin = "weights of zeros, since a graph has none" if initial is None else f"the weights of {weights or model}"
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
@@ -325,6 +330,8 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     headers = "poet_model.h, poet_schedule.h"
     if plan.program is not None and plan.why_no_program is None:
         files += ", program.json"
+    if plan.names:
+        files += ", state_dict.npz"
     if plan.constants:
         files += ", constants.safetensors"
         headers += ", poet_constants.h"

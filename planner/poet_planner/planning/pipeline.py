@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,8 @@ class Plan:
         What PyTorch runs of it, for a Linux board.
     why_no_program : str or None
         What keeps the program from being written to a file; None where it can.
+    names : mapping of str to array
+        By which a board's tensors become the model's `state_dict`; empty of a plan of a graph alone.
     """
 
     graph: Graph
@@ -98,13 +100,14 @@ class Plan:
     constants: Mapping[str, NDArray[Any]]
     program: Program | None = None
     why_no_program: str | None = None
+    names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def write(self, folder: str | Path, time_to_scale: bool = False) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
 
-        A graph with constants has their data beside it, ``constants.safetensors``, and one for a Linux board its
-        operators, ``program.json``. Headers and program of an earlier plan are removed from the folder. Each file is
-        written whole or not at all.
+        A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
+        ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Headers and program of an earlier
+        plan are removed from the folder. Each file is written whole or not at all.
 
         Parameters
         ----------
@@ -121,6 +124,7 @@ class Plan:
         from poet_profiles.constants import write_constants
         from poet_profiles.graph.file import write_graph
         from poet_profiles.schedule.file import write_schedule
+        from poet_profiles.state_names import write_names
         from poet_profiles.whole_file import write_whole
 
         from poet_planner.report.pictures import write_pictures
@@ -129,6 +133,7 @@ class Plan:
         folder = Path(folder)
         remove_headers(folder)
         write_constants(self.constants, folder, self.schedule.graph_hash)
+        write_names(self.names, folder, self.schedule.graph_hash)
         write_graph(self.graph, folder / "graph.json")
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
@@ -224,7 +229,16 @@ class Prepared:
         program = task.program
         why_no_program = None if program is None else program.why_unwritable()
         return Plan(
-            self.graph, schedule, store_all, summary, residency, why_none, task.constants, program, why_no_program
+            self.graph,
+            schedule,
+            store_all,
+            summary,
+            residency,
+            why_none,
+            task.constants,
+            program,
+            why_no_program,
+            task.names,
         )
 
 
@@ -241,6 +255,7 @@ def plan(
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
+    weights: str | Path | None = None,
     paging: bool = True,
     objective: str | None = None,
     method: str = "optimal",
@@ -284,6 +299,8 @@ def plan(
         what makes the step cheapest: none are, or those above 64, 16 or 4 KB.
     optimizer : Optimizer
         What ends a step on a microcontroller: `poet_planner.Optimizer(momentum=0.9)`; default is gradient descent.
+    weights : str or Path, optional
+        Those that a model given by name is to have: frozen ones are part of the plan. Default are its own.
     paging : bool
         False: as on a board without storage.
     objective : str, optional
@@ -324,6 +341,7 @@ def plan(
         card_above=card_above,
         stream_above=stream_above,
         optimizer=optimizer,
+        weights=weights,
         paging=paging,
     )
     options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
@@ -347,11 +365,12 @@ def prepare(
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
+    weights: str | Path | None = None,
     paging: bool = True,
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
     started_s = time.monotonic()
-    forms = forms_of(network, profile, board, batch, optimizer, paging, card_above, stream_above)
+    forms = forms_of(network, profile, board, batch, optimizer, paging, card_above, stream_above, weights)
     if ram is None:
         forms.refuse_too_large()
     residency = choose_residents(
@@ -384,6 +403,7 @@ def forms_of(
     paging: bool = True,
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
+    weights: str | Path | None = None,
 ) -> Forms:
     """What makes the task in its forms; parameters are those of `plan`.
 
@@ -394,13 +414,13 @@ def forms_of(
     """
     if isinstance(network, Graph | Path):
         own = None if optimizer.is_plain else optimizer.words
-        refuse_beside_a_graph({"--profile": profile, "--batch": batch, own or "--momentum": own})
+        refuse_beside_a_graph({"--profile": profile, "--batch": batch, own or "--momentum": own, "--weights": weights})
         read = task_from_graph(network, board)
         return Forms(lambda _: _with_paging(read, paging))
     if not profile:
         names = ", ".join(profile_names())
         raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
-    model = ModelOnBoard(network, batch, profile, board, optimizer)
+    model = ModelOnBoard(network, batch, profile, board, optimizer, None if weights is None else Path(weights))
     why_not_on_card = Forms.why_not_on_card
     if model.has_card and not optimizer.is_plain:
         why_not_on_card = f"{optimizer.words}: the firmware has none for parameters on the card; leave it out"

@@ -12,10 +12,11 @@ from poet_profiles.boards import Board, load_board
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
-from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.file import graph_hash, read_graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import profile_names, shipped_profile
+from poet_profiles.state_names import read_names
 
 from poet_planner.costs.cost_model import CostedGraph, CostModel
 from poet_planner.graph.optimizer import PLAIN, Optimizer
@@ -48,6 +49,8 @@ class Task:
         The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
     program : Program or None
         What PyTorch runs of it, for a Linux board.
+    names : mapping of str to array
+        By which a board's tensors become the model's `state_dict`. Empty if it is not known.
     """
 
     graph: Graph
@@ -55,10 +58,11 @@ class Task:
     costed: CostedGraph | None
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     program: Program | None = None
+    names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
-    """A graph that has its costs; the data of its constants lie beside the file, if at all.
+    """A graph that has its costs; the data of its constants, and the names, lie beside the file, if at all.
 
     Raises
     ------
@@ -70,7 +74,8 @@ def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
         return Task(graph, described, None)
     read, beside = read_graph(graph), graph.parent / CONSTANTS_FILE
     wanted = (read.constants or kept_constants(read)) and beside.is_file()
-    return Task(read, described, None, read_constants(beside, read) if wanted else {})
+    names = read_names(graph.parent, graph_hash(read))
+    return Task(read, described, None, read_constants(beside, read) if wanted else {}, names=names)
 
 
 def refuse_beside_a_graph(others: Mapping[str, object]) -> None:
@@ -104,6 +109,8 @@ class ModelOnBoard:
         Default is the profile's.
     optimizer : Optimizer
         What ends a step on a microcontroller.
+    weights : Path, optional
+        As :class:`poet_planner.planning.training_graph.TrainingStep` takes them.
 
     Raises
     ------
@@ -112,7 +119,13 @@ class ModelOnBoard:
     """
 
     def __init__(
-        self, model: str | Model, batch: int | None, profile: Profiles, board: str | None, optimizer: Optimizer = PLAIN
+        self,
+        model: str | Model,
+        batch: int | None,
+        profile: Profiles,
+        board: str | None,
+        optimizer: Optimizer = PLAIN,
+        weights: Path | None = None,
     ) -> None:
         import pandas as pd
 
@@ -127,7 +140,8 @@ class ModelOnBoard:
                 raise UserError(f"{path}: no row of board {self._board.name}; profile it first or name another --board")
         self._rows = pd.concat(own, ignore_index=True)
         self._optimizer = optimizer
-        self._step = training_step(model, batch) if isinstance(model, str) else TrainingStep(model, batch)
+        make = training_step if isinstance(model, str) else TrainingStep
+        self._step = make(model, batch, weights)
         self._built_in = (model, batch) if isinstance(model, str) and ":" not in model else None
 
     def refuse_too_large(self) -> None:
@@ -185,7 +199,8 @@ class ModelOnBoard:
         if self._board.storage == "none":
             costed = replace(costed, graph=without_paging(costed.graph))
         program = self._step.program(costed.graph) if self._board.kind == "linux" else None
-        return Task(costed.graph, self._board, costed, self._step.constants(costed.graph), program)
+        constants = self._step.constants(costed.graph)
+        return Task(costed.graph, self._board, costed, constants, program, self._step.names())
 
 
 def profile_path(name: str) -> Path:
