@@ -323,6 +323,30 @@ def test_a_plan_is_run_on_the_agent_with_the_bits_of_eager_pytorch(
     assert "no sensor: energy by the power states of host.toml" in done.output
 
 
+def test_epochs_on_an_agent_that_is_started_anew_and_goes_on_have_the_same_bits(
+    scheduled: Path, tmp_path: Path
+) -> None:
+    x = np.random.default_rng(1).integers(0, 17, (9, 1, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "small.npz", x=x, y=np.arange(9))
+    np.savez(tmp_path / "set.npz", x=x.astype("f4") * np.float32(1 / 16), y=np.arange(9))
+    found = {}
+    for name, samples, resets, commands in (
+        ("whole", ["set.npz"], (), (["--epochs", "2"],)),
+        ("rough", ["small.npz", "--scale", "1/16"], (60,), (["--epochs", "1"], ["--epochs", "2", "--resume"])),
+    ):
+        for options in commands:
+            given = ["--samples", str(tmp_path / samples[0]), *samples[1:], "--shuffle", "1", "--lr", "0.1"]
+            given += ["--folder", str(tmp_path / name), "--trained", str(tmp_path / f"{name}-{len(options)}.st")]
+            with serve(ServedAgent(tmp_path, resets_before=() if "--resume" in options else resets)) as url:
+                done = run(scheduled, "--port", url, *given, *options)
+            assert done.exit_code == 0, done.output
+        found[name] = load_file(tmp_path / f"{name}-{len(commands[-1])}.st")
+    assert all(np.array_equal(found["rough"][name], array) for name, array in found["whole"].items())
+    with serve(ServedAgent(tmp_path)) as url:
+        done = run(scheduled, "--port", url, "--samples", str(tmp_path / "set.npz"), "--epochs", "1", "--to-card")
+    assert "--to-card: a Linux board has no card of poet's" in str(done.exception)
+
+
 def test_what_an_agent_cannot_do_in_a_run_is_refused(scheduled: Path, plan: Path, tmp_path: Path) -> None:
     for options, words in (
         (["--board", "nrf52840", "--emulate"], "is for a Linux board, under PyTorch; plan with a profile of nrf52840"),

@@ -19,13 +19,18 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app, main
+from poet_harness.protocol.link import DeviceResetError
+from poet_harness.training import evaluation
+from poet_harness.training.evaluation import Evaluation
 from poet_harness.training.feeding import Order, OverTheLine
 from poet_harness.training.plan import read_plan
 from poet_harness.training.rates import Rates
 from poet_harness.training.samples import Samples, read_samples
 from poet_harness.training.weights import AFTER_STEPS, StateTable
+from poet_harness.verbs import epochs
 from poet_profiles.errors import UserError
 from poet_profiles.quantised import read_normalising
+from safetensors import safe_open
 from typer.testing import CliRunner
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
@@ -494,3 +499,42 @@ def test_channels_have_to_be_those_of_the_samples(folder: Path) -> None:
     np.savez(folder / "set.npz", x=X.astype("u1"))
     with pytest.raises(UserError, match="--scale or --shift have 2 channels, a sample's shape is"):
         read_samples(str(folder / "set.npz"), read_plan(folder), read_normalising("1,2", None))
+
+
+def test_the_best_weights_are_kept_though_the_board_is_reset_in_a_validation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [3, DeviceResetError(), 5, 5]
+
+    def known(device: Any, *arguments: Any, **options: Any) -> Evaluation:
+        answer = answers.pop(0)
+        if isinstance(answer, DeviceResetError):
+            raise answer
+        return Evaluation(answer, 9, 9, 1e-3, None, 100, np.zeros(1, "f4"))
+
+    monkeypatch.setattr(evaluation, "evaluate", known)
+    monkeypatch.setattr(epochs, "_validation", lambda *_: Samples("held", 9, lambda numbers: {2: X[numbers]}))
+    device = board(Recording)
+    result = run(folder, device, "--validate", "--folder", str(folder / "run"))
+    assert result.exit_code == 0, result.output
+    assert not answers
+    assert len(device.batches) == STEPS + PER_EPOCH
+    rows = pd.read_csv(folder / "run" / "epochs.csv")
+    assert list(rows["right"]) == [3, 5, 5]
+    assert rows["inference_energy_j"].isna().all()
+    with safe_open(folder / "run" / "best.safetensors", "numpy") as file:
+        assert file.metadata()["step"] == str(2 * PER_EPOCH)
+        assert file.get_tensor("w").tolist() == [1 + 0.25 * 2 * PER_EPOCH, 2 + 0.25 * 2 * PER_EPOCH]
+    answers += [7]
+    result = run(
+        folder, board(), "--validate", "--folder", str(folder / "run"), "--resume", "--epochs", str(EPOCHS + 1)
+    )
+    assert result.exit_code == 0, result.output
+    assert "epoch 4: loss" in result.stderr.replace("\n", " ")
+    assert "7 of 9 right (77.8%)" in result.stderr.replace("\n", " ")
+    assert list(pd.read_csv(folder / "run" / "epochs.csv")["right"]) == [3, 5, 5, 7]
+
+
+def test_a_plan_without_an_inference_is_not_validated(folder: Path) -> None:
+    result = run(folder, board(), "--validate")
+    assert "--validate: the plan has no inference" in str(result.exception)

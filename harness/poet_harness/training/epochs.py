@@ -11,9 +11,12 @@ from zlib import crc32
 
 import numpy as np
 from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import TRAINED_KINDS
 
+from ..card.reading import Weights
 from .feeding import FromCard, Order, OverTheLine
-from .run_folder import EpochRow, Progress, RunFolder, SeenStep
+from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
+from .trained_files import trained_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..card.sample_set import SampleSet
     from .batches import TrainingData
+    from .evaluation import Evaluation
     from .plan import Plan
     from .rates import Rates
     from .samples import Samples
@@ -48,6 +52,8 @@ class Course:
         Of samples that are kept as small integers.
     on_card : SampleSet or None
         The samples, if they are to be sent to the card once; None: those of each step go over the line.
+    validation : Samples or None
+        What the board is asked behind each epoch, by the inference of the plan.
     """
 
     plan: Plan
@@ -58,6 +64,7 @@ class Course:
     rates: Rates
     normalising: Normalising | None
     on_card: SampleSet | None = None
+    validation: Samples | None = None
 
     @property
     def steps(self) -> int:
@@ -81,7 +88,18 @@ class Course:
             **({"until_epoch": self.epochs} if rates.schedule == "cosine" else {}),
             "scale": list(self.normalising.scales) if self.normalising else None,
             "shift": list(self.normalising.shifts) if self.normalising else None,
+            "validation": samples_check(self.validation) if self.validation else None,
         }
+
+    def trained_files(self, out: Path, data: TrainingData) -> dict[Path, bytes]:
+        """What ``--trained`` writes, of weights that were read from the board."""
+        tensors = {
+            tensor.id: np.frombuffer(data.weights[index], self.plan.type_of(tensor)).reshape(tensor.shape)
+            for index, tensor in enumerate(self.plan.residents)
+            if tensor.kind in TRAINED_KINDS
+        }
+        weights = Weights(data.step, self.plan.whole(tensors), fell_back=False)
+        return trained_files(out, self.plan, data.state, weights, self.rates(data.step - 1))
 
     def _initial_check(self) -> str:
         check = 0
@@ -89,6 +107,15 @@ class Course:
             for index in sorted(part):
                 check = crc32(part[index], check)
         return f"{check:08x}"
+
+
+def _of_validation(found: Evaluation) -> dict[str, Any]:
+    return {
+        "right": found.correct,
+        "labels": found.labels,
+        "inference_time_s": found.time_s,
+        "inference_energy_j": found.energy_j,
+    }
 
 
 def samples_check(samples: Samples) -> str:
@@ -198,6 +225,8 @@ class Epochs:
         count = course.order.steps_per_epoch
         seen = [self._seen[number] for number in range(last + 1 - count, last + 1)]
         energy_j = math.fsum(step.energy_j for step in seen)
+        # Before the weights are kept: a reset meanwhile begins the epoch anew, or it would have no row.
+        found = self._validated(trainer)
         row = EpochRow(
             epoch=last // count + 1,
             steps=count,
@@ -207,10 +236,30 @@ class Epochs:
             time_s=math.fsum(step.time_s for step in seen),
             energy_j=None if math.isnan(energy_j) else energy_j,
             source=source,
+            **({} if found is None else _of_validation(found)),
         )
         data = trainer.keep_here()
-        self.rows = [*(other for other in self.rows if other.epoch < row.epoch), row]
+        before = [other for other in self.rows if other.epoch < row.epoch]
+        self.rows = [*before, row]
+        best = max((other.right for other in before if other.right is not None), default=-1)
+        if self._folder is not None and row.right is not None and row.right > best:
+            self._folder.keep_best(course.trained_files(self._folder.path / BEST_FILE, data))
         self._keep(data)
+
+    def _validated(self, trainer: Trainer) -> Evaluation | None:
+        from .evaluation import evaluate
+
+        course = self._course
+        if course.validation is None:
+            return None
+        return evaluate(
+            trainer.device,
+            trainer.meter,
+            course.plan,
+            course.validation,
+            idle_power_w=trainer.idle_power_w,
+            normalising=course.normalising,
+        )
 
     def keep(self, trainer: Trainer) -> None:
         """Keep what was trained since, in the middle of an epoch.
@@ -220,8 +269,12 @@ class Epochs:
         UserError
             If the board does not give its weights back, or the folder cannot be written.
         """
-        if self._folder is not None and trainer.steps_done not in (None, self._kept):
-            self._keep(trainer.keep_here())
+        steps, per_epoch = trainer.steps_done, self.steps_per_epoch
+        if self._folder is None or steps in (None, self._kept):
+            return
+        if steps == per_epoch * (len(self.rows) + 1):
+            return  # the epoch's end was cut: without its row it is done again
+        self._keep(trainer.keep_here())
 
     def _keep(self, data: TrainingData) -> None:
         if self._folder is None:

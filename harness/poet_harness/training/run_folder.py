@@ -26,6 +26,7 @@ FORMAT = "poet-run/1"
 SETTINGS_FILE = "run.json"
 CHECKPOINT_FILE = "checkpoint.npz"
 EPOCHS_FILE = "epochs.csv"
+BEST_FILE = "best.safetensors"
 # In the checkpoint, beside the tensors by their ids: no id is like these.
 STEP = "..step"
 LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
@@ -35,7 +36,8 @@ LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
 class EpochRow:
     """What came of an epoch: mean loss of its steps, their time and energy in all.
 
-    ``energy_j`` is that above the idle power, None if it is not known of every step.
+    ``energy_j`` is that above the idle power, None if it is not known of every step. Behind the epoch, ``right`` of
+    ``labels`` were what the network said of the validation set, with time and energy of one inference; None without.
     """
 
     epoch: int
@@ -46,6 +48,14 @@ class EpochRow:
     time_s: float
     energy_j: float | None
     source: str
+    right: int | None = None
+    labels: int | None = None
+    inference_time_s: float | None = None
+    inference_energy_j: float | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.right is None or not self.labels else self.right / self.labels
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,20 @@ class RunFolder:
             if name != "epochs" and found.get(name) != value:
                 raise UserError(f"{path}: {name} was {found.get(name)}, is {value} now; a training goes on as it began")
 
+    def keep_best(self, files: Mapping[Path, bytes]) -> None:
+        """Write the best weights so far, each file whole or not at all.
+
+        Raises
+        ------
+        UserError
+            If they cannot be written.
+        """
+        try:
+            for path, content in files.items():
+                write_whole(path, content)
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written any more ({error.strerror})") from None
+
     def keep(self, progress: Progress, rows: Sequence[EpochRow]) -> None:
         """Write checkpoint and rows, each whole or not at all.
 
@@ -179,6 +203,14 @@ def _row(cells: Mapping[str, str]) -> EpochRow:
         learning_rate=float(cells["learning_rate"]),
         loss=float(cells["loss"]),
         time_s=float(cells["time_s"]),
-        energy_j=float(cells["energy_j"]) if cells["energy_j"] else None,
+        energy_j=_number(cells["energy_j"]),
         source=cells["source"],
+        right=int(cells["right"]) if cells["right"] else None,
+        labels=int(cells["labels"]) if cells["labels"] else None,
+        inference_time_s=_number(cells["inference_time_s"]),
+        inference_energy_j=_number(cells["inference_energy_j"]),
     )
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text else None

@@ -102,7 +102,7 @@ class Trainer:
 
     def __init__(self, device: Device, meter: Meter, plan: Plan, gradients: bool = True) -> None:
         self.device = device
-        self._meter = meter
+        self.meter = meter
         self._plan = plan
         self._wants_gradients = gradients
         self.unmetered: list[str] = []
@@ -202,7 +202,7 @@ class Trainer:
         assert data is not None
         begin = self._restored(data, resume, steps)
         if math.isnan(self.idle_power_w):
-            idle = measure_idle(self.device, self._meter, Effort(fewest=1, most=1))
+            idle = measure_idle(self.device, self.meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
         self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
         self.steps_done = begin
@@ -270,7 +270,7 @@ class Trainer:
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
 
     def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
-        self._meter.begin()
+        self.meter.begin()
         self.steps_done = None
         if self._card is not None:
             self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
@@ -337,7 +337,7 @@ class Trainer:
     def _energies(self, marks: list[Mark]) -> list[float | None]:
         """Energy of each mark above idle; None where the recording cannot be used. Training goes on without it."""
         try:
-            windows = self._meter.end(marks)
+            windows = self.meter.end(marks)
         except MeterError as error:
             self.unmetered.append(str(error))
             return [None] * len(marks)

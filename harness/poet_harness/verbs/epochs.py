@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..training.epochs import Epochs
     from ..training.plan import Plan
     from ..training.run_folder import EpochRow
+    from ..training.samples import Samples
     from ..training.trainer import ObservedStep, Trainer
 
 MOST_EPOCHS_SHOWN = 20
@@ -56,6 +57,10 @@ ToCard = Annotated[
     bool,
     typer.Option("--to-card", help="With --epochs: send the data set to the board's card once, then sample numbers."),
 ]
+Validate = Annotated[
+    bool,
+    typer.Option("--validate", help="With --epochs: behind each one, how much of x_val and y_val the board knows."),
+]
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -79,6 +84,7 @@ class EpochOptions:
     shift: str | None
     folder: Path | None
     to_card: bool
+    validate: bool
 
 
 def asked_for(options: EpochOptions, steps: int | None) -> bool:
@@ -101,6 +107,7 @@ def asked_for(options: EpochOptions, steps: int | None) -> bool:
             "--shift": options.shift is not None,
             "--folder": options.folder is not None,
             "--to-card": options.to_card,
+            "--validate": options.validate,
         }
         for option, is_given in given.items():
             if is_given:
@@ -163,8 +170,23 @@ def training_over_epochs(
             file=sys.stderr,
         )
     on_card = SampleSet(plan, sets.train, normalising) if options.to_card else None
-    course = Course(plan, data, sets.train, order, options.epochs, rates, normalising, on_card)
+    validation = _validation(options, plan, sets.validation) if options.validate else None
+    course = Course(plan, data, sets.train, order, options.epochs, rates, normalising, on_card, validation)
     return Epochs(course, options.folder, resume)
+
+
+def _validation(options: EpochOptions, plan: Plan, samples: Samples | None) -> Samples:
+    from poet_profiles.errors import UserError
+    from poet_profiles.graph.kept import BATCH_KINDS
+
+    targets = [tensor for tensor in plan.residents if tensor.kind == BATCH_KINDS[1]]
+    if plan.inference is None:
+        raise UserError("--validate: the plan has no inference; poet-plan says why when it plans")
+    if len(targets) != 1 or targets[0].id not in plan.choices:
+        raise UserError("--validate: counts right answers, and the plan's targets are no classes; leave it out")
+    if samples is None or not samples.count:
+        raise UserError(f"--validate: {options.samples} has nothing to validate with; add x_val and y_val")
+    return samples
 
 
 def send_samples(samples: SampleSet, device: Device) -> None:
@@ -240,18 +262,23 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
 
 def _line(row: EpochRow) -> str:
     energy = "energy unknown" if row.energy_j is None else f"{row.energy_j * 1e3:.4g} mJ"
-    return f"epoch {row.epoch}: loss {row.loss:.4f}, {energy}, {row.time_s:.4g} s on the board"
+    known = "" if row.accuracy is None else f", {row.right} of {row.labels} right ({row.accuracy:.1%})"
+    return f"epoch {row.epoch}: loss {row.loss:.4f}{known}, {energy}, {row.time_s:.4g} s on the board"
 
 
 def epochs_table(rows: Sequence[EpochRow]) -> Table:
     """A row an epoch, the first and the last ones."""
     from rich.table import Table
 
-    table = Table("epoch", "loss", "learning rate", "energy, mJ", "time, s", title=f"Epochs ({rows[-1].source})")
+    validated = rows[-1].right is not None
+    columns = ("epoch", "loss", *(("right",) if validated else ()), "learning rate", "energy, mJ", "time, s")
+    table = Table(*columns, title=f"Epochs ({rows[-1].source})")
     shown = list(rows)
     if len(shown) > MOST_EPOCHS_SHOWN:
         shown = [*shown[: MOST_EPOCHS_SHOWN // 2], *shown[-MOST_EPOCHS_SHOWN // 2 :]]
     for row in shown:
         energy = "" if row.energy_j is None else f"{row.energy_j * 1e3:.4f}"
-        table.add_row(str(row.epoch), f"{row.loss:.4f}", f"{row.learning_rate:.4g}", energy, f"{row.time_s:.4f}")
+        known = (f"{row.right} of {row.labels}",) if validated else ()
+        figures = (f"{row.learning_rate:.4g}", energy, f"{row.time_s:.4f}")
+        table.add_row(str(row.epoch), f"{row.loss:.4f}", *known, *figures)
     return table

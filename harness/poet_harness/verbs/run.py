@@ -60,6 +60,7 @@ def command(
     shift: by_epochs.Shift = None,
     folder: by_epochs.Folder = None,
     to_card: by_epochs.ToCard = False,
+    validate: by_epochs.Validate = False,
     save: Annotated[Path | None, typer.Option(help=".npz: loss and gradients of every step.")] = None,
     weights: Annotated[
         Path | None,
@@ -115,7 +116,7 @@ def command(
     if schedule.documents and description.kind != "linux":
         raise UserError(f"{plan}: is for a Linux board, under PyTorch; plan with a profile of {description.name}")
     options = by_epochs.EpochOptions(
-        samples, epochs, shuffle, rate_schedule, warmup, every, factor, scale, shift, folder, to_card
+        samples, epochs, shuffle, rate_schedule, warmup, every, factor, scale, shift, folder, to_card, validate
     )
     over_epochs = by_epochs.asked_for(options, steps)
     if schedule.documents and (commit_every or (resume and not over_epochs)):
