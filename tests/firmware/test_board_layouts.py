@@ -65,10 +65,11 @@ int main(void)
 """
 
 
-def pio(project: Path, *boards: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def pio(project: Path, board: str, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Builds a board; what follows are options of PlatformIO's."""
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
     return subprocess.run(
-        [sys.executable, "-m", "platformio", "run", *(word for board in boards for word in ("-e", board))],
+        [sys.executable, "-m", "platformio", "run", "-e", board, *more],
         cwd=project,
         env={**os.environ, **quiet, **environment},
         capture_output=True,
@@ -88,7 +89,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source in (*(ROOT / "firmware/src/storage").glob("sdcard*"), ROOT / "firmware/src/built.c"):
         shutil.copy(source, folder / "firmware/src")
     (folder / "firmware/src/main.c").write_text(PROGRAM)
-    done = pio(folder, *LAYOUTS)
+    first, *others = LAYOUTS
+    done = pio(folder, first, *(word for board in others for word in ("-e", board)))
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -174,6 +176,12 @@ def test_the_uf2_file_holds_the_binary_where_it_belongs(project: Path, name: str
 def test_a_board_that_takes_no_uf2_gets_none(project: Path) -> None:
     assert image(project, "nano-33-ble", "bin").exists()
     assert not image(project, "nano-33-ble", "uf2").exists()
+
+
+def test_platformio_does_not_pretend_to_upload_where_the_harness_has_to(project: Path) -> None:
+    done = pio(project, "xiao-nrf52840", "-t", "upload")
+    assert done.returncode != 0
+    assert "uploaded to by poet-harness flash --board xiao-nrf52840" in done.stdout + done.stderr
 
 
 def test_a_copy_of_a_boards_file_needs_no_fork(project: Path) -> None:
