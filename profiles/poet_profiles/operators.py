@@ -19,6 +19,7 @@ POSITIONS_AT_A_TIME = 32  # and as many positions, at least, of a weight gradien
 WINOGRAD_PART = 8  # channels that Winograd's algorithm sums at a time, which decides bits
 WINOGRAD_TILES = 8  # of 2 x 2 results each, at a time
 WINOGRAD_WORKSPACE = 7168  # bytes, whatever the shape
+DEPTHWISE_COLUMNS = 3  # of results that a depthwise convolution computes at a time
 GENERATOR = 8  # bytes: its seed and the number of the step
 ADAM_FACTORS = 24  # bytes: what Adam's updates of a step have in common
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
@@ -112,6 +113,14 @@ def is_winograd(p: Params) -> bool:
     return min(p["c"], p["k"]) >= WINOGRAD_PART and planes_suit and tiles >= WINOGRAD_TILES
 
 
+def _is_depthwise(p: Params) -> bool:
+    """Whether the firmware reads the planes of a direct convolution where they lie, and lays no padded rows out."""
+    alone = p["g"] == p["c"] == p["k"] and (p["r"], p["s"], p["ph"], p["pw"]) == (3, 3, 1, 1)
+    even = p["h"] % 2 == p["w"] % 2 == 0
+    strides = [(1, 1), (2, 2)] if even else [(1, 1)]
+    return alone and (p["sh"], p["sw"]) in strides and _planes(p)[1] >= DEPTHWISE_COLUMNS
+
+
 def rows_together(op: str, p: Params) -> int:
     """Rows of weights that an operator computes together: tiles of it, and their halves, have a multiple of so many.
 
@@ -125,6 +134,8 @@ def rows_together(op: str, p: Params) -> int:
 def _conv2d_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
+    if _is_depthwise(p):
+        return 0
     rows, columns = _planes(p)
     if _is_pointwise(p) and columns >= BLOCK:
         return 0
@@ -136,6 +147,8 @@ def _conv2d_workspace(p: Params) -> int:
 def _conv2d_backward_input_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
+    if _is_depthwise(p):
+        return 0
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
     in_group = p["k"] // p["g"]
@@ -153,6 +166,8 @@ def _positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
 def _conv2d_backward_weight_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
+    if _is_depthwise(p):
+        return 0
     if (p["ph"], p["pw"]) == (0, 0):
         return 0
     rows, columns = _planes(p)

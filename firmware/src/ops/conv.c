@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conv.h"
 
+#include "depthwise.h"
 #include "gemm.h"
-#include "winograd.h"
 
 int poet_conv_read(const int32_t *params, poet_conv *conv)
 {
@@ -31,6 +31,7 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     conv->taps = conv->in_channels * p->r * p->s;
     poet_windows *win = &conv->windows;
     conv->winograd = poet_winograd_suits(p->n, p->g, p->c, p->k, win);
+    conv->depthwise = poet_depthwise_suits(conv);
     const int pointwise = p->r == 1 && p->s == 1 && p->ph == 0 && p->pw == 0;
     if (pointwise && p->sh == 1 && p->sw == 1) { /* positions follow one another as elements do: one long row */
         win->w *= win->h;
@@ -46,4 +47,24 @@ int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int3
 {
     const int32_t group_end = (channel / conv->out_channels + 1) * conv->out_channels;
     return (group_end < end ? group_end : end) - channel;
+}
+
+poet_winograd poet_conv_winograd(const poet_conv *conv, int32_t count)
+{
+    const poet_windows *win = &conv->windows;
+    return (poet_winograd){
+        .n = conv->n,
+        .channels = conv->in_channels,
+        .filters = count,
+        .h = win->h,
+        .w = win->w,
+        .image = conv->in_channels * win->h * win->w,
+        .top = -win->ph,
+        .left = -win->pw,
+        .out_h = win->oh,
+        .out_w = win->ow,
+        .out_image = conv->out_channels * win->oh * win->ow,
+        .weights_channel = win->r * win->s,
+        .weights_filter = conv->taps,
+    };
 }

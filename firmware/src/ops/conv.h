@@ -4,6 +4,7 @@
 #define POET_OPS_CONV_H
 
 #include "shape.h"
+#include "winograd.h"
 
 typedef struct poet_conv {
     int32_t n, groups, bias;
@@ -11,6 +12,7 @@ typedef struct poet_conv {
     int32_t taps;                      /* in_channels x r x s: multiply-accumulates behind one output element */
     int in_place;                      /* a 1x1 kernel without padding, over rows of whole tiles: none is laid out */
     int winograd;                      /* computed as winograd.h says; else directly */
+    int depthwise;                     /* directly, as depthwise.h says; else as gemm.h does */
     poet_windows windows;
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;
 } poet_conv;
@@ -20,5 +22,8 @@ int poet_conv_read(const int32_t *params, poet_conv *conv);
 
 /* How many of the output channels from `channel` on, before `end`, are of one group. */
 int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int32_t end);
+
+/* So many filters of it as Winograd's algorithm takes them: forward, and in its gradient by weights. */
+poet_winograd poet_conv_winograd(const poet_conv *conv, int32_t count);
 
 #endif

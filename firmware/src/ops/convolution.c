@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "winograd.h"
@@ -32,7 +33,7 @@ static int64_t im2col_width(const poet_windows *win)
 int poet_convolution_workspace(const poet_conv *conv, uint32_t *bytes)
 {
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
-    if (conv->in_place || conv->winograd) {
+    if (conv->in_place || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
     *bytes = poet_im2col_bytes(conv->in_channels, rows_behind(&conv->windows, rows_at_a_time(conv)),
@@ -68,24 +69,9 @@ static void compute_channels(const poet_conv *conv, const poet_gemm *gemm, const
 static void convolve_by_winograd(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
                                  const sums *sums, float *workspace, float *y)
 {
-    const poet_windows *win = &conv->windows;
-    const int32_t plane = win->oh * win->ow;
-    const poet_winograd job = {
-        .n = conv->n,
-        .channels = conv->in_channels,
-        .filters = count,
-        .h = win->h,
-        .w = win->w,
-        .image = conv->in_channels * win->h * win->w,
-        .top = -win->ph,
-        .left = -win->pw,
-        .out_h = win->oh,
-        .out_w = win->ow,
-        .out_image = conv->out_channels * plane,
-        .weights_channel = win->r * win->s,
-        .weights_filter = conv->taps,
-        .adds = sums->add,
-    };
+    const int32_t plane = conv->windows.oh * conv->windows.ow;
+    poet_winograd job = poet_conv_winograd(conv, count);
+    job.adds = sums->add;
     poet_winograd_sum(&job, x, w, sums->bias == NULL ? NULL : sums->bias + first, workspace, y + first * plane);
 }
 
@@ -95,6 +81,10 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
     const poet_windows *win = &conv->windows;
     if (conv->winograd) {
         convolve_by_winograd(conv, first, count, x, w, sums, workspace, y);
+        return;
+    }
+    if (conv->depthwise) {
+        poet_depthwise_convolution(conv, sums->add, first, count, x, w, sums->bias, y);
         return;
     }
     const int32_t rows = rows_at_a_time(conv);

@@ -183,9 +183,6 @@ __attribute__((noinline)) static void multiply_few_rows(const poet_gemm *gemm, c
         const float *a_row = a + row * gemm->a_row;
         const float first = start ? start[row] : SUM_OF_NOTHING;
         float *out_row = out + row * gemm->out_row;
-        if (multiply_depthwise(gemm, a_row, first, b, out_row)) {
-            continue;
-        }
         for (int32_t panel = 0; panel < gemm->panels; panel++) {
             const float *b_at = b + panel * gemm->b_panel;
             float *out_at = out_row + panel * gemm->out_panel;

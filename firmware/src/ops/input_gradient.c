@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
@@ -68,7 +69,7 @@ static span columns_met(const poet_windows *win)
 int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint32_t *bytes)
 {
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
-    if (conv->in_place || conv->winograd) {
+    if (conv->in_place || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
     const int32_t most = channels < conv->out_channels ? channels : conv->out_channels;
@@ -191,6 +192,10 @@ void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_
     const poet_windows *win = &conv->windows;
     if (conv->winograd) {
         compute_by_winograd(conv, adds, first, count, gy, w, workspace, gx);
+        return;
+    }
+    if (conv->depthwise) {
+        poet_depthwise_input_gradient(conv, adds, first, count, gy, w, gx);
         return;
     }
     const span columns = conv->in_place ? (span){0, win->ow} : columns_met(win);

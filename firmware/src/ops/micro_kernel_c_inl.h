@@ -94,16 +94,6 @@ static inline int suits_pair(micro_kernel kernel)
     return 0;
 }
 
-static inline int multiply_depthwise(const poet_gemm *gemm, const float *a, float start, const float *b, float *out)
-{
-    (void)gemm;
-    (void)a;
-    (void)start;
-    (void)b;
-    (void)out;
-    return 0;
-}
-
 static inline int multiply_vector(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out)
 {
     (void)gemm;

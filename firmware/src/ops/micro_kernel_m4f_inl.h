@@ -6,7 +6,6 @@
 #ifndef POET_OPS_MICRO_KERNEL_M4F_INL_H
 #define POET_OPS_MICRO_KERNEL_M4F_INL_H
 
-#include "depthwise_m4f_inl.h"
 #include "gemv_m4f_inl.h"
 #include "micro_kernel.h"
 #include "micro_kernel_choice_m4f_inl.h"

@@ -169,8 +169,8 @@ __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum,
     return pack(mantissa, exponent, sign);
 }
 
-__attribute__((noinline)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
-                                                       const float *const *b, ptrdiff_t b_at)
+__attribute__((noinline, unused)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
+                                                               const float *const *b, ptrdiff_t b_at)
 {
     factor columns[POET_TILE];
     for (int32_t j = 0; j < POET_TILE; j++) {
@@ -187,7 +187,7 @@ __attribute__((noinline)) static void multiply_add_4x4(float *sums, const float 
     }
 }
 
-__attribute__((noinline)) static float multiply_add_1x1(float sum, float a, float b)
+__attribute__((noinline, unused)) static float multiply_add_1x1(float sum, float a, float b)
 {
     factor row;
     factor column;
@@ -198,7 +198,8 @@ __attribute__((noinline)) static float multiply_add_1x1(float sum, float a, floa
 }
 
 /* One element of one row with one of each of four columns. */
-__attribute__((noinline)) static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
+__attribute__((noinline, unused)) static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2,
+                                                               float b3)
 {
     const float columns[POET_TILE] = {b0, b1, b2, b3};
     factor row;

@@ -4,6 +4,7 @@
  * the gradient a product along them, which is added to what earlier rows gave. */
 #include "weight_gradient.h"
 
+#include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
@@ -41,7 +42,7 @@ int poet_weight_gradient_workspace(const poet_conv *conv, uint32_t *bytes)
 {
     const poet_windows *win = &conv->windows;
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
-    if (!is_padded(win) || conv->winograd) {
+    if (!is_padded(win) || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
     *bytes = poet_im2col_bytes(conv->in_channels, rows_behind(win, rows_at_a_time(conv)), im2col_width(win));
@@ -116,23 +117,8 @@ __attribute__((noinline)) static void add_image(const poet_conv *conv, int32_t c
 static void add_by_winograd(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *x,
                             float *workspace, float *gw)
 {
-    const poet_windows *win = &conv->windows;
-    const int32_t plane = win->oh * win->ow;
-    const poet_winograd job = {
-        .n = conv->n,
-        .channels = conv->in_channels,
-        .filters = count,
-        .h = win->h,
-        .w = win->w,
-        .image = conv->in_channels * win->h * win->w,
-        .top = -win->ph,
-        .left = -win->pw,
-        .out_h = win->oh,
-        .out_w = win->ow,
-        .out_image = conv->out_channels * plane,
-        .weights_channel = win->r * win->s,
-        .weights_filter = conv->taps,
-    };
+    const int32_t plane = conv->windows.oh * conv->windows.ow;
+    const poet_winograd job = poet_conv_winograd(conv, count);
     poet_winograd_add_weight_gradient(&job, gy + first * plane, x, workspace, gw);
 }
 
@@ -141,6 +127,10 @@ void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, c
 {
     const poet_windows *win = &conv->windows;
     const int32_t plane = win->oh * win->ow;
+    if (conv->depthwise) {
+        poet_depthwise_weight_gradient(conv, first, count, gy, x, gw);
+        return;
+    }
     poet_clear(gw, count * conv->taps);
     if (conv->winograd) {
         add_by_winograd(conv, first, count, gy, x, workspace, gw);

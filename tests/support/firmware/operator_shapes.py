@@ -15,9 +15,10 @@ Params = dict[str, int]
 
 @st.composite
 def convolutions(draw: DrawFn) -> Params:
-    """Plain, strided, padded, grouped, depthwise and 1x1 convolutions, and each sixth by Winograd's algorithm."""
-    if draw(st.integers(0, 5)) == 0:
-        return draw(winograd_convolutions())
+    """Plain, strided, padded, grouped and 1x1 convolutions, and each sixth by Winograd's algorithm, or depthwise."""
+    kind = draw(st.integers(0, 5))
+    if kind < 2:
+        return draw(winograd_convolutions() if kind == 0 else depthwise_convolutions())
     groups = draw(st.sampled_from([1, 1, 1, 2, 3, 8]))
     depthwise = groups > 1 and draw(st.booleans())
     c, k = (1, draw(st.integers(1, 2))) if depthwise else (draw(st.integers(1, 9)), draw(st.integers(1, 10)))
@@ -49,6 +50,16 @@ def winograd_convolutions(draw: DrawFn) -> Params:
     c, k = draw(st.sampled_from([8, 9, 11, 16, 17])), draw(st.sampled_from([8, 9, 10, 16]))
     p = {"n": draw(st.integers(1, 2)), "c": c, "h": h, "w": w, "k": k}
     p |= {"r": 3, "s": 3, "sh": 1, "sw": 1, "ph": ph, "pw": pw, "g": 1}
+    return p | {"bias": draw(st.integers(0, 1))}
+
+
+@st.composite
+def depthwise_convolutions(draw: DrawFn) -> Params:
+    """Of channels by themselves, or of one channel alone; a few are laid out as others are."""
+    stride, channels = draw(st.integers(1, 2)), draw(st.integers(1, 4))
+    h, w = (draw(st.integers(1, 8)) * (1 if draw(st.booleans()) else stride) for _ in range(2))
+    p = {"n": draw(st.integers(1, 2)), "c": channels, "h": h, "w": w, "k": channels}
+    p |= {"r": 3, "s": 3, "sh": stride, "sw": stride, "ph": 1, "pw": 1, "g": channels}
     return p | {"bias": draw(st.integers(0, 1))}
 
 
