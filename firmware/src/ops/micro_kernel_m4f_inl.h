@@ -124,8 +124,7 @@
  * passed over, all of them if there was but one k_row. ENTER_WITH_START instead goes round by ADD. BACK puts A where the
  * step that is entered reads it. */
 #define K_LOOP(ADD, STORE_TILE, POINTERS, FIRST, BACK, STEPS)                                                   \
-    __asm__ volatile("7:\n" POINTERS FIRST BACK                                                                 \
-                     "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n"                               \
+    __asm__ volatile("7:\n" POINTERS "ldr %[t], [%[w], %[entry]]\n ldr %[n], [%[w], %[passes]]\n" FIRST BACK  \
                      "1: tbh [pc, %[t], lsl #1]\n"                                                              \
                      "10: .2byte (20f - 10b) / 2, (21f - 10b) / 2, (22f - 10b) / 2, (23f - 10b) / 2\n"          \
                      ".2byte (24f - 10b) / 2, (25f - 10b) / 2, (26f - 10b) / 2, (27f - 10b) / 2\n"              \

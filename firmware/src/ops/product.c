@@ -4,21 +4,28 @@
 #include <stddef.h>
 
 #include "gemm.h"
+#include "span.h"
 
-/* Fewer columns than a tile's. */
-static void multiply_row(const poet_product *p, int adds, const float *a, const float *c, float *y)
+/* Fewer rows and columns than a tile's. Not inlined, as others here: a small product in tiles would pay for its
+ * registers. */
+__attribute__((noinline)) static void multiply_small(const poet_product *p, int adds, const float *a, const float *c,
+                                                     float *y)
 {
-    for (int32_t n = 0; n < p->n; n++) {
-        float sum = adds ? y[n] : -0.0f; /* as in a tile */
-        for (int32_t k = 0; k < p->k; k++) {
-            sum += a[k * p->a_k] * c[k * p->c_k + n * p->c_n];
+    for (int32_t m = 0; m < p->m; m++) {
+        for (int32_t n = 0; n < p->n; n++) {
+            float sum = adds ? y[n] : -0.0f; /* as in a tile */
+            for (int32_t k = 0; k < p->k; k++) {
+                sum += a[k * p->a_k] * c[k * p->c_k + n * p->c_n];
+            }
+            y[n] = sum;
         }
-        y[n] = sum;
+        a += p->a_m;
+        y += p->y_m;
     }
 }
 
 /* Both factors' elements lie behind one another along k. */
-static void add_rows_by_rows(const poet_product *p, const float *a, const float *c, float *y)
+__attribute__((noinline)) static void add_rows_by_rows(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_gemm_nt gemm = {.rows = p->m, .k_rows = 1, .taps = p->k, .a_row = p->a_m, .b_tap = 1, .out_row = p->y_m};
     for (int32_t n = 0; n < p->n; n += gemm.columns) {
@@ -32,33 +39,38 @@ static void add_rows_by_rows(const poet_product *p, const float *a, const float 
 }
 
 /* Columns are read four at a time: where there are not so many, the result is computed transposed. */
-static void multiply_tiles(const poet_product *p, int adds, const float *a, const float *c, float *y)
+static inline int is_transposed(const poet_product *p)
 {
-    const int transposed = p->n < POET_TILE;
-    poet_gemm gemm; /* set field by field: the compiler would clear it by a call */
-    gemm.rows = transposed ? p->n : p->m;
-    gemm.columns = transposed ? p->m : p->n;
-    gemm.channels = 1;
-    gemm.k_rows = p->k;
-    gemm.taps = 1;
-    gemm.a_row = transposed ? p->c_n : p->a_m;
-    gemm.a_channel = 0;
-    gemm.a_k_row = transposed ? p->c_k : p->a_k;
-    gemm.a_tap = 0;
-    gemm.b_column = transposed ? p->a_m : p->c_n;
-    gemm.b_channel = 0;
-    gemm.b_k_row = transposed ? p->a_k : p->c_k;
-    gemm.b_tap = 0;
-    gemm.out_row = transposed ? 1 : p->y_m;
-    gemm.out_column = transposed ? p->y_m : 1;
-    gemm.panels = 1;
-    gemm.b_panel = 0;
-    gemm.out_panel = 0;
-    if (adds) {
-        poet_gemm_add(&gemm, transposed ? c : a, transposed ? a : c, y);
-    } else {
-        poet_gemm_multiply(&gemm, transposed ? c : a, NULL, transposed ? a : c, y);
-    }
+    return p->n < POET_TILE;
+}
+
+static inline void begin_tiles(const poet_product *p, poet_gemm *gemm)
+{
+    const int transposed = is_transposed(p);
+    /* set field by field: the compiler would clear it by a call */
+    gemm->rows = transposed ? p->n : p->m;
+    gemm->columns = transposed ? p->m : p->n;
+    gemm->channels = 1;
+    gemm->k_rows = p->k;
+    gemm->taps = 1;
+    gemm->a_row = transposed ? p->c_n : p->a_m;
+    gemm->a_channel = 0;
+    gemm->a_k_row = transposed ? p->c_k : p->a_k;
+    gemm->a_tap = 0;
+    gemm->b_column = transposed ? p->a_m : p->c_n;
+    gemm->b_channel = 0;
+    gemm->b_k_row = transposed ? p->a_k : p->c_k;
+    gemm->b_tap = 0;
+    gemm->out_row = transposed ? 1 : p->y_m;
+    gemm->out_column = transposed ? p->y_m : 1;
+    gemm->panels = 1;
+    gemm->b_panel = 0;
+    gemm->out_panel = 0;
+}
+
+static int is_small(const poet_product *p)
+{
+    return p->n < POET_TILE && p->m < POET_TILE;
 }
 
 static int by_rows(const poet_product *p)
@@ -66,36 +78,40 @@ static int by_rows(const poet_product *p)
     return p->a_k == 1 && p->c_k == 1;
 }
 
-static void multiply(const poet_product *p, int adds, const float *a, const float *c, float *y)
+__attribute__((noinline)) static void multiply_rows_by_rows(const poet_product *p, const float *a, const float *c,
+                                                            float *y)
 {
-    if (p->n >= POET_TILE || p->m >= POET_TILE) {
-        multiply_tiles(p, adds, a, c, y);
-    } else {
-        for (int32_t m = 0; m < p->m; m++) {
-            multiply_row(p, adds, a + m * p->a_m, c, y + m * p->y_m);
-        }
+    const int contiguous = p->y_m == p->n;
+    const int32_t rows = contiguous ? 1 : p->m;
+    const int32_t columns = contiguous ? p->m * p->n : p->n;
+    for (int32_t m = 0; m < rows; m++) {
+        poet_clear(y + m * p->y_m, columns);
     }
+    add_rows_by_rows(p, a, c, y);
 }
 
 void poet_product_compute(const poet_product *p, const float *a, const float *c, float *y)
 {
-    if (!by_rows(p)) {
-        multiply(p, 0, a, c, y);
-        return;
+    if (by_rows(p)) {
+        multiply_rows_by_rows(p, a, c, y);
+    } else if (is_small(p)) {
+        multiply_small(p, 0, a, c, y);
+    } else {
+        poet_gemm gemm;
+        begin_tiles(p, &gemm);
+        poet_gemm_multiply(&gemm, is_transposed(p) ? c : a, NULL, is_transposed(p) ? a : c, y);
     }
-    for (int32_t m = 0; m < p->m; m++) {
-        for (int32_t n = 0; n < p->n; n++) {
-            y[m * p->y_m + n] = 0.0f;
-        }
-    }
-    add_rows_by_rows(p, a, c, y);
 }
 
 void poet_product_add(const poet_product *p, const float *a, const float *c, float *y)
 {
     if (by_rows(p)) {
         add_rows_by_rows(p, a, c, y);
+    } else if (is_small(p)) {
+        multiply_small(p, 1, a, c, y);
     } else {
-        multiply(p, 1, a, c, y);
+        poet_gemm gemm;
+        begin_tiles(p, &gemm);
+        poet_gemm_add(&gemm, is_transposed(p) ? c : a, is_transposed(p) ? a : c, y);
     }
 }
