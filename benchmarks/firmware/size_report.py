@@ -5,8 +5,8 @@
 
 Builds the image (with the model and schedule in PLAN, a folder written by poet-plan), sums the linker's map by source
 folder, and runs the image on the emulated board: every benchmark, paging, and with PLAN training and a commit. A plan
-with parameters on the card needs the IMAGE that poet-harness card made for it. The most stack that this used is found
-by painting.
+with parameters on the card needs the IMAGE that poet-harness card made for it; what is used is a copy. The most stack
+that this used is found by painting.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from poet_harness.benchmark.grid import TRANSFERS
+from poet_harness.card.reading import CardReader, commits_on
 from poet_harness.connection.target import connect
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device
-from poet_profiles.boards import load_board
+from poet_harness.training.plan import read_plan
+from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS
 from rich.console import Console
@@ -84,6 +88,20 @@ def _part(source: str) -> str:
     return {"main.o": "main", "built.o": "built model"}.get(Path(source).name, "compiler's library")
 
 
+def copied(card: Path | None, plan: Path | None, folder: Path) -> Path | None:
+    """A copy of the card that may be trained on and formatted; refused if the plan needs one prepared for it."""
+    read = read_plan(plan) if plan else None
+    keeps = read is not None and read.card is not None
+    if card is None and keeps:
+        raise UserError(f"{plan}: keeps parameters on the card; prepare one with poet-harness card, and add --card")
+    if card is None:
+        return None
+    if read is not None and keeps:
+        with CardReader(card) as reader:
+            commits_on(reader, card, read)
+    return Path(shutil.copy(card, folder))
+
+
 def exercise(device: Device, plan: Path | None) -> None:
     """Use everything that the firmware can do."""
     graph = {} if plan is None else json.loads((plan / "graph.json").read_text())
@@ -129,16 +147,21 @@ def main() -> None:
     parser.add_argument("--plan", type=Path)
     parser.add_argument("--card", type=Path)
     arguments = parser.parse_args()
-    board = load_board(arguments.board)
-    image = build(board, arguments.plan)
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        report(load_board(arguments.board), arguments.plan, copied(arguments.card, arguments.plan, Path(folder)))
+
+
+def report(board: Board, plan: Path | None, card: Path | None) -> None:
+    """Print the table of an image with this plan."""
+    image = build(board, plan)
     table = Table("part", "flash, bytes", "RAM, bytes", title=f"{board.title}")
     parts = sizes_by_part(image.with_suffix(".map").read_text())
     for part, (flash, ram) in parts.items():
         table.add_row(part, f"{flash:,}", f"{ram:,}")
     table.add_section()
     table.add_row("all", *(f"{sum(column):,}" for column in zip(*parts.values(), strict=True)))
-    with connect(board, image=image, emulate=True, card=arguments.card) as target:
-        exercise(target.device, arguments.plan)
+    with connect(board, image=image, emulate=True, card=card) as target:
+        exercise(target.device, plan)
         table.add_row("most stack used (emulated)", "", f"{target.device.stack():,}")
         table.add_row("RAM for tensors", "", f"{target.device.hello.ram_bytes:,}")
     Console().print(table)
