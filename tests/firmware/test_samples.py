@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from poet_harness.card.sample_set import SampleSet
+from poet_harness.protocol.device import HeldSet
 from poet_harness.training.samples import Samples
 from poet_profiles.quantised import Normalising
 
@@ -248,16 +249,59 @@ def test_what_the_harness_lays_out_the_firmware_reads(device: Device) -> None:
     arrays = {X: drawn("i16", count, CHANNELS, EXTENT), Y: np.arange(count, dtype="<i4")}
     samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
     normalising = Normalising(tuple(map(float, SHIFTS)), tuple(map(float, SCALES)))
-    laid_out = SampleSet(SimpleNamespace(page_blocks=SET - PAGE_AREA), samples, normalising)  # type: ignore[arg-type]
-    assert laid_out.block == SET
-    put_whole(device, SET, laid_out.header)
-    for number, content in enumerate(laid_out.records()):
-        put_whole(device, SET + 1 + number * laid_out.sample_blocks, content)
-    assert device.ok(f"set {SET}") == {"samples": str(count), "check": laid_out.check}
+    placed = SampleSet(SimpleNamespace(page_blocks=SET - PAGE_AREA), samples, normalising)  # type: ignore[arg-type]
+    assert placed.block == SET
+    put_whole(device, SET, placed.header)
+    for number, content in enumerate(placed.records()):
+        put_whole(device, SET + 1 + number * placed.sample_blocks, content)
+    assert device.ok(f"set {SET}") == {"samples": str(count), "check": placed.check}
     device.ok(f"samples {SET} 0 4 2 0")
     expected = normalising(arrays[X][[4, 2, 0]])
     assert tensor(device, X, expected.nbytes) == expected.tobytes()
     assert tensor(device, Y, 4 * BATCH) == arrays[Y][[4, 2, 0]].tobytes()
+
+
+class CutError(Exception):
+    """The host, or the supply, is gone."""
+
+
+class Sending:
+    """What the harness sends through, until it is cut behind so many blocks."""
+
+    def __init__(self, device: Device, blocks: int) -> None:
+        self._device, self._left = device, blocks
+
+    def put_block(self, block: int, data: bytes) -> None:
+        if not self._left:
+            raise CutError
+        self._left -= 1
+        put_whole(self._device, block, data)
+
+    def sample_set(self, block: int) -> HeldSet | None:
+        answer = self._device.ask(f"set {block}")
+        found = dict(pair.split("=") for pair in answer.split()[1:]) if answer.startswith("ok") else None
+        return found and HeldSet(int(found["samples"]), found["check"])  # type: ignore[return-value]
+
+
+def laid_out(seed: int) -> SampleSet:
+    count = 5
+    x = np.random.default_rng(seed).integers(0, 256, (count, CHANNELS, EXTENT), np.uint8)
+    arrays = {X: x, Y: np.arange(count, dtype="<i4")}
+    samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
+    return SampleSet(SimpleNamespace(page_blocks=SET - PAGE_AREA), samples, Normalising((0.0,), (0.5,)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("blocks", range(7))
+def test_a_set_whose_sending_is_cut_is_neither_the_old_one_nor_the_new_one(device: Device, blocks: int) -> None:
+    old, new = laid_out(1), laid_out(2)
+    old.send(Sending(device, 100), lambda _: None)  # type: ignore[arg-type]
+    with pytest.raises(CutError):
+        new.send(Sending(device, blocks), lambda _: None)  # type: ignore[arg-type]
+    whole = Sending(device, 100)
+    assert not new.is_on(whole)  # type: ignore[arg-type]
+    assert old.is_on(whole) == (blocks == 0)  # type: ignore[arg-type]
+    new.send(whole, lambda _: None)  # type: ignore[arg-type]
+    assert new.is_on(whole)  # type: ignore[arg-type]
 
 
 def test_a_card_that_fails_is_brought_up_again(device: Device, card: Card) -> None:

@@ -20,6 +20,7 @@ from poet_harness.training.feeding import Order
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -47,7 +48,7 @@ OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A plan that both boards were flashed with, what it begins with, and fifteen samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("epochs")
-    graph = training_step(MODEL, None).graph(load_board("nrf52840"), momentum=MOMENTUM)
+    graph = training_step(MODEL, None).graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
     schedule = store_all_schedule(graph)
     write_graph(graph, root / "plan" / "graph.json")
     write_schedule(schedule, root / "plan" / "schedule.json")
