@@ -35,6 +35,7 @@ PLANNER = (
         "planning",
         "report",
         "baselines",
+        "placement",
         "solve",
         "lowering",
         "costs",

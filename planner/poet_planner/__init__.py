@@ -3,7 +3,8 @@
 
 `plan` goes from a model and a board's profile to a verified training schedule. `optimise` and `verify` work on any
 costed graph. `compile` makes a training step of a PyTorch module that stays within a budget of RAM
-(docs/pytorch.md). What a name needs (PyTorch, numba, Pyomo) is imported when the name is first used.
+(docs/pytorch.md). `place` gives offsets to any blocks in a memory of a given size. What a name needs (PyTorch, numba,
+Pyomo) is imported when the name is first used.
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from poet_planner.graph import Graph
     from poet_planner.graph.optimizer import Optimizer
     from poet_planner.models import Model
+    from poet_planner.placement import Places, place
     from poet_planner.planning.pipeline import Plan, plan
     from poet_planner.schedule import Schedule
     from poet_planner.schedule.verify import verify
@@ -25,10 +27,12 @@ __all__ = [
     "NoScheduleError",
     "OptimiseOptions",
     "Optimizer",
+    "Places",
     "Plan",
     "Schedule",
     "compile",
     "optimise",
+    "place",
     "plan",
     "verify",
 ]
@@ -39,10 +43,12 @@ _HOMES = {
     "NoScheduleError": "poet_planner.solve",
     "OptimiseOptions": "poet_planner.solve",
     "Optimizer": "poet_planner.graph.optimizer",
+    "Places": "poet_planner.placement",
     "Plan": "poet_planner.planning.pipeline",
     "Schedule": "poet_planner.schedule",
     "compile": "poet_planner.drop_in.compiling",
     "optimise": "poet_planner.solve",
+    "place": "poet_planner.placement",
     "plan": "poet_planner.planning.pipeline",
     "verify": "poet_planner.schedule.verify",
 }

@@ -32,7 +32,7 @@ Graph("mine", nodes=1)
 
 def examples() -> list[str]:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     return blocks
 
 
@@ -47,6 +47,7 @@ def test_the_examples_of_the_page_run_as_they_stand(
     assert re.search(r"it takes at least \d+ B", printed)
     assert "peak 262144 B" in printed
     assert re.search(r"found by: (?!None)\w+", printed)
+    assert re.search(r"placed: \(\d+, \d+, \d+, \d+, \d+\)", printed)
     planned = names["planned"]
     assert isinstance(planned, poet_planner.Plan)
     assert planned.summary.peak_bytes <= planned.schedule.ram_budget_bytes < planned.summary.plain_peak_bytes

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`place`: against exhaustive search, on full rectangles, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import poet_planner
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_planner.placement import Verdict, canonical, place
+from poet_planner.placement.overlaps import fault
+from poet_planner.solve.time_budget import TimeBudget
+from poet_profiles.errors import UserError
+
+Block = tuple[int, int, int]  # lower, upper, size
+
+# Lower, upper and size of blocks in hexadecimal. Their loads never exceed the capacity, yet they fit in no way.
+IMPOSSIBLE = [("032 253 252 234 141 01a 129 346 457", 12), ("032 143 131 022 364 251 014 231 453 564", 8)]
+
+
+def fits(blocks: list[Block], capacity: int) -> bool:
+    """By exhaustive search: each block lies on an earlier one or on the bottom, the offsets never fall."""
+    steps = range(min((b[0] for b in blocks), default=0), max((b[1] for b in blocks), default=0))
+
+    def extend(left: list[Block], placed: list[tuple[Block, int]]) -> bool:
+        lowest = placed[-1][1] if placed else 0
+        for step in steps:
+            top = max((at + b[2] for b, at in placed if b[0] <= step < b[1]), default=0)
+            if max(top, lowest) + sum(b[2] for b in left if b[0] <= step < b[1]) > capacity:
+                return False
+        for block in set(left):
+            offset = max((at + b[2] for b, at in placed if b[0] < block[1] and block[0] < b[1]), default=0)
+            further = left.copy()
+            further.remove(block)
+            if offset >= lowest and extend(further, [*placed, (block, offset)]):
+                return True
+        return not left
+
+    return extend(blocks, [])
+
+
+def overlap(blocks: list[Block], offsets: tuple[int, ...]) -> bool:
+    """Whether two blocks share a byte at a time, by comparing each with each."""
+    return any(
+        a[2] and b[2] and a[0] < b[1] and b[0] < a[1] and at < bt + b[2] and bt < at + a[2]
+        for k, (a, at) in enumerate(zip(blocks, offsets, strict=True))
+        for b, bt in list(zip(blocks, offsets, strict=True))[:k]
+    )
+
+
+def search(blocks: list[Block], capacity: int, seed: int = 0) -> tuple[canonical.Answer, tuple[int, ...]]:
+    """The complete search alone."""
+    start, end, size = np.array(blocks, dtype=np.int64).T.copy()
+    answer, offsets = canonical.search(start, end, size, capacity, seed, TimeBudget(60.0))
+    return answer, tuple(offsets.tolist())
+
+
+def full(rng: random.Random) -> tuple[list[Block], int]:
+    """Seven random blocks, and one more at each step so that nothing is free."""
+    blocks = []
+    for _ in range(7):
+        length = rng.randint(2, 3)
+        lower = rng.randrange(7 - length)
+        blocks.append((lower, lower + length, rng.randint(1, 9)))
+    load = [sum(size for lower, upper, size in blocks if lower <= step < upper) for step in range(6)]
+    return blocks + [(k, k + 1, max(load) - some) for k, some in enumerate(load) if some < max(load)], max(load)
+
+
+def cut(rng: random.Random, steps: int, capacity: int, pieces: int) -> list[Block]:
+    """A full rectangle of time and bytes, cut in two again and again: it fits, and nothing may be wasted."""
+    uncut = [(0, steps, 0, capacity)]
+    while len(uncut) < pieces:
+        lower, upper, bottom, top = uncut.pop(rng.randrange(len(uncut)))
+        if rng.random() < 0.5 and upper - lower > 1:
+            at = rng.randrange(lower + 1, upper)
+            uncut += [(lower, at, bottom, top), (at, upper, bottom, top)]
+        elif top - bottom > 1:
+            at = rng.randrange(bottom + 1, top)
+            uncut += [(lower, upper, bottom, at), (lower, upper, at, top)]
+        else:
+            uncut.append((lower, upper, bottom, top))
+    rng.shuffle(uncut)
+    return [(lower, upper, top - bottom) for lower, upper, bottom, top in uncut]
+
+
+a_block = st.tuples(st.integers(-3, 6), st.integers(1, 5), st.integers(0, 5)).map(lambda b: (b[0], b[0] + b[1], b[2]))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(a_block, max_size=7), st.integers(0, 14))
+def test_exhaustive_search_agrees(blocks: list[Block], capacity: int) -> None:
+    places = place([b[0] for b in blocks], [b[1] for b in blocks], [b[2] for b in blocks], capacity, 60.0)
+    assert (places.verdict is Verdict.PLACED) == fits([b for b in blocks if b[2]], capacity)
+    if places.verdict is Verdict.PLACED:
+        assert all(0 <= at <= capacity - b[2] for b, at in zip(blocks, places.offsets, strict=True))
+        assert not overlap(blocks, places.offsets)
+    else:
+        assert places == poet_planner.Places(Verdict.IMPOSSIBLE)
+
+
+def test_the_complete_search_agrees_where_nothing_may_be_wasted() -> None:
+    impossible_ones = 0
+    for seed in range(200):
+        blocks, capacity = full(random.Random(seed))
+        answer, offsets = search(blocks, capacity, seed)
+        if answer is canonical.Answer.FITS:
+            assert max(at + b[2] for b, at in zip(blocks, offsets, strict=True)) <= capacity
+            assert not overlap(blocks, offsets)
+        else:
+            assert answer is canonical.Answer.FAILS
+            assert not fits(blocks, capacity)
+            impossible_ones += 1
+    assert impossible_ones > 3
+
+
+def impossible(digits: str) -> list[Block]:
+    return [(int(a, 16), int(b, 16), int(c, 16)) for a, b, c in digits.split()]
+
+
+@pytest.mark.parametrize(("digits", "capacity"), IMPOSSIBLE)
+def test_blocks_that_fit_by_their_load_alone_are_proven_impossible(digits: str, capacity: int) -> None:
+    blocks = impossible(digits)
+    load = [sum(size for lower, upper, size in blocks if lower <= step < upper) for step in range(7)]
+    assert max(load) <= capacity
+    assert not fits(blocks, capacity)
+    assert search(blocks, capacity)[0] is canonical.Answer.FAILS
+    assert place(*zip(*blocks, strict=True), capacity).verdict == "impossible"
+
+
+def test_a_part_that_fits_in_no_way_is_found_among_many_that_do() -> None:
+    """Decisions on other parts need not be undone for it."""
+    blocks = [(lower, upper, 20 * size) for lower, upper, size in impossible(IMPOSSIBLE[0][0])] + [(0, 7, 20)]
+    for k in range(1, 20):
+        piece = cut(random.Random(k), 30, 200, 30)
+        blocks = [*blocks, *((lower + 50 * k, upper + 50 * k, size) for lower, upper, size in piece)]
+    assert search(blocks, 200)[0] is canonical.Answer.FAILS
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pieces_of_a_full_rectangle_fit_into_it(seed: int) -> None:
+    blocks = cut(random.Random(seed), 60, 80 << 20, 40 + 8 * seed)
+    places = place(*zip(*blocks, strict=True), 80 << 20, 60.0, seed)
+    assert places.verdict == "placed"
+    assert not overlap(blocks, places.offsets)
+    answer, offsets = search(blocks, 80 << 20, seed)
+    assert answer is canonical.Answer.FITS
+    assert not overlap(blocks, offsets)
+
+
+def test_offsets_are_multiples_of_what_all_sizes_are_multiples_of() -> None:
+    blocks = [(lower, upper, 64 * size) for lower, upper, size in cut(random.Random(3), 40, 90, 60)]
+    offsets = place(*zip(*blocks, strict=True), 64 * 90).offsets
+    assert len(offsets) == 60
+    assert not any(at % 64 for at in offsets)
+
+
+def test_no_time_no_verdict() -> None:
+    blocks = cut(random.Random(1), 200, 10**9, 1000)
+    assert place(*zip(*blocks, strict=True), 10**9, 0.0) == poet_planner.Places(Verdict.UNKNOWN)
+
+
+def test_numpy_arrays_and_nothing_at_all() -> None:
+    assert place([], [], [], 0).verdict == "placed"
+    assert place(np.array([0, 1]), np.array([2, 3]), np.array([8, 4], dtype=np.uint8), 12).verdict == "placed"
+    assert place([0, 1], [2, 3], [8, 4], 11).verdict == "impossible"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0], [1, 2], [4], 8), "have 1, 2 and 1 numbers"),
+        (([0, 3], [1, 3], [4, 4], 8), "block 1 lives from 3 until before 3"),
+        (([0], [1], [-4], 8), "block 0 has -4 bytes"),
+        (([0.5], [1], [4], 8), "lower: give one whole number for each block"),
+        (([0], [1], [[4]], 8), "size: give one whole number for each block"),
+        (([0], [2**63], [4], 8), "upper: give"),
+        (([0], [1], [2**62], 8), "size: give numbers below 2^62"),
+        (([0, 0], [1, 1], [2**61, 2**61], 8), "add up to 2^62"),
+        (([0], [1], [4], -1), "capacity of -1"),
+        (([0], [1], [4], 8.5), "capacity of 8.5"),
+        (([0], [1], [4], 8, -1.0), "time limit of -1.0 s"),
+        (([0], [1], [4], 8, float("nan")), "time limit of nan s"),
+        (([0], [1], [4], 8, 1.0, -1), "seed -1"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as refused:
+        place(*arguments)  # type: ignore[arg-type]
+    assert message in str(refused.value)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(a_block, st.integers(0, 12)), min_size=1, max_size=6))
+def test_the_check_sees_every_overlap(placed: list[tuple[Block, int]]) -> None:
+    blocks, offsets = [block for block, _ in placed], tuple(at for _, at in placed)
+    lower, upper, size = zip(*blocks, strict=True)
+    assert (fault(lower, upper, size, offsets, 100) is not None) == overlap(blocks, offsets)
+    highest = max(at + b[2] for b, at in placed)
+    assert fault(lower, upper, size, offsets, highest - 1) is not None
+    assert fault(lower, upper, size, offsets[1:], 100) is not None
+    assert fault(lower, upper, size, (-1, *offsets[1:]), 100) is not None
