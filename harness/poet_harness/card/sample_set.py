@@ -38,7 +38,7 @@ class SampleSet:
     Parameters
     ----------
     plan : Plan
-        Behind whose pages it lies; one that has its batch in RAM.
+        Behind whose pages, those of its inference among them, it lies; one that has its batch in RAM.
     samples : Samples
     normalising : Normalising or None
         Of samples that are kept as small integers.
@@ -51,7 +51,8 @@ class SampleSet:
     @property
     def block(self) -> int:
         """Where its header lies."""
-        return FIRST_BLOCK + self.plan.page_blocks
+        inference = self.plan.inference
+        return FIRST_BLOCK + max(self.plan.page_blocks, inference.page_blocks if inference else 0)
 
     @property
     def total_bytes(self) -> int:

@@ -11,6 +11,8 @@ from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
+from .page_blocks import page_blocks
+
 FOLDER = "inference"
 FILES = (f"{FOLDER}/graph.json", f"{FOLDER}/schedule.json")
 
@@ -28,6 +30,8 @@ class Inference:
     output : Resident
     energy_j, time_s, peak_bytes
         Predictions.
+    page_blocks : int
+        Blocks of the card that it pages to, from the page area's begin on, as the training does.
     """
 
     schedule_hash: str
@@ -37,6 +41,7 @@ class Inference:
     energy_j: float
     time_s: float
     peak_bytes: int
+    page_blocks: int = 0
 
 
 def read_inference(folder: Path, training: Graph) -> Inference | None:
@@ -63,4 +68,5 @@ def read_inference(folder: Path, training: Graph) -> Inference | None:
         schedule.energy_j,
         schedule.time_s,
         schedule.peak_bytes,
+        page_blocks(graph, schedule),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from poet_profiles.card.layout import CardLayout, blocks_of, card_layout
+from poet_profiles.card.layout import CardLayout, card_layout
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
@@ -29,13 +29,13 @@ from poet_profiles.state_names import read_names
 from ..benchmark.network import PROGRAM_FILE, packed, read_program
 from .inference import Inference, read_inference
 from .optimizer import Optimizer, optimizer_of
+from .page_blocks import page_blocks
 from .program_tensors import tensors_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORD_BYTES = 4
-TRACE_ROWS = 63  # in a block
 UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
 # Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
 # will do. Every other tensor is f32 (docs/SPEC.md, section 1).
@@ -190,7 +190,7 @@ def read_plan(folder: Path) -> Plan:
         names=read_names(folder, schedule.graph_hash),
         kept=graph.kept,
         card=card_layout(graph),
-        page_blocks=_page_blocks(graph, schedule),
+        page_blocks=page_blocks(graph, schedule),
         inference=read_inference(folder, graph),
     )
 
@@ -211,12 +211,6 @@ def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
         names=read_names(folder, schedule.graph_hash),
         documents=(packed(program), packed(document_of_schedule(schedule))),
     )
-
-
-def _page_blocks(graph: Graph, schedule: Schedule) -> int:
-    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
-    paged = {step.target for step in schedule.steps if step.do is Do.PAGE_OUT}
-    return sum(blocks_of(sizes[value]) for value in paged) + -(-len(schedule.steps) // TRACE_ROWS)
 
 
 def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:
