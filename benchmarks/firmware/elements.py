@@ -32,7 +32,7 @@ PRODUCTS = ("conv2d", "linear", "matmul")
 # The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
 # which are never negative.
 SIZES_WORDS = 21
-IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE = 13, 17, 18, 19, 20
+WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE = 12, 13, 17, 18, 19, 20
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
     inputs = [core.place(operand(shape, words, index, size)) for index, size in enumerate(sizes.inputs)]
     outputs = inputs[-len(sizes.outputs) :] if words[IN_PLACE] else [core.place(size) for size in sizes.outputs]
     rate = int(np.float32(0.125).view(np.uint32))
-    arguments = [params, core.words(inputs), core.words(outputs), core.place(sizes.workspace), rate, 0, 0]
+    arguments = [params, core.words(inputs), core.words(outputs), core.place(words[WORKSPACE]), rate, 0, 0]
     status, cycles = core.call(f"poet_{shape.op}_run", core.words(arguments))
     assert status == 0, shape
     return cycles

@@ -148,6 +148,21 @@ class EmulatedCore:
         finally:
             engine.hook_del(hook)
 
+    @contextmanager
+    def watched_reads(self, read: Callable[[int, int], None]) -> Iterator[None]:
+        """Tell address and bytes of every read of data in flash meanwhile."""
+        engine = self.machine._engine
+        hook = engine.hook_add(
+            unicorn_const.UC_HOOK_MEM_READ,
+            lambda _, __, address, size, ___, ____: read(address, size),
+            begin=MEMORY.flash_begin,
+            end=MEMORY.flash_begin + MEMORY.flash_bytes - 1,
+        )
+        try:
+            yield
+        finally:
+            engine.hook_del(hook)
+
     def cycles(self, address: int, size: int) -> int:
         """What the table says of a run of instructions."""
         sums, begin = self.machine._prefix, self.machine._counter.begin

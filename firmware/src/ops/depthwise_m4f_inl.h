@@ -83,16 +83,11 @@
                      : FP_REGISTERS, "cc", "memory")
 /* clang-format on */
 
-static const float zero = 0.0f;
-
 /* Where a strip begins: the last one may go back over columns of the one before. */
 static inline int32_t strip_at(int32_t column, int32_t columns)
 {
     return column + COLUMNS <= columns ? column : columns - COLUMNS;
 }
-
-/* What sums begin with: a bias of each channel, or nothing. */
-static const float nothing = SUM_OF_NOTHING;
 
 /* Convolutions of stride 1; or with the kernel turned, and everything from the end to the begin, their input gradients.
  * Behind the strip of one channel begins that of the next. */
@@ -100,6 +95,8 @@ static inline void sum_strips(const poet_windows *win, int32_t channels, int32_t
                               const float *w, const float *bias, float *y)
 {
     const int32_t bytes = (int32_t)sizeof(float);
+    float zero = 0.0f; /* on the stack, as `nothing` is: the flash is slower */
+    float nothing = SUM_OF_NOTHING;
     const int32_t row = (turned ? -win->w : win->w) * bytes;
     const int32_t at = (turned ? (channels * win->h - 1) * win->w : 0) + column;
     const float *before = column == 0 ? &zero : x + at - 1;
@@ -126,6 +123,7 @@ static inline void sum_strips_stride_2(const poet_windows *win, int32_t channels
                                        const float *w, const float *bias, float *y)
 {
     const int32_t bytes = (int32_t)sizeof(float);
+    float nothing = SUM_OF_NOTHING;
     const int32_t row = win->w * bytes;
     const float *start = bias != NULL ? bias : &nothing;
     const int32_t start_step = bias != NULL ? bytes : 0;
@@ -181,6 +179,7 @@ static void convolve_planes(const poet_windows *win, int32_t channels, bool adds
 static inline void gradient_strips_stride_2(const poet_windows *win, int32_t channels, int32_t column, const float *gy,
                                             const float *w, float *gx)
 {
+    float zero = 0.0f;
     const bool is_last = column + COLUMNS == win->ow;
     const int32_t gy_row = win->ow * (int32_t)sizeof(float);
     const float *at = gy + (channels * win->oh - 1) * win->ow + column;
