@@ -18,6 +18,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
+from tests.support import ROOT
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
     reason="needs the emulator extra and arm-none-eabi-gcc",
@@ -25,7 +27,8 @@ pytestmark = pytest.mark.skipif(
 
 HARNESS = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 PLANNER = [sys.executable, "-c", "from poet_planner.cli import main; main()"]
-MODEL = "digits_cnn_small"
+# The shipped profile's fits are a quarter off for kernels of 1 x k; the network's own profile is not.
+MODEL = "tests.support.networks.watch:make"
 BOARD = ["--board", "nrf52840", "--emulate"]
 
 
@@ -44,7 +47,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(root: Path, program: list[str], *arguments: str, code: int = 0) -> str:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PLATFORMIO_BUILD_DIR": str(root / "build")}
+    environment = {
+        **os.environ,
+        **{"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PLATFORMIO_BUILD_DIR": str(root / "build")},
+    }
     done = subprocess.run(
         [*program, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=1200
     )

@@ -93,7 +93,9 @@ def small_board(folder: Path, room: int) -> str:
     text = (SHIPPED / "boards" / "nrf52840.toml").read_text()
     folder.mkdir()
     path = folder / "nrf52840.toml"
-    path.write_text(text.replace("flash_bytes = 1_048_576", f"flash_bytes = {board.flash_reserved_bytes + room}"))
+    size = board.flash_reserved_bytes + room
+    text = text.replace("flash_bytes = 1_048_576", f"flash_bytes = {size}")
+    path.write_text(text.replace("flash_end = 0x0010_0000", f"flash_end = {size}"))
     assert load_board(str(path)).usable_flash_bytes == room
     return str(path)
 
