@@ -25,6 +25,7 @@ ADAM_FACTORS = 24  # bytes: what Adam's updates of a step have in common
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
 ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
+INFER = "_infer"  # of one that yields nothing for a way back
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
@@ -216,6 +217,11 @@ def _pool(p: Params) -> tuple[int, int, int]:
 def _max_pool2d(p: Params) -> Sizes:
     x, y, flops = _pool(p)
     return Sizes((x,), (4 * y, y), flops)
+
+
+def _max_pool2d_infer(p: Params) -> Sizes:
+    x, y, flops = _pool(p)
+    return Sizes((x,), (4 * y,), flops)
 
 
 def _max_pool2d_backward(p: Params) -> Sizes:
@@ -516,6 +522,7 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (91, "adam_factors", "beta1_nano beta2_nano decay_f32", lambda p: Sizes((4,), (ADAM_FACTORS,), 200)),
     (92, "adam", "size eps_f32 decay_f32 clip_f32", _adam),
     (93, "count_steps", "steps", lambda p: Sizes((4,), (4,), 1)),
+    (94, f"max_pool2d{INFER}", POOL_PARAMS, _max_pool2d_infer),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks train on both emulated boards, every activation paged, and equal the unlimited host run.
 
-What the image holds of a plan is what the planner counts against the board's flash.
+Before that they infer, every activation paged, too: with the bits of the host, whose scores are PyTorch's. What the
+image holds of a plan is what the planner counts against the board's flash.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from elftools.elf.elffile import ELFFile
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
+from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import table_bytes, write_headers
+from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import constant_bytes
@@ -29,18 +33,49 @@ from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
-from tests.support.firmware.training_session import RATE, TrainingSession, train
+from tests.support.firmware.training_session import RATE, TrainingSession, answers_of
 
 STEPS = 1
 
 
-def make_plan(step: TrainingStep, graph: Graph, make: Callable[[Graph], Schedule], folder: Path) -> Schedule:
-    schedule = make(graph)
-    write_headers(graph, schedule, folder, step.constants(graph))
-    return schedule
+def make_plan(
+    step: TrainingStep, graph: Graph, make: Callable[[Graph], Schedule], folder: Path
+) -> tuple[Schedule, Inference]:
+    schedule, lowered = make(graph), step.inference(graph)
+    inference = Inference(lowered.graph, make(lowered.graph), lowered.data)
+    write_headers(graph, schedule, folder, step.constants(graph), inference)
+    return schedule, inference
 
 
-def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule) -> None:
+def inferring(session: TrainingSession, graph: Graph, model: str, batch: int) -> list[str]:
+    """Requests for an inference on the first sample, with the initial weights, before the training."""
+    begin = next(place for place, request in enumerate(session.requests) if f"put {input_of(graph)} " in request)
+    sample = training_data(model, 1, 0, batch)["input"][0][:1].tobytes()
+    index = len(graph.residents)
+    puts = [f"put {index} {at} {sample[at : at + 128].hex()}" for at in range(0, len(sample), 128)]
+    return [*session.requests[:begin], *puts, "infer", *session.requests[begin:]]
+
+
+def input_of(graph: Graph) -> int:
+    return next(place for place, resident in enumerate(graph.residents) if resident.kind == "input")
+
+
+def scores_of(answers: Sequence[dict[str, str]]) -> bytes:
+    (scores,) = [answer["scores"] for answer in answers if "scores" in answer]
+    return bytes.fromhex(scores)
+
+
+def check_scores(scores: bytes, model: str, batch: int) -> None:
+    """PyTorch's, in evaluation mode, with the weights that the model begins with."""
+    module = models.load(model, batch).module.eval()
+    sample = torch.from_numpy(training_data(model, 1, 0, batch)["input"][0][:1])
+    with torch.no_grad():
+        expected = module(sample).numpy()
+    found = np.frombuffer(scores, "<f4")
+    assert np.abs(found - expected.ravel()).max() <= 1e-5 * max(1.0, np.abs(expected).max())
+
+
+def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule, inference: Inference) -> None:
     """The plan's part of an image is what the planner counts; the rest fits what the board's file reserves."""
     with image.open("rb") as file:
         elf = ELFFile(file)
@@ -51,9 +86,20 @@ def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule) -> 
         end = max(one["p_paddr"] + one["p_filesz"] for one in loaded)
     del built["poet_built_in"]
     assert built.pop("poet_built_constant_words", 0) == constant_bytes(graph)
-    assert sum(-(-size // 4) * 4 for size in built.values()) == table_bytes(graph, schedule)
+    tables = table_bytes(graph, schedule, inference)
+    assert sum(-(-size // 4) * 4 for size in built.values()) == tables
     below = start  # a bootloader's part
-    assert below + end - start - constant_bytes(graph) - table_bytes(graph, schedule) <= board.flash_reserved_bytes
+    assert below + end - start - constant_bytes(graph) - tables <= board.flash_reserved_bytes
+
+
+def test_what_an_inference_takes_beside_training() -> None:
+    """Of DS-CNN at most 2 KB of flash for tables, and no RAM."""
+    step = training_step("mlperf_ds_cnn", 1)
+    graph = step.graph(load_board("nrf52840"), resident_gradients=False)
+    schedule, lowered = everything_paged(graph), step.inference(graph).graph
+    inference = Inference(lowered, store_all_schedule(lowered))
+    assert ram_bytes(graph, schedule, inference) == graph.resident_bytes + schedule.arena_bytes
+    assert table_bytes(graph, schedule, inference) - table_bytes(graph, schedule) <= 2048
 
 
 @pytest.mark.parametrize(
@@ -86,19 +132,26 @@ def test_training_on_the_board_equals_unlimited_memory(
     graph = step.graph(board, resident_gradients, optimizer)
     session = TrainingSession(graph, model, batch, STEPS)
 
+    session.requests = inferring(session, graph, model, batch)
     make_plan(step, graph, store_all_schedule, tmp_path)
-    card = tmp_path / "card.img"
-    store_all_steps, unlimited = train(host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), card, session)
+    answers = answers_of(
+        host_firmware.link(tmp_path / "poet", "-I", str(tmp_path)), tmp_path / "card.img", session.requests
+    )
+    store_all_steps, unlimited, scores = session.steps(answers), session.tensors(answers), scores_of(answers)
+    check_scores(scores, model, batch)
 
-    schedule = make_plan(step, graph, everything_paged, tmp_path)
+    schedule, inference = make_plan(step, graph, everything_paged, tmp_path)
+    own_bytes = inference.graph.resident_bytes - graph.resident_bytes  # sample and scores
+    assert inference.ram_bytes - own_bytes <= graph.resident_bytes + schedule.arena_bytes
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
         image = build(board, tmp_path)
-    check_flash(board, image, graph, schedule)
+    check_flash(board, image, graph, schedule, inference)
     with open_twin(board, image, tmp_path / "board.img") as twin:
         link = Link(twin.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
         steps, tensors = session.steps(answers), session.tensors(answers)
         assert tensors == unlimited
+        assert scores_of(answers) == scores
         assert [step["loss"] for step in steps] == [step["loss"] for step in store_all_steps]
         assert [int(step["peak"]) for step in steps] == [schedule.peak_bytes] * STEPS
 

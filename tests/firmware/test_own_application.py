@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from poet_harness.emulation import Twin, open_twin
@@ -22,6 +23,7 @@ from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import initial_state, training_data
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.c_library import write_library
+from poet_planner.schedule.inference import Inference
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
 
@@ -47,6 +49,12 @@ lib_deps =
     symlink://libraries/second
 build_flags = -Wall -Wextra -Wconversion -Werror
 """
+
+
+def inference_of(net: Graph) -> Inference:
+    """Beside a step of the first network, every activation paged, too."""
+    lowered = training_step(MODEL, BATCH).inference(net)
+    return Inference(lowered.graph, everything_paged(lowered.graph), lowered.data)
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     net, second = step.graph(BOARD, optimizer=Optimizer(momentum=MOMENTUM)), other.graph(BOARD)
     libraries = folder / "libraries"
     initial = initial_state(MODEL, 0, BATCH)
-    write_library("net", net, everything_paged(net), {}, initial, libraries / "net")
+    write_library("net", net, everything_paged(net), {}, initial, libraries / "net", inference_of(net))
     initial, constants = initial_state(SECOND, 0, 1), other.constants(second)
     write_library("second", second, store_all_schedule(second), constants, initial, libraries / "second")
     (folder / "platformio.ini").write_text(PLATFORMIO)
@@ -116,6 +124,19 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return Application(folder, net, second)
+
+
+def inferred(firmware: HostFirmware, net: Graph, folder: Path) -> dict[str, int]:
+    """What the application says of an inference on the first sample behind all steps, from a run by the protocol."""
+    folder.mkdir()
+    write_headers(net, store_all_schedule(net), folder, {}, inference_of(net))
+    session = TrainingSession(net, MODEL, BATCH, STEPS)
+    sample = training_data(MODEL, STEPS, 0, BATCH)["input"][0][:1].tobytes()
+    puts = [f"put {len(net.residents)} {at} {sample[at : at + 128].hex()}" for at in range(0, len(sample), 128)]
+    program = firmware.link(folder / "poet", "-I", str(folder))
+    answers = answers_of(program, folder / "card.img", [*session.requests, "format", *puts, "infer"])
+    scores = bytes.fromhex(answers[-1]["scores"])
+    return {"scores": crc32(scores), "class": int(np.frombuffer(scores, "<f4").argmax())}
 
 
 def reference(firmware: HostFirmware, graph: Graph, model: str, batch: int, steps: int, folder: Path) -> int:
@@ -156,7 +177,8 @@ def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
         twin.reset()
         said = life(twin)
     del said["between"]
-    assert said == {"born": 16_000_000, "last": last, "other": other, "still": last, "steps": STEPS, "end": 0}
+    shown = inferred(host_firmware, application.net, tmp_path / "inferred")
+    assert said == {"born": 16_000_000, **shown, "last": last, "other": other, "still": last, "steps": STEPS, "end": 0}
 
 
 def listing(image: Path) -> str:
@@ -197,7 +219,7 @@ def test_the_library_names_nothing_without_its_prefix(application: Application) 
 
 
 def test_only_what_the_networks_need_is_linked(application: Application) -> None:
-    graphs = (application.net, application.second)
+    graphs = (application.net, application.second, inference_of(application.net).graph)
     needed = {node.operation.op for graph in graphs for node in graph.nodes if node.operation}
     with application.image.open("rb") as file:
         symbols = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}

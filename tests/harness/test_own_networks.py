@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Own networks on an emulated board: planned, flashed and trained by the command lines, each step against autograd."""
+"""Own networks on an emulated board: planned, flashed and trained by the command lines, each step against autograd.
+
+Then they are evaluated there, with the weights that they were trained to, and by PyTorch with the same.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,10 +17,13 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from poet_harness.cli import app as harness
+from poet_planner import models
 from poet_planner.cli import app as planner
 from poet_planner.reference.training_data import reference_run
 from poet_profiles.graph.file import read_graph
+from safetensors.torch import load_file
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -42,9 +49,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def call(program: Typer, *arguments: str) -> None:
+def call(program: Typer, *arguments: str) -> str:
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 0, done.output + str(done.exception)
+    return done.stdout
 
 
 @pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
@@ -55,7 +63,17 @@ def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> No
     call(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)
     call(planner, "data", "--model", model, "--steps", str(STEPS), "--out", str(data))
     call(harness, "flash", *BOARD, "--plan", plan)
-    files = ["--data", str(data), "--out", str(folder / "observed.csv"), "--save", str(saved)]
+    trained = folder / f"{network}.safetensors"
+    files = [
+        "--data",
+        str(data),
+        "--out",
+        str(folder / "observed.csv"),
+        "--save",
+        str(saved),
+        "--trained",
+        str(trained),
+    ]
     call(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
     expected = reference_run(model, data, RATE, follow=saved)
     observed = np.load(saved)
@@ -64,6 +82,24 @@ def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> No
         for step, (exact, found) in enumerate(zip(steps, observed[name], strict=True)):
             difference = np.abs(found.reshape(exact.shape) - exact).max()
             assert difference <= TOLERANCE * np.abs(exact).max(), (name, step)
+    check_evaluation(model, plan, trained, folder)
+
+
+def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
+    """The board's scores and accuracy are PyTorch's, with the weights read back."""
+    model = models.load(name)
+    model.module.load_state_dict(load_file(trained), strict=True)
+    (x,), (y,) = model.inputs, model.targets
+    with torch.no_grad():
+        expected = model.module.eval()(x).numpy()
+    np.savez(folder / "set.npz", x=x.numpy(), y=y.numpy())
+    files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--save", str(folder / "scores.npz")]
+    told = json.loads(call(harness, "eval", *BOARD, "--plan", plan, *files, "--json"))
+    scores = np.load(folder / "scores.npz")["scores"]
+    assert np.abs(scores - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max())
+    assert (told["samples"], told["correct"]) == (len(x), int((expected.argmax(-1) == y.numpy()).sum()))
+    assert told["peak_bytes"] == told["predicted_peak_bytes"]
+    assert told["energy_j"] > 0
 
 
 def test_the_default_plan_trains_on_its_board(folder: Path) -> None:

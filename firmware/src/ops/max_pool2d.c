@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maximum over windows. The second output is the row-major place of the maximum inside its window: one byte an
  * element, so a window has at most 256 places. */
-#include "pool.h"
+#include "max_of_window_inl.h"
 
 int poet_max_pool2d_sizes(const int32_t *params, poet_sizes *sizes)
 {
@@ -31,23 +31,9 @@ int poet_max_pool2d_run(const poet_op_args *args)
     uint8_t *indices = args->outputs[1];
     for (int32_t plane = 0; plane < pool.planes; plane++, x += win->h * win->w) {
         for (int32_t oy = 0; oy < win->oh; oy++) {
-            const int32_t top = oy * win->sh - win->ph;
-            const poet_span rows = poet_span_inside(top, win->r, win->h);
             for (int32_t ox = 0; ox < win->ow; ox++) {
-                const int32_t left = ox * win->sw - win->pw;
-                const poet_span columns = poet_span_inside(left, win->s, win->w);
-                int32_t place = rows.first * win->s + columns.first;
-                float most = x[(top + rows.first) * win->w + left + columns.first];
-                for (int32_t r = rows.first; r < rows.end; r++) {
-                    for (int32_t s = columns.first; s < columns.end; s++) {
-                        const float value = x[(top + r) * win->w + left + s];
-                        if (value > most || value != value) { /* a NaN wins, as in PyTorch */
-                            most = value;
-                            place = r * win->s + s;
-                        }
-                    }
-                }
-                *y++ = most;
+                int32_t place;
+                *y++ = max_of_window(win, x, oy, ox, &place);
                 *indices++ = (uint8_t)place;
             }
         }

@@ -22,6 +22,7 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "linear_update": (("n",), ("m",)),
     "matmul": (("b",), ("m",), ("n",)),
     "max_pool2d": (("n",), ("c",)),
+    "max_pool2d_infer": (("n",), ("c",)),
     "max_pool2d_backward": (("n",), ("c",)),
     "avg_pool2d": (("n",), ("c",)),
     "avg_pool2d_backward": (("n",), ("c",)),

@@ -11,6 +11,7 @@ import typer
 from .epochs import Scale, Shift
 from .flash import flashed_image
 from .options import BoardName, Card, Emulate, Json, MeterName, Plan, Port
+from .run import PLAN_FILES
 
 if TYPE_CHECKING:
     from poet_profiles.quantised import Normalising
@@ -69,6 +70,9 @@ def command(
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
     if save is not None:
+        read = [Path(data), weights, card, *(plan / name for name in PLAN_FILES)]
+        if save.resolve() in {path.resolve() for path in read if path is not None}:
+            raise UserError(f"--save {save}: eval reads this file; name another")
         check_writable(save)
     description = load_board(board)
     schedule = read_plan(plan)

@@ -107,7 +107,7 @@ def command(
     training = _read_training(plan, data, steps) if plan is not None and data is not None else None
     with ProfileWriter(target_path) as profile:
         networks = _networks(description, plan, model or []) if on_agent else []
-        graphs = [*(graph or []), *([plan / "graph.json"] if plan is not None and not on_agent else [])]
+        graphs = [*(graph or []), *(_graphs_of(plan) if plan is not None and not on_agent else [])]
         chosen = _chosen(description, graphs, [] if on_agent else model or [], configs)
         if image is None and takes_image(description, port, emulate):
             image = flashed_image(plan, description) if plan is not None else build(description)
@@ -189,6 +189,12 @@ def _train(
         except Stopped as stopped:
             words = f"{stopped}; {profile.path} keeps what was measured, --resume goes on"
             raise UserError(words, stopped.exit_code) from None
+
+
+def _graphs_of(plan: Path) -> list[Path]:
+    """Of the training step, and of an inference beside it."""
+    beside = plan / "inference" / "graph.json"
+    return [plan / "graph.json", *([beside] if beside.is_file() else [])]
 
 
 def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:

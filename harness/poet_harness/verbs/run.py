@@ -27,7 +27,7 @@ MOST_STEPS_SHOWN = 8
 MOST_DIFFERENCE = 0.03
 PLAN_FILES = (
     *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors", "state_dict.npz"),
-    *("poet_model.h", "poet_schedule.h", "poet_constants.h"),
+    *("poet_model.h", "poet_schedule.h", "poet_constants.h", "inference/graph.json", "inference/schedule.json"),
 )
 
 

@@ -254,7 +254,7 @@ def _write_library(
     from poet_planner.schedule.c_library import write_library
 
     initial = None if model is None else initial_state(model, 0, batch, weights)
-    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name)
+    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, plan.inference)
     begin = "weights of zeros, since a graph has none" if initial is None else f"the weights of {weights or model}"
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
@@ -337,6 +337,10 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
         headers += ", poet_constants.h"
     if plan.why_no_headers:
         headers = f"no C headers: {plan.why_no_headers}"
+    elif plan.why_no_inference:
+        headers += f"; no inference: {plan.why_no_inference}"
+    else:
+        files += ", inference/"
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")

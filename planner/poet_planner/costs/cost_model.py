@@ -8,8 +8,8 @@ A configuration that the profile holds costs what its row says. Any other is pre
 (see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
 of that operator; a row's prediction by a model fitted without it gives the error that is reported. Convolutions by
 Winograd's algorithm have models of their own. An operator that adds to a sum so far and has no row is predicted by the
-model of the one that does not. Any other of which the profile has no row at all is predicted by the same model over all
-compute rows. A page transfer costs
+model of the one that does not, and one without results for a way back by that of the one with them. Any other of which
+the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
 ``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. A configuration on
 kept tensors without a row of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
@@ -27,7 +27,7 @@ import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
-from poet_profiles.operators import ACCUMULATE
+from poet_profiles.operators import ACCUMULATE, INFER
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, card_work
@@ -207,7 +207,7 @@ class CostModel:
         return self._page_fit(op).predict((1.0, float(self._blocks(size))))
 
     def _fit(self, op: str, params: str) -> Fit:
-        kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE)))
+        kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE), op.removesuffix(INFER)))
         name = next((name for name in kinds if name in self._by_kind), ALL_OPERATORS)
         if name not in self._fits:
             rows = [row for row in self._by_kind.get(name) or self._compute_rows if has_features(row.params)]

@@ -11,6 +11,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import table_bytes, why_no_headers
+from poet_planner.schedule.inference import Inference
 
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
@@ -33,8 +34,10 @@ def _needed(graph: Graph, schedule: Schedule) -> int:
     return constant_bytes(graph) + table_bytes(graph, schedule)
 
 
-def refuse_beyond_flash(graph: Graph, schedule: Schedule, board: Board | None) -> None:
-    """Refuse a plan for the firmware whose constants and tables do not fit beside it.
+def refuse_beyond_flash(
+    graph: Graph, schedule: Schedule, board: Board | None, inference: Inference | None = None
+) -> None:
+    """Refuse a plan for the firmware whose constants and tables, and those of an inference, do not fit beside it.
 
     Raises
     ------
@@ -44,8 +47,9 @@ def refuse_beyond_flash(graph: Graph, schedule: Schedule, board: Board | None) -
     room = board.usable_flash_bytes if board else None
     if board is None or room is None or why_no_headers(graph):
         return
-    constants, tables = constant_bytes(graph), table_bytes(graph, schedule)
-    if _needed(graph, schedule) > room:
+    constants = constant_bytes(inference.graph if inference else graph)
+    tables = table_bytes(graph, schedule, inference)
+    if constants + tables > room:
         raise UserError(
             f"{graph.name}: {constants} B of constants (frozen weights) and {tables} B of tables are "
             f"{constants + tables - room} B more than {board.name}'s flash has room for beside the firmware, {room} B; "

@@ -26,6 +26,7 @@ from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.board_ram import plan_ram_bytes
 from poet_planner.planning.card_form import ABOVE_BYTES, STREAMED, CardForms
 from poet_planner.planning.flash import refuse_beyond_flash
+from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.memory_policy import (
     Forms,
     Gradients,
@@ -44,6 +45,7 @@ from poet_planner.planning.task import (
 from poet_planner.report.quantities import deadline_s, ram_bytes, size_bytes
 from poet_planner.report.summary import MoreRam, Summary, summarise
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ MOST_SECONDS = 7.0
 LEAST_SECONDS = 5.0
 
 PROGRAM_FILE = "program.json"
+INFERENCE_FOLDER = "inference"
 
 Policy = TypeVar("Policy", bound=StrEnum)
 
@@ -89,6 +92,10 @@ class Plan:
         What keeps the program from being written to a file; None where it can.
     names : mapping of str to array
         By which a board's tensors become the model's `state_dict`; empty of a plan of a graph alone.
+    inference : Inference or None
+        A forward pass of one sample beside it, in the same RAM.
+    why_no_inference : str or None
+        What keeps there from being one; None where there is.
     """
 
     graph: Graph
@@ -101,13 +108,16 @@ class Plan:
     program: Program | None = None
     why_no_program: str | None = None
     names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    inference: Inference | None = None
+    why_no_inference: str | None = None
 
     def write(self, folder: str | Path, time_to_scale: bool = False) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
-        ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Headers and program of an earlier
-        plan are removed from the folder. Each file is written whole or not at all.
+        ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Graph and schedule of an
+        inference are in the folder ``inference``. Headers, program and inference of an earlier plan are removed. Each
+        file is written whole or not at all.
 
         Parameters
         ----------
@@ -132,12 +142,19 @@ class Plan:
 
         folder = Path(folder)
         remove_headers(folder)
-        write_constants(self.constants, folder, self.schedule.graph_hash)
+        constants = {**self.constants, **(self.inference.constants if self.inference else {})}
+        write_constants(constants, folder, self.schedule.graph_hash)
         write_names(self.names, folder, self.schedule.graph_hash)
         write_graph(self.graph, folder / "graph.json")
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
-            write_headers(self.graph, self.schedule, folder, self.constants)
+            write_headers(self.graph, self.schedule, folder, self.constants, self.inference)
+        for name in ("graph.json", "schedule.json"):
+            (folder / INFERENCE_FOLDER / name).unlink(missing_ok=True)
+        if self.inference is not None:
+            (folder / INFERENCE_FOLDER).mkdir(exist_ok=True)
+            write_graph(self.inference.graph, folder / INFERENCE_FOLDER / "graph.json")
+            write_schedule(self.inference.schedule, folder / INFERENCE_FOLDER / "schedule.json")
         (folder / PROGRAM_FILE).unlink(missing_ok=True)
         if self.program is not None and self.why_no_program is None:
             from poet_runtime.program import write_program
@@ -214,6 +231,8 @@ class Prepared:
         residency, store_all = self.residency, self.store_all
         task, excluded_bytes = residency.task, residency.excluded_bytes
         refuse_beyond_flash(self.graph, schedule, task.board)
+        inference = plan_inference(task, schedule)
+        made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
         summary = summarise(
             self.graph,
             schedule,
@@ -224,6 +243,7 @@ class Prepared:
             task.board,
             endurance_bytes,
             more_ram,
+            made,
         )
         why_none = why_no_headers(self.graph, task.constants)
         program = task.program
@@ -239,6 +259,8 @@ class Prepared:
             program,
             why_no_program,
             task.names,
+            made,
+            why_no_inference,
         )
 
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from poet_runtime.program import Program
 
+    from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
 
 
@@ -51,6 +53,9 @@ class Task:
         What PyTorch runs of it, for a Linux board.
     names : mapping of str to array
         By which a board's tensors become the model's `state_dict`. Empty if it is not known.
+    inference : callable or None
+        Makes the inference beside it, with its costs; None for a graph that comes without a model. Raises a `UserError`
+        that says why there is none.
     """
 
     graph: Graph
@@ -59,6 +64,7 @@ class Task:
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     program: Program | None = None
     names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    inference: Callable[[], LoweredInference] | None = None
 
 
 def task_from_graph(graph: Graph | Path, board: str | None = None) -> Task:
@@ -200,7 +206,12 @@ class ModelOnBoard:
             costed = replace(costed, graph=without_paging(costed.graph))
         program = self._step.program(costed.graph) if self._board.kind == "linux" else None
         constants = self._step.constants(costed.graph)
-        return Task(costed.graph, self._board, costed, constants, program, self._step.names())
+        inference = None if self._board.kind == "linux" else partial(self._inference, costed.graph, costs)
+        return Task(costed.graph, self._board, costed, constants, program, self._step.names(), inference)
+
+    def _inference(self, training: Graph, costs: CostModel) -> LoweredInference:
+        lowered = self._step.inference(training)
+        return replace(lowered, graph=costs.apply(lowered.graph).graph)
 
 
 def profile_path(name: str) -> Path:

@@ -14,11 +14,12 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.json_file import read_json
-from poet_profiles.schedule import Objective, Schedule
+from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.report.wear import Wear, wear
+from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.timeline import Kind, longest_pause_s, timeline
 
 if TYPE_CHECKING:
@@ -68,6 +69,17 @@ class MoreRam:
 
 
 @dataclass(frozen=True)
+class InferenceReport:
+    """The inference beside the training step: of one sample, without idle power; ``ram_bytes`` residents included."""
+
+    graph_hash: str
+    energy_j: float
+    time_s: float
+    ram_bytes: int
+    page_ins: int
+
+
+@dataclass(frozen=True)
 class Summary:
     """A plan in figures.
 
@@ -80,7 +92,8 @@ class Summary:
     all that is drawn, as published ones are, and None where it is not known. ``optimiser`` is None if the plan comes
     from another method; where time is the objective, its joules are seconds. ``more_ram`` is None where nobody
     asked, or a little more RAM was not found to save much. ``longest_pause_s`` is the longest time for which a step of
-    the schedule keeps a microcontroller's CPU; None for a Linux board.
+    the schedule keeps a microcontroller's CPU; None for a Linux board. ``inference`` is None if there is none beside
+    it.
     """
 
     graph: str
@@ -128,6 +141,7 @@ class Summary:
     optimiser: OptimiserReport | None
     more_ram: MoreRam | None = None
     longest_pause_s: float | None = None
+    inference: InferenceReport | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -162,6 +176,7 @@ def summarise(
     board: Board | None = None,
     endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
+    inference: Inference | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -181,6 +196,8 @@ def summarise(
         What may be written to the card in all, instead of the board's.
     more_ram : MoreRam, optional
         What `poet_planner.planning.more_ram` found.
+    inference : Inference, optional
+        Beside the training step.
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not Kind.FREE)
@@ -236,6 +253,15 @@ def summarise(
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
         more_ram=more_ram,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, moments),
+        inference=_inference_report(inference) if inference else None,
+    )
+
+
+def _inference_report(inference: Inference) -> InferenceReport:
+    schedule = inference.schedule
+    transfers = sum(step.do is Action.PAGE_IN for step in schedule.steps)
+    return InferenceReport(
+        schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, page_ins=transfers
     )
 
 
@@ -289,7 +315,16 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 def rows(summary: Summary, verbose: bool = False) -> list[tuple[str, str, str]]:
     """The summary as names, figures and remarks; what belongs to the row above is indented."""
-    return [*_energy_rows(summary), *_limit_rows(summary), *_basis_rows(summary, verbose)]
+    return [*_energy_rows(summary), *_limit_rows(summary), *_inference_rows(summary), *_basis_rows(summary, verbose)]
+
+
+def _inference_rows(s: Summary) -> list[tuple[str, str, str]]:
+    if s.inference is None:
+        return []
+    one = s.inference
+    paged = f", {_counted(one.page_ins, 'page-in')}" if one.page_ins else ""
+    remark = f"of one sample: {time_text(one.time_s)}, {bytes_text(one.ram_bytes)} of RAM{paged}"
+    return [("inference", energy_text(one.energy_j), remark)]
 
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:

@@ -20,7 +20,8 @@ from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.schedule.firmware_tables import paged_values, tables_of
+from poet_planner.schedule.firmware_tables import paged_values, tables_for_both, tables_of
+from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,7 @@ Constants = Mapping[str, "NDArray[Any]"]
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
+INFERENCE = "inference"
 NO_PAGE = "0u, POET_NO_PAGE"
 NO_CHECK = "POET_NO_CHECK"
 
@@ -38,6 +40,7 @@ _LARGEST_INDEX = 65_535
 # sizeof of each structure and index on a 32-bit core.
 _STRUCT_BYTES = {"model": 96, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
 _STRUCT_BYTES |= {"kept": 20, "schedule": 48, "step": 8, "offset": 4}
+_SHARED = ("resident", "constant", "kept")
 _USES = {Uses.CPU: "POET_USES_CPU", Uses.BUS: "POET_USES_BUS", Uses.BOTH: "POET_USES_BOTH"}
 _ACTIONS = {
     Action.COMPUTE: "POET_COMPUTE",
@@ -47,13 +50,21 @@ _ACTIONS = {
 }
 
 
-def write_headers(graph: Graph, schedule: Schedule, folder: Path, constants: Constants | None = None) -> None:
+def write_headers(
+    graph: Graph,
+    schedule: Schedule,
+    folder: Path,
+    constants: Constants | None = None,
+    inference: Inference | None = None,
+) -> None:
     """Write `poet_model.h`, `poet_schedule.h` and, for a graph with constants, `poet_constants.h`.
 
     Parameters
     ----------
     constants : mapping of str to array, optional
         The data of the graph's constants, by id.
+    inference : Inference, optional
+        Beside the training step.
 
     Raises
     ------
@@ -63,11 +74,11 @@ def write_headers(graph: Graph, schedule: Schedule, folder: Path, constants: Con
     reason = why_no_headers(graph)
     if reason:
         raise UserError(f"{graph.name} has no C headers: {reason}")
-    words = constant_words(graph, constants or {})
+    words = words_for_both(graph, inference, constants or {})
     if words:
         write_whole(folder / CONSTANTS_HEADER, constants_header(graph, schedule, words))
-    write_whole(folder / MODEL_HEADER, model_header(graph, schedule, words))
-    write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule))
+    write_whole(folder / MODEL_HEADER, model_header(graph, schedule, words, inference))
+    write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule, inference))
 
 
 def remove_headers(folder: Path) -> None:
@@ -101,6 +112,13 @@ def _together(refusals: Iterable[Refusal]) -> list[str]:
     for refusal in refusals:
         lacking.setdefault((refusal.where, refusal.cure), {})[refusal.lacks] = None
     return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for (where, cure), lacks in lacking.items()]
+
+
+def words_for_both(graph: Graph, inference: Inference | None, constants: Constants) -> bytes:
+    """The table of constants of a training step and of what is beside it: `constant_words`."""
+    if inference is None:
+        return constant_words(graph, constants)
+    return constant_words(inference.graph, {**constants, **inference.constants})
 
 
 def constant_words(graph: Graph, constants: Constants) -> bytes:
@@ -139,30 +157,48 @@ def constants_header(graph: Graph, schedule: Schedule, words: bytes) -> str:
     )
 
 
-def table_bytes(graph: Graph, schedule: Schedule) -> int:
-    """What the tables of model and schedule take of a 32-bit chip's flash, constants left out."""
+def table_bytes(graph: Graph, schedule: Schedule, inference: Inference | None = None) -> int:
+    """What the tables of model and schedule take of a 32-bit chip's flash, constants left out.
+
+    An inference beside them shares the tables of residents and constants.
+    """
+    counts = _counts(graph, schedule)
+    if inference is None:
+        return _bytes_of(counts)
+    beside = _counts(inference.graph, inference.schedule)
+    shared = {what: beside.pop(what) for what in _SHARED}
+    return _bytes_of(counts | shared) + _bytes_of(beside)
+
+
+def _bytes_of(counts: Mapping[str, int]) -> int:
+    return sum(aligned(max(count, 1) * _STRUCT_BYTES[what]) for what, count in counts.items())
+
+
+def _counts(graph: Graph, schedule: Schedule) -> dict[str, int]:
+    """How many entries each table has."""
     values = _value_numbers(graph)
     params, operands, offsets = _Table(), _Table(), _Table()
     numbers = _operand_numbers(graph)
     for node in graph.nodes:
         _node_row(node, numbers, params, operands)
     _step_rows(graph, schedule, offsets)
-    counts = {
+    return {
         **{"model": 1, "node": len(graph.nodes), "value": len(values), "resident": len(graph.residents)},
         **{"constant": len(graph.constants), "kept": len(graph.kept)},
         **{"param": len(params.entries), "operand": len(operands.entries)},
         **{"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)},
     }
-    return sum(aligned(max(count, 1) * _STRUCT_BYTES[what]) for what, count in counts.items())
 
 
-def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
+def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference: Inference | None = None) -> str:
     """Text of `poet_model.h`. It depends on the schedule through its pages alone.
 
     Parameters
     ----------
     words : bytes
         The table of constants.
+    inference : Inference, optional
+        Beside the training step.
     """
     layout = card_layout(graph) or lay_out((), (), 0)
     return "\n".join(
@@ -177,15 +213,43 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"") -> str:
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
             "",
-            model_tables(graph, schedule, words, "poet_built"),
+            model_tables(graph, schedule, words, "poet_built", inference),
             "#endif",
             "",
         )
     )
 
 
-def model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str) -> str:
-    """C text of a model as constant tables, all of whose names begin with ``prefix``."""
+def model_tables(
+    graph: Graph, schedule: Schedule, words: bytes, prefix: str, inference: Inference | None = None
+) -> str:
+    """C text of a model, and of the inference's beside it, as constant tables whose names begin with ``prefix``."""
+    tables = [
+        _lasting_tables(graph, inference.graph if inference else graph, prefix),
+        _model_tables(graph, schedule, words, prefix, prefix),
+    ]
+    if inference is not None:
+        beside = f"{prefix}_{INFERENCE}"
+        tables.append(_model_tables(inference.graph, inference.schedule, words, beside, prefix))
+    return "\n".join(tables)
+
+
+def _lasting_tables(graph: Graph, longer: Graph, prefix: str) -> str:
+    """What stays where it is: of the longer of two graphs that begin alike."""
+    layout = card_layout(graph) or lay_out((), (), 0)
+    residents = [_resident_row(resident) for resident in longer.residents]
+    return "\n".join(
+        (
+            _array("poet_resident", f"{prefix}_residents", residents, "{0}"),
+            _array("poet_constant", f"{prefix}_constants", [_constant_row(one) for one in longer.constants], "{0}"),
+            _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
+        )
+    )
+
+
+def _model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str, lasting: str) -> str:
+    """``lasting`` begins the names of the tables of what stays where it is."""
+    words = words[: constant_bytes(graph)]
     values = _value_numbers(graph)
     numbers = _operand_numbers(graph)
     params = _Table()
@@ -207,14 +271,6 @@ def model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str) ->
                 [f"{{{sizes[id]}u, {pages.get(id, NO_PAGE)}}}" + remark(id) for id in values],
                 "{0}",
             ),
-            _array(
-                "poet_resident",
-                f"{prefix}_residents",
-                [_resident_row(resident) for resident in graph.residents],
-                "{0}",
-            ),
-            _array("poet_constant", f"{prefix}_constants", [_constant_row(one) for one in graph.constants], "{0}"),
-            _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
             _array("int32_t", f"{prefix}_params", params.rows(), "0"),
             _array("uint16_t", f"{prefix}_operands", operands.rows("u"), "0"),
             f"static const poet_model {prefix}_model = {{",
@@ -227,14 +283,14 @@ def model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str) ->
             f"    .operand_count = {len(operands.entries)}u,",
             f"    .nodes = {prefix}_nodes,",
             f"    .values = {prefix}_values,",
-            f"    .residents = {prefix}_residents,",
+            f"    .residents = {lasting}_residents,",
             f"    .params = {prefix}_params,",
             f"    .operands = {prefix}_operands,",
             f"    .constant_count = {len(graph.constants)}u,",
             f"    .constant_bytes = {len(words)}u,",
             f"    .constant_crc = 0x{crc32(words):08x}u,",
-            f"    .constants = {prefix}_constants,",
-            f"    .constant_words = {f'{prefix}_constant_words' if words else '0'},",
+            f"    .constants = {lasting}_constants,",
+            f"    .constant_words = {f'{lasting}_constant_words' if words else '0'},",
             f"    .kept_count = {len(graph.kept)}u,",
             f"    .unit_count = {len(layout.units)}u,",
             f"    .check_count = {layout.checks}u,",
@@ -242,16 +298,16 @@ def model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str) ->
             f"    .home_blocks = {layout.home_blocks}u,",
             f"    .batch_block = {layout.batches_block - FIRST_BLOCK}u,",
             f"    .batch_blocks = {layout.batch_blocks}u,",
-            f"    .kept = {prefix}_kept,",
+            f"    .kept = {lasting}_kept,",
             "};",
             "",
         )
     )
 
 
-def schedule_header(graph: Graph, schedule: Schedule) -> str:
+def schedule_header(graph: Graph, schedule: Schedule, inference: Inference | None = None) -> str:
     """Text of `poet_schedule.h`."""
-    tables = tables_of(graph, schedule)
+    tables = tables_for_both(graph, schedule, inference)
     return "\n".join(
         (
             title(graph, schedule),
@@ -263,17 +319,25 @@ def schedule_header(graph: Graph, schedule: Schedule) -> str:
             f"#define POET_BUILT_LIVE_COUNT {tables.live_count}",
             f"#define POET_BUILT_PAGE_COUNT {tables.page_count}",
             f"#define POET_BUILT_TABLE_BYTES {tables.bytes}",
-            f"#define POET_BUILT_RAM_BYTES {graph.resident_bytes + schedule.arena_bytes}",
+            f"#define POET_BUILT_RAM_BYTES {ram_bytes(graph, schedule, inference)}",
+            *(["#define POET_BUILT_INFERENCE"] if inference else []),
             "",
-            schedule_tables(graph, schedule, "poet_built"),
+            schedule_tables(graph, schedule, "poet_built", inference),
             "#endif",
             "",
         )
     )
 
 
-def schedule_tables(graph: Graph, schedule: Schedule, prefix: str) -> str:
-    """C text of a schedule as constant tables, all of whose names begin with ``prefix``."""
+def schedule_tables(graph: Graph, schedule: Schedule, prefix: str, inference: Inference | None = None) -> str:
+    """C text of a schedule, and of the inference's, as constant tables whose names begin with ``prefix``."""
+    tables = [_schedule_tables(graph, schedule, prefix)]
+    if inference is not None:
+        tables.append(_schedule_tables(inference.graph, inference.schedule, f"{prefix}_{INFERENCE}"))
+    return "\n".join(tables)
+
+
+def _schedule_tables(graph: Graph, schedule: Schedule, prefix: str) -> str:
     offsets = _Table()
     tables = tables_of(graph, schedule)
     rows = _step_rows(graph, schedule, offsets)

@@ -17,14 +17,16 @@ from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_headers import (
-    constant_words,
+    INFERENCE,
     model_tables,
     remark,
     schedule_tables,
     title,
     why_no_headers,
+    words_for_both,
 )
-from poet_planner.schedule.firmware_tables import tables_of
+from poet_planner.schedule.firmware_tables import tables_for_both
+from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +54,8 @@ _TABLES: tuple[str, ...] = (
     "steps",
     "offsets",
 )
-_TABLES += ("schedule", "ops", "operators", "blocks", "pages", "tables", "train", "constant_words", "initial")
+_TABLES += tuple(f"{INFERENCE}_{table}" for table in (*_TABLES, "schedule"))
+_TABLES += ("schedule", "infer", "ops", "operators", "blocks", "pages", "tables", "train", "constant_words", "initial")
 
 
 def check_name(name: str) -> None:
@@ -77,7 +80,13 @@ def why_no_library(graph: Graph) -> str | None:
 
 
 def write_library(
-    name: str, graph: Graph, schedule: Schedule, constants: Arrays, initial: Arrays | None, folder: Path
+    name: str,
+    graph: Graph,
+    schedule: Schedule,
+    constants: Arrays,
+    initial: Arrays | None,
+    folder: Path,
+    inference: Inference | None = None,
 ) -> None:
     """Write ``library.json``, ``include/NAME.h``, and in ``src`` tables and data of a network.
 
@@ -87,6 +96,8 @@ def write_library(
         The data of the graph's constants, by id.
     initial : mapping of str to array, optional
         What parameters and states begin with, by id; a state that is not there begins with zeros. None: all do.
+    inference : Inference, optional
+        Beside the training step.
 
     Raises
     ------
@@ -97,13 +108,13 @@ def write_library(
     reason = why_no_library(graph)
     if reason:
         raise UserError(f"--library {name}: {graph.name}: {reason}")
-    data = {f"{name}_constant_words": constant_words(graph, constants)}
+    data = {f"{name}_constant_words": words_for_both(graph, inference, constants)}
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
     data = {symbol: content for symbol, content in data.items() if content}
     files: dict[str, str | bytes] = {
         "library.json": _manifest(name, graph, schedule),
-        f"include/{name}.h": _header(name, graph, schedule),
-        f"src/{name}.c": _source(name, graph, schedule, data),
+        f"include/{name}.h": _header(name, graph, schedule, inference),
+        f"src/{name}.c": _source(name, graph, schedule, data, inference),
         f"src/{name}_data.S": _data(graph, schedule, data),
         **{f"src/{symbol}.bin": content for symbol, content in data.items()},
     }
@@ -147,16 +158,18 @@ def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
     return json.dumps(manifest, indent=2) + "\n"
 
 
-def _header(name: str, graph: Graph, schedule: Schedule) -> str:
+def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | None) -> str:
     big = name.upper()
     batch = _batch(graph)
+    residents = inference.graph.residents if inference else graph.residents
     sizes = {
-        f"{big}_RAM_BYTES": graph.resident_bytes + schedule.arena_bytes,
+        f"{big}_RAM_BYTES": ram_bytes(graph, schedule, inference),
         f"{big}_BATCH": batch,
         **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
+        **(_inference_sizes(big, inference.own(graph)) if inference else {}),
     }
     numbers = _identifiers(
-        (resident.id for resident in graph.residents), name, (*sizes, *(f"{name}_{table}" for table in _TABLES))
+        (resident.id for resident in residents), name, (*sizes, *(f"{name}_{table}" for table in _TABLES))
     )
     return "\n".join(
         (
@@ -172,14 +185,14 @@ def _header(name: str, graph: Graph, schedule: Schedule) -> str:
             "",
             f"extern const poet_network {name};",
             "",
-            "/* Input and target: of one sample. */",
+            "/* Inputs and target: of one sample. */",
             *(f"#define {key} {size}u" for key, size in sizes.items()),
             "",
             "/* For poet_tensor. */",
             "enum {",
             *(
                 f"    {number} = {place},{remark(resident.id)}"
-                for place, (number, resident) in enumerate(zip(numbers, graph.residents, strict=True))
+                for place, (number, resident) in enumerate(zip(numbers, residents, strict=True))
             ),
             "};",
             "",
@@ -193,9 +206,16 @@ def _header(name: str, graph: Graph, schedule: Schedule) -> str:
     )
 
 
-def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:
-    tables = tables_of(graph, schedule)
-    operators = sorted({node.operation.op for node in graph.nodes if node.operation})
+def _inference_sizes(big: str, own: tuple[Resident, ...]) -> dict[str, int]:
+    """Of the first input, and how many numbers the output has."""
+    return {f"{big}_INFERENCE_INPUT_BYTES": own[0].bytes, f"{big}_OUTPUT_COUNT": own[-1].bytes // 4}
+
+
+def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, bytes], inference: Inference | None) -> str:
+    tables = tables_for_both(graph, schedule, inference)
+    nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
+    operators = sorted({node.operation.op for node in nodes if node.operation})
+    beside = f"{name}_{INFERENCE}"
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
         (
@@ -206,8 +226,8 @@ def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, byte
             "",
             *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
             "",
-            model_tables(graph, schedule, words, name),
-            schedule_tables(graph, schedule, name),
+            model_tables(graph, schedule, words, name, inference),
+            schedule_tables(graph, schedule, name, inference),
             f"static const poet_operator {name}_ops[] = {{",
             *(f"    POET_OPERATOR_ROW({operator.upper()}, {operator})," for operator in operators),
             "};",
@@ -219,14 +239,16 @@ def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, byte
             f"    .blocks = {name}_blocks, .pages = {name}_pages, .operators = &{name}_operators}};",
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
+            *([f"static const poet_plan {name}_infer = {{&{beside}_model, &{beside}_schedule}};"] if inference else []),
             f"const poet_network {name} = {{",
             f"    .train = &{name}_train,",
+            f"    .infer = {f'&{name}_infer' if inference else '0'},",
             f"    .tables = &{name}_tables,",
             f"    .initial = {f'{name}_initial' if initial else '0'},",
             f"    .initial_bytes = {len(initial)}u,",
             f"    .initial_crc = 0x{crc32(initial):08x}u,",
             f"    .batch = {_batch(graph)}u,",
-            f"    .ram_bytes = {graph.resident_bytes + schedule.arena_bytes}u,",
+            f"    .ram_bytes = {ram_bytes(graph, schedule, inference)}u,",
             "};",
             "",
         )

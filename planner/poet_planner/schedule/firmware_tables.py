@@ -7,11 +7,13 @@ RAM budget + tables + reserve are the board's RAM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
+
+from poet_planner.schedule.inference import Inference
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
 LIVE_ENTRY_BYTES = 12  # poet_block
@@ -45,6 +47,19 @@ class FirmwareTables:
 def tables_of(graph: Graph, schedule: Schedule) -> FirmwareTables:
     """The tables of a plan."""
     return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)), *_record_counts(graph))
+
+
+def tables_for_both(graph: Graph, schedule: Schedule, inference: Inference | None) -> FirmwareTables:
+    """The tables of a plan, with which the inference beside it does, too."""
+    tables = tables_of(graph, schedule)
+    if inference is None:
+        return tables
+    beside = tables_of(inference.graph, inference.schedule)
+    return replace(
+        tables,
+        live_count=max(tables.live_count, beside.live_count),
+        page_count=max(tables.page_count, beside.page_count),
+    )
 
 
 def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:

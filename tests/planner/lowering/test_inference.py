@@ -108,6 +108,14 @@ def test_dropout_vanishes_and_norms_are_those_of_evaluation() -> None:
     assert "bernoulli" not in operations(step.inference(step.graph(BOARD)).graph)
 
 
+def test_the_largest_of_a_window_comes_without_its_place() -> None:
+    step = TrainingStep(models.load("digits_cnn", 1))
+    graph = step.inference(step.graph(BOARD)).graph
+    assert operations(graph).count("max_pool2d_infer") == 2
+    assert "max_pool2d" not in operations(graph)
+    assert all(len(node.values) == 1 for node in graph.nodes)
+
+
 def operations(graph: Graph) -> list[str]:
     return [node.operation.op for node in graph.nodes if node.operation]
 

@@ -29,6 +29,10 @@ def tiny() -> Model:
     return Model("tiny", module, (torch.randn(2, 6),), (labels,), torch.nn.functional.cross_entropy)
 
 
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
 def written(path: Path) -> object:
     """What a file says, without the seconds that the optimiser's parts took."""
     if path.suffix == ".npz":
@@ -53,8 +57,9 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pyt
         "digits_cnn_small", profile="m4", ram="90%", deadline="2x", optimizer=Optimizer(momentum=0.9), options=limits
     )
     mine.write(tmp_path / "mine")
-    theirs = sorted(path.name for path in (tmp_path / "theirs").iterdir())
-    assert theirs == sorted(path.name for path in (tmp_path / "mine").iterdir())
+    theirs = files_in(tmp_path / "theirs")
+    assert "inference/schedule.json" in theirs
+    assert theirs == files_in(tmp_path / "mine")
     for name in (name for name in theirs if not name.endswith(".png")):
         assert written(tmp_path / "mine" / name) == written(tmp_path / "theirs" / name), name
 

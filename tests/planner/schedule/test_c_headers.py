@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.c_headers import constant_words, table_bytes, write_headers
+from poet_planner.schedule.inference import Inference
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule.file import schedule_hash
 
 from tests.support import ROOT
 from tests.support.graphs.kept_graphs import kept_step
@@ -223,3 +225,71 @@ def test_graph_with_unknown_operator_has_no_headers(tmp_path: Path) -> None:
     graph = Graph("g", (Node("n", 0, 0, (Value("n", 4),), operation=Operation("aten.erf", "size=1", (), ("n",))),))
     with pytest.raises(UserError, match=r"aten\.erf"):
         write_headers(graph, store_all_schedule(graph), tmp_path)
+
+
+def with_inference(graph: Graph) -> Inference:
+    """Beside a graph whose constant it reads, with one more that the graph lacks."""
+    own = np.array([9, 8, 7, 6], "<f4")
+    first = max((constant.offset + constant.bytes for constant in graph.constants), default=0)
+    beside = Graph(
+        "beside",
+        (
+            Node("add", 0.1, 0.2, (Value("add", 16),), operation=Operation("add", "size=4", ("w", "in"), ("add",))),
+            Node(
+                "mul",
+                0.1,
+                0.2,
+                (Value("mul", 0),),
+                ("add",),
+                operation=Operation("mul", "size=4", ("add", "own"), ("out",)),
+            ),
+        ),
+        resident_bytes=graph.resident_bytes + 32,
+        residents=(
+            *graph.residents,
+            Resident("in", "input", 16, graph.resident_bytes, (1, 4)),
+            Resident("out", "output", 16, graph.resident_bytes + 16, (1, 4)),
+        ),
+        constants=(*graph.constants, Constant("own", 16, first, (4,), f"{crc32(own.tobytes()):08x}")),
+    )
+    return Inference(beside, store_all_schedule(beside), {"own": own})
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_an_inference_shares_the_tables_of_what_stays(tmp_path: Path) -> None:
+    graph = frozen_graph(DATA)
+    schedule, inference = store_all_schedule(graph), with_inference(graph)
+    write_headers(graph, schedule, tmp_path, DATA, inference)
+    (tmp_path / "main.c").write_text(
+        """
+        #include <stdio.h>
+        #include "poet_model.h"
+        #include "poet_schedule.h"
+        int main(void) {
+            const poet_model *m = &poet_built_model, *i = &poet_built_inference_model;
+            printf("%d %d ", m->residents == i->residents, m->constants == i->constants);
+            printf("%u %u %u %u ", m->resident_count, i->resident_count, m->constant_count, i->constant_count);
+            printf("%u %u %08x %08x ", (unsigned)m->constant_bytes, (unsigned)i->constant_bytes,
+                   (unsigned)m->constant_crc, (unsigned)i->constant_crc);
+            for (unsigned k = 0; k < 6; k++) printf("%u ", i->operands[k]);
+            printf("%u %u %u ", POET_BUILT_RAM_BYTES, POET_BUILT_LIVE_COUNT, (unsigned)i->residents[3].offset);
+            printf("%016llx %016llx", (unsigned long long)i->graph_hash,
+                   (unsigned long long)poet_built_inference_schedule.hash);
+            return 0;
+        }
+        """
+    )
+    program = tmp_path / "main"
+    subprocess.run(["gcc", *FLAGS, f"-I{tmp_path}", str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
+    words = constant_words(inference.graph, {**DATA, **inference.constants})
+    assert said[:8] == ["1", "1", "2", "4", "2", "3", "24", "40"]
+    assert said[8:10] == [f"{crc32(words[:24]):08x}", f"{crc32(words):08x}"]
+    # Values: 0 add. Residents: 1 input, 2 w.grad, 3 in, 4 out. Constants: 5 w, 6 table, 7 own.
+    assert said[10:16] == ["5", "3", "0", "0", "7", "4"]
+    assert said[16:19] == [str(max(128 + schedule.arena_bytes, 160 + 16)), "3", str(graph.resident_bytes + 16)]
+    assert said[19:] == [graph_hash(inference.graph), schedule_hash(inference.schedule)]
+    shared = table_bytes(graph, schedule, inference)
+    alone = table_bytes(graph, schedule) + table_bytes(inference.graph, inference.schedule)
+    # There is one empty table of kept tensors less, too.
+    assert shared == alone - 12 * len(graph.residents) - 8 * len(graph.constants) - 20

@@ -55,6 +55,9 @@ static int train_in_pieces(uint32_t step)
     take_batch(step);
     int status = poet_train_begin(&trainer, RATE);
     while (status == POET_MORE) {
+        if (poet_infer(&trainer) != POET_E_ORDER) { // it would compute where the step does
+            return POET_E_ORDER;
+        }
         status = poet_next(&trainer);
     }
     return status;
@@ -73,6 +76,19 @@ static void say_state(const char *word, poet *p, uint32_t parameter_bytes)
     memcpy(&bits, &loss, sizeof bits);
     const uint8_t *first = static_cast<const uint8_t *>(poet_tensor(p, 0));
     say(word, poet_crc32(bits, first, parameter_bytes));
+}
+
+// The scores of the first sample of a batch, and the class that they say.
+static int infer(uint32_t step)
+{
+    memcpy(poet_infer_input(&trainer), net_batches[step].input, NET_INFERENCE_INPUT_BYTES);
+    const int status = poet_infer(&trainer);
+    if (status == POET_OK) {
+        const float *scores = poet_output(&trainer);
+        say("scores ", poet_crc32(0, scores, NET_OUTPUT_COUNT * sizeof *scores));
+        say("class ", poet_argmax(scores, NET_OUTPUT_COUNT));
+    }
+    return status;
 }
 
 static int first_life()
@@ -96,6 +112,9 @@ static int second_life()
     int status = train(2);
     if (status == POET_OK) {
         status = train_in_pieces(3);
+    }
+    if (status == POET_OK) {
+        status = infer(0);
     }
     say_state("last ", &trainer, NET_PARAMETER_BYTES);
     if (status == POET_OK) {

@@ -131,6 +131,11 @@ def max_pool2d(p: Params, draw: Draw) -> Golden:
     return _golden((x,), (y, indices))
 
 
+def max_pool2d_infer(p: Params, draw: Draw) -> Golden:
+    x, y, _ = _max_pool2d(p, draw)
+    return _golden((x,), (y,))
+
+
 def max_pool2d_backward(p: Params, draw: Draw) -> Golden:
     x, y, indices = _max_pool2d(p, draw)
     gy = draw.normal(*y.shape)
@@ -707,6 +712,7 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         relu,
         relu_backward,
         max_pool2d,
+        max_pool2d_infer,
         max_pool2d_backward,
         avg_pool2d,
         avg_pool2d_backward,

@@ -192,6 +192,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "relu": _elements(),
     "relu_backward": _elements(),
     "max_pool2d": poolings(),
+    "max_pool2d_infer": poolings(),
     "max_pool2d_backward": poolings(),
     "avg_pool2d": poolings(),
     "avg_pool2d_backward": poolings(),

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inference beside a training step: a plan of its own in the same RAM, on the same parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from poet_profiles.graph import Graph, Resident
+from poet_profiles.schedule import Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A forward pass of one sample in evaluation mode, and its verified schedule.
+
+    Attributes
+    ----------
+    graph : Graph
+        Its residents and its constants begin with the training's.
+    schedule : Schedule
+    constants : mapping of str to array
+        The data of those constants that the training lacks, by id.
+    """
+
+    graph: Graph
+    schedule: Schedule
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Of residents and arena."""
+        return self.graph.resident_bytes + self.schedule.arena_bytes
+
+    def own(self, training: Graph) -> tuple[Resident, ...]:
+        """Its inputs, and its output behind them."""
+        return self.graph.residents[len(training.residents) :]
+
+
+def ram_bytes(graph: Graph, schedule: Schedule, inference: Inference | None) -> int:
+    """Of a training step and of what may be beside it: the larger of both, which never run at once."""
+    return max(graph.resident_bytes + schedule.arena_bytes, inference.ram_bytes if inference else 0)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inference that is planned beside a training step: within its RAM, in its folder, or why there is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from poet_planner import Model, OptimiseOptions, plan, verify
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.inference import plan_inference
+from poet_planner.planning.pipeline import Prepared, prepare
+from poet_planner.schedule.inference import Inference
+from poet_profiles.graph.file import read_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.schedule import Action
+from poet_profiles.schedule.file import read_schedule
+from torch import Tensor, nn
+
+
+class Hourglass(nn.Module):
+    """In the middle of it one value waits for long beside large ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.wide = nn.Linear(6, 300), nn.Linear(300, 300)
+        self.narrow, self.last = nn.Linear(300, 4), nn.Linear(4, 300)
+
+    def forward(self, x: Tensor) -> Tensor:
+        early = torch.relu(self.first(x))
+        return self.last(self.narrow(torch.relu(self.wide(early)))) + early
+
+
+def model() -> Model:
+    target = torch.zeros(2, dtype=torch.int64)
+    return Model("hourglass", Hourglass(), (torch.randn(2, 6),), (target,), nn.functional.cross_entropy)
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Prepared:
+    return prepare(model(), profile="m4", ram="2MB")
+
+
+def test_a_plan_has_one_in_its_folder_until_there_is_none(tmp_path: Path) -> None:
+    made = plan(model(), profile="m4", ram="2MB", method="store_all")
+    assert made.why_no_inference is None
+    assert made.inference is not None
+    made.write(tmp_path)
+    graph, schedule = (tmp_path / "inference" / name for name in ("graph.json", "schedule.json"))
+    assert read_graph(graph) == made.inference.graph
+    assert read_schedule(schedule) == made.inference.schedule
+    summary = json.loads((tmp_path / "summary.json").read_text())["inference"]
+    assert summary["ram_bytes"] == made.inference.ram_bytes
+    assert 0 < summary["energy_j"] < made.summary.energy_j
+    assert "POET_BUILT_INFERENCE" in (tmp_path / "poet_schedule.h").read_text()
+    other = plan(tmp_path / "graph.json", ram="2MB", method="store_all")
+    other.write(tmp_path)
+    assert not graph.exists()
+    assert not schedule.exists()
+    assert "POET_BUILT_INFERENCE" not in (tmp_path / "poet_schedule.h").read_text()
+
+
+def test_where_everything_fits_nothing_is_paged(prepared: Prepared) -> None:
+    found = plan_inference(prepared.residency.task, prepared.store_all)
+    assert isinstance(found, Inference)
+    assert found.schedule.energy_j == store_all_schedule(found.graph).energy_j
+    assert found.schedule.ram_budget_bytes == prepared.store_all.ram_budget_bytes
+    assert {step.do for step in found.schedule.steps} == {Action.COMPUTE, Action.FREE}
+
+
+def test_where_not_everything_fits_it_is_planned(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poet_planner.planning.inference.SECONDS", 60.0)  # it ends when nothing is better
+    task = prepared.residency.task
+    whole = plan_inference(task, prepared.store_all)
+    assert isinstance(whole, Inference)
+    least = smallest_ram_bytes(whole.graph)
+    assert least < whole.ram_bytes
+    found = plan_inference(task, replace(prepared.store_all, ram_budget_bytes=least))
+    assert isinstance(found, Inference)
+    assert found.ram_bytes <= least
+    assert verify(found.graph, found.schedule).sound
+    assert found.schedule.energy_j > whole.schedule.energy_j
+    none = plan_inference(task, replace(prepared.store_all, ram_budget_bytes=least - 4))
+    assert isinstance(none, str)
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "words"),
+    [
+        (model(), {"parameters": "excluded"}, "its parameters are excluded from RAM"),
+        (model(), {"profile": "a72"}, "its board runs PyTorch"),
+        (model(), {"profile": "nrf52840", "parameters": "card"}, "parameters lie on the card"),
+        (replace(model(), module=nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3, track_running_stats=False))), {},
+         "Expected more than 1 value per channel"),
+    ],
+)  # fmt: skip
+def test_why_there_is_none(network: Model, options: dict[str, str], words: str) -> None:
+    limits = OptimiseOptions(time_limit_s=1)
+    made = plan(network, **{"profile": "m4", "ram": "2MB", "method": "store_all", "options": limits, **options})  # type: ignore[arg-type]
+    assert made.inference is None
+    assert made.why_no_inference is not None
+    assert words in made.why_no_inference
