@@ -24,10 +24,12 @@ from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.inference import Inference
 from poet_profiles.boards import load_board
 from poet_profiles.graph.file import write_graph
 from poet_profiles.schedule.file import write_schedule
 from poet_profiles.stopping import Stopped
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -39,8 +41,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
-COUNT, BATCH = 15, 4
+COUNT, BATCH, VALIDATED = 15, 4, 10
 BOARDS = {"native": ["--board", "native"], "nrf52840": ["--board", "nrf52840", "--emulate"]}
+SMALL = ["--scale", "1/17", "--shift", "3"]
 OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "--schedule", "cosine"]
 
 
@@ -48,16 +51,20 @@ OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A plan that both boards were flashed with, what it begins with, and fifteen samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("epochs")
-    graph = training_step(MODEL, None).graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
-    schedule = store_all_schedule(graph)
-    write_graph(graph, root / "plan" / "graph.json")
-    write_schedule(schedule, root / "plan" / "schedule.json")
-    write_headers(graph, schedule, root / "plan")
+    step = training_step(MODEL, None)
+    graph = step.graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
+    lowered = step.inference(graph)
+    schedule, inference = store_all_schedule(graph), store_all_schedule(lowered.graph)
+    for folder, planned in ((root / "plan", (graph, schedule)), (root / "plan/inference", (lowered.graph, inference))):
+        write_graph(planned[0], folder / "graph.json")
+        write_schedule(planned[1], folder / "schedule.json")
+    write_headers(graph, schedule, root / "plan", {}, Inference(lowered.graph, inference, lowered.data))
     write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
     drawn = np.random.default_rng(3)
     x, y = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8), drawn.integers(0, 10, COUNT)
-    np.savez(root / "set.npz", x=(x.astype("f4") - np.float32(3)) * np.float32(1 / 17), y=y)
-    np.savez(root / "small.npz", x=x, y=y)
+    normal = (x.astype("f4") - np.float32(3)) * np.float32(1 / 17)
+    np.savez(root / "set.npz", x=normal, y=y, x_val=normal[:VALIDATED], y_val=y[:VALIDATED])
+    np.savez(root / "small.npz", x=x, y=y, x_val=x[:VALIDATED], y_val=y[:VALIDATED])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
         for board in BOARDS.values():
@@ -118,20 +125,43 @@ def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
             raise Stopped(signal.SIGINT)
         return whole(self, number, *arguments, **options)
 
-    assert run(folder, "native", "whole").exit_code == 0
+    assert run(folder, "native", "whole", "--validate").exit_code == 0
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
-        result = run(folder, "nrf52840", "cut")
+        result = run(folder, "nrf52840", "cut", "--validate")
     assert "after 4 steps; --resume goes on behind step 4" in str(result.exception)
-    result = run(folder, "nrf52840", "cut", "--resume", "--trained", str(folder / "rest.safetensors"))
+    options = ["--validate", "--resume", "--trained", str(folder / "rest.safetensors")]
+    result = run(folder, "nrf52840", "cut", *options)
     assert result.exit_code == 0, result.output
     expected, found = weights(folder, "whole"), weights(folder, "rest")
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
-    losses = [pd.read_csv(folder / name / "epochs.csv")["loss"].tolist() for name in ("whole", "cut")]
-    assert losses[0] == losses[1]
+    rows, others = (pd.read_csv(folder / name / "epochs.csv")[["loss", "right", "labels"]] for name in ("whole", "cut"))
+    pd.testing.assert_frame_equal(rows, others, check_exact=True)
+    best, other = (load_file(folder / name / "best.safetensors") for name in ("whole", "cut"))
+    assert all(other[name].tobytes() == best[name].tobytes() for name in best)
 
 
-SMALL = ["--scale", "1/17", "--shift", "3"]
+def test_what_the_board_knows_is_what_pytorch_knows_with_its_weights(folder: Path) -> None:
+    options = ["--validate", "--epochs", "12", "--lr", "0.2", "--schedule", "constant"]
+    given = ["--samples", str(folder / "small.npz"), *SMALL]
+    result = run(folder, "native", "known", *options, *given)
+    assert result.exit_code == 0, result.output
+    rows = pd.read_csv(folder / "known" / "epochs.csv")
+    assert set(rows["labels"]) == {VALIDATED}
+    assert rows["right"].max() > rows["right"].min()
+    samples = np.load(folder / "set.npz")
+
+    def right(path: Path) -> int:
+        module = models.load(MODEL).module.eval()
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in load_file(path).items()})
+        with torch.no_grad():
+            found = module(torch.from_numpy(samples["x_val"])).argmax(1).numpy()
+        return int((found == samples["y_val"]).sum())
+
+    assert right(folder / "known.safetensors") == rows["right"].iloc[-1]
+    assert right(folder / "known" / "best.safetensors") == rows["right"].max()
+    with safe_open(folder / "known" / "best.safetensors", "numpy") as file:
+        assert file.metadata()["step"] == str((rows["right"].idxmax() + 1) * (COUNT // BATCH))
 
 
 @pytest.mark.parametrize("board", BOARDS)
