@@ -5,26 +5,37 @@ from __future__ import annotations
 
 import binascii
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from poet_planner.reference.training_data import training_data
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.protocol.f32 import f32_bits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CHUNK = 224
 RATE = 0.05
 SEEN = ("parameter", "state", "gradient", "loss")
 RATE_BITS = f32_bits(RATE)
 
+Arrays = Mapping[str, "NDArray[Any]"]
+
 
 class TrainingSession:
-    """Requests for ``steps`` steps on a model's own data, every other one traced, and for all tensors after them."""
+    """Requests for ``steps`` steps, every other one traced, and for all tensors after them.
 
-    def __init__(self, graph: Graph, model: str, batch: int, steps: int) -> None:
+    On a model's own data, or on given ones: parameters by id, and a batch a step in ``input`` and ``target``.
+    """
+
+    def __init__(
+        self, graph: Graph, model: str, batch: int, steps: int, data: Arrays | None = None, rate: float = RATE
+    ) -> None:
         self._graph = graph
         self._index = {resident.id: place for place, resident in enumerate(graph.residents)}
-        data = training_data(model, steps, 0, batch)
+        data = training_data(model, steps, 0, batch) if data is None else data
         self.requests = ["hello", "format"]
         for resident in graph.residents:
             if resident.kind in ("parameter", "state"):
@@ -33,7 +44,7 @@ class TrainingSession:
         for step in range(steps):
             self._put("input", data["input"][step].tobytes())
             self._put("target", data["target"][step].tobytes())
-            self.requests.append(f"step {RATE_BITS} {step % 2}")
+            self.requests.append(f"step {f32_bits(rate)} {step % 2}")
         self._gets = [
             (resident, offset, min(CHUNK, resident.bytes - offset))
             for resident in self._seen()

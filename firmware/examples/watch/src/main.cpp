@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// A watch that learns its wearer's exercises. No host takes part: it hears, trains, and recognises by itself.
+//
+// Its network was trained with other people, who wore the watch on the right arm. The wearer shows each exercise eight
+// times for two and a half seconds, with the watch on the left arm. The watch keeps that on its card, trains on it, and
+// commits its weights. Whenever it is reset, it goes on from there.
+#include <poet/board.h>
+#include <poet/crc32.h>
+#include <poet/poet.h>
+#include <watch_net.h>
+
+#include "diary.hpp"
+#include "sensor.h"
+#include "window.hpp"
+
+static constexpr uint32_t epochs = 30, steps_an_epoch = Diary::entries / WATCH_NET_BATCH;
+static constexpr float rate = 0.01f;
+
+static poet learner;
+static uint32_t ram[(WATCH_NET_RAM_BYTES + 3u) / 4u];
+static poet_block_device card, behind_the_diary;
+static poet_block_window rest;
+
+static void say(const char *words)
+{
+    while (*words != '\0') {
+        poet_board_putchar(*words++);
+    }
+}
+
+static void say_number(const char *words, uint32_t number)
+{
+    char digits[11];
+    char *first = digits + sizeof digits;
+    *--first = '\0';
+    do {
+        *--first = static_cast<char>('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    say(words);
+    say(first);
+}
+
+static void end_line()
+{
+    poet_board_putchar('\n');
+    poet_board_flush();
+}
+
+// Another watch may draw what it likes; with this one a computer can follow, and so can the watch behind a reset.
+static uint32_t drawn(uint32_t draws)
+{
+    uint32_t random = 1;
+    while (draws-- > 0) {
+        random = random * 1664525u + 1013904223u;
+    }
+    return (random >> 8) % Diary::entries;
+}
+
+// The wearer moves, and says what it was.
+static int listen(Diary &diary)
+{
+    int status = POET_OK;
+    for (uint32_t place = diary.count(); status == POET_OK && place < sensor_shown_count; place++) {
+        Window window = {};
+        for (uint32_t i = 0; i < sensor_shown[place].count; i++) {
+            window.hear(sensor_shown[place].samples[i]);
+        }
+        status = diary.write(place, window, sensor_shown[place].exercise);
+    }
+    return status;
+}
+
+static int take_batch(Diary &diary)
+{
+    int status = POET_OK;
+    for (uint32_t i = 0; status == POET_OK && i < WATCH_NET_BATCH; i++) {
+        status = diary.read(drawn(poet_steps(&learner) * WATCH_NET_BATCH + i + 1));
+        diary.window().numbers(poet_input(&learner, i));
+        const uint32_t exercise = diary.exercise();
+        memcpy(poet_target(&learner, i), &exercise, WATCH_NET_TARGET_BYTES);
+    }
+    return status;
+}
+
+// Piece by piece: between two calls a watch has time for its sensor and for its display.
+static int learn(Diary &diary)
+{
+    int status = POET_OK;
+    while (status == POET_OK && poet_steps(&learner) < epochs * steps_an_epoch) {
+        status = take_batch(diary);
+        if (status == POET_OK) {
+            status = poet_train_begin(&learner, rate);
+        }
+        while (status == POET_MORE) {
+            status = poet_next(&learner);
+        }
+        if (status == POET_OK && poet_steps(&learner) % steps_an_epoch == 0) {
+            status = poet_commit(&learner);
+            say_number("learned ", poet_steps(&learner));
+            end_line();
+        }
+    }
+    return status;
+}
+
+// What the wearer does later, and how often the watch is right.
+static int recognise(const char *when)
+{
+    int status = POET_OK;
+    uint32_t right = 0, windows = 0;
+    for (uint32_t k = 0; status == POET_OK && k < sensor_later_count; k++) {
+        Window window = {};
+        for (uint32_t i = 0; status == POET_OK && i < sensor_later[k].count; i++) {
+            if (window.hear(sensor_later[k].samples[i])) {
+                window.numbers(poet_infer_input(&learner));
+                status = poet_infer(&learner);
+                right += poet_argmax(poet_output(&learner), WATCH_NET_OUTPUT_COUNT) == sensor_later[k].exercise;
+                windows++;
+            }
+        }
+    }
+    say(when);
+    say_number(" ", right);
+    say_number(" of ", windows);
+    end_line();
+    return status;
+}
+
+// By it a computer sees that it has the same weights, to the last bit.
+static uint32_t weights_crc()
+{
+    const poet_model *model = watch_net.train->model;
+    uint32_t crc = 0;
+    for (uint16_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_PARAMETER) {
+            crc = poet_crc32(crc, poet_tensor(&learner, i), model->residents[i].bytes);
+        }
+    }
+    return crc;
+}
+
+static int wake()
+{
+    int status = poet_board_storage(&card);
+    if (status == POET_OK) {
+        status = poet_block_window_open(&rest, &card, Diary::blocks, card.block_count - Diary::blocks, &behind_the_diary);
+    }
+    if (status == POET_OK) {
+        status = poet_begin(&learner, &watch_net, ram, sizeof ram, &behind_the_diary, nullptr);
+    }
+    if (status == POET_E_ABSENT) { // a new card
+        status = poet_pager_format(&behind_the_diary);
+        if (status == POET_OK) {
+            status = poet_begin(&learner, &watch_net, ram, sizeof ram, &behind_the_diary, nullptr);
+        }
+    }
+    return status;
+}
+
+static int live()
+{
+    static Diary diary(card);
+    int status = wake();
+    if (status == POET_OK) {
+        status = poet_restore(&learner);
+    }
+    if (status == POET_E_ABSENT) { // the first day
+        status = recognise("before");
+    }
+    if (status == POET_OK) {
+        status = listen(diary);
+    }
+    if (status == POET_OK) {
+        status = learn(diary);
+    }
+    if (status == POET_OK) {
+        status = recognise("after");
+    }
+    say_number("weights ", weights_crc());
+    end_line();
+    return status;
+}
+
+int main()
+{
+    poet_board_init();
+    const int status = live();
+    say_number("end ", static_cast<uint32_t>(-status));
+    end_line();
+    for (;;) {
+    }
+}
