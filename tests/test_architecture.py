@@ -52,7 +52,7 @@ SOLVE = {
     "proof": {"bounding", "relaxation", "placement", "statespace", "search", "milp"},
     "bounding": {"statespace", "search", "milp"},
     "relaxation": {"search", "milp"},
-    "placement": {"search", "milp"},
+    "placement": {"statespace", "search", "milp"},
     "search": {"milp"},
     "statespace": set(),
     "milp": set(),

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from poet_profiles.errors import UserError
 
-from poet_planner.placement import canonical
 from poet_planner.placement.overlaps import fault
 from poet_planner.solve.instance import MOST_RAM_BYTES, Ints
 from poet_planner.solve.params import PlacementParams
-from poet_planner.solve.placement.first_fit import _best_first_fit, _within
+from poet_planner.solve.placement import canonical
+from poet_planner.solve.placement.first_fit import best_first_fit, within
 from poet_planner.solve.time_budget import TimeBudget
 
 Numbers = Sequence[int] | npt.NDArray[np.integer]
@@ -93,7 +93,7 @@ def place(
 def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget, seed: int) -> tuple[Verdict, Ints]:
     if _most_alive(start, end, size) > capacity:
         return Verdict.IMPOSSIBLE, size
-    offsets, height = _best_first_fit(start, end, size, capacity, budget)
+    offsets, height = best_first_fit(start, end, size, capacity, budget)
     if height <= capacity:
         return Verdict.PLACED, offsets
     answer: list[tuple[Verdict, Ints]] = []
@@ -105,7 +105,7 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
 
     def ejection() -> tuple[Verdict, Ints]:
         params = PlacementParams()
-        offsets = _within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31, params)
+        offsets = within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31, params)
         return Verdict.UNKNOWN if (offsets < 0).any() else Verdict.PLACED, offsets
 
     with ThreadPoolExecutor(2) as threads:

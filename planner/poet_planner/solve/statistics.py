@@ -37,6 +37,7 @@ class Part(StrEnum):
     MILP = "milp"
     FEASIBILITY = "feasibility"
     PLACEMENT = "placement"
+    CANONICAL = "canonical"
     EJECTION = "ejection"
     REPLANNING = "replanning"
 
@@ -75,6 +76,8 @@ class Parts:
         Chvátal-Gomory rounding of the capacity rows.
     milp : bool
         The MILP solver on what the LP leaves.
+    canonical : bool
+        Complete search for offsets, where first fit fails.
     ejection : bool
         Ejection search for offsets, where lowest fit fails.
     replanning : bool
@@ -95,6 +98,7 @@ class Parts:
     cover_cuts: bool = True
     rounding_cuts: bool = True
     milp: bool = True
+    canonical: bool = True
     ejection: bool = True
     replanning: bool = True
 

@@ -10,8 +10,9 @@ import poet_planner
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.placement import Verdict, canonical, place
+from poet_planner.placement import Verdict, place
 from poet_planner.placement.overlaps import fault
+from poet_planner.solve.placement import canonical
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.errors import UserError
 

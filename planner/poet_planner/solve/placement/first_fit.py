@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offsets for the blocks of a schedule: dynamic storage allocation (docs/optimiser/placement.md).
 
-The problem is NP-hard (Garey and Johnson 1979, problem SR2). First fit in several orders comes first, then the ejection
-search (`ejection`). A *block* is a value from its compute or page-in to its free, or the workspace of one compute. A
-value that takes over another lies in the same block.
+The problem is NP-hard (Garey and Johnson 1979, problem SR2). First fit in several orders comes first, then a few runs
+of the complete search (`canonical`), then the ejection search (`ejection`). A *block* is a value from its compute or
+page-in to its free, or the workspace of one compute. A value that takes over another lies in the same block.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from poet_profiles.schedule import Action, Step
 from poet_planner.solve.instance import Ints
 from poet_planner.solve.jit import allocating
 from poet_planner.solve.params import PlacementParams
+from poet_planner.solve.placement.canonical import Answer, search
 from poet_planner.solve.placement.ejection import eject, insert
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -37,12 +38,14 @@ class Life(NamedTuple):
 class Placement:
     """Steps with offsets, and the bytes of the arena that they need.
 
-    If these exceed the capacity, ``unplaced`` are the blocks without an offset in the fullest placement within it.
+    If these exceed the capacity, ``unplaced`` are the blocks without an offset in the fullest placement within it, and
+    ``impossible`` says whether it is proven that there is none within the capacity.
     """
 
     steps: tuple[Step, ...]
     arena_bytes: int
     unplaced: tuple[Life, ...] = ()
+    impossible: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,21 +89,28 @@ def place(
         Switches and statistics; None: all parts are on.
     """
     context = context or Context()
+    params = context.params.placement
     blocks = _blocks(graph, steps)
     if not blocks:
         return Placement(tuple(steps), 0)
     start, end, size = _arrays(blocks)
-    offsets, height = _best_first_fit(start, end, size, capacity, budget)
+    offsets, height = best_first_fit(start, end, size, capacity, budget)
     unplaced = np.zeros(0, dtype=np.int64)
     too_late = budget.left() < _seconds_to_fit(len(size))
+    impossible = False
+    if height > capacity and not too_late and context.has(Part.CANONICAL):
+        with context.timed(Part.CANONICAL):
+            answer, found = search(start, end, size, capacity, seed, budget.share(0.5), params.canonical_runs)
+        impossible = answer is Answer.FAILS
+        if answer is Answer.FITS:
+            offsets, height = found, int((found + size).max())
     if height > capacity and (too_late or not context.has(Part.EJECTION)):
         unplaced = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         with context.timed(Part.EJECTION):
-            params = context.params.placement
             offsets, height, unplaced = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed, params)
     lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
-    return Placement(_with_offsets(steps, blocks, offsets), height, lives)
+    return Placement(_with_offsets(steps, blocks, offsets), height, lives, impossible)
 
 
 def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
@@ -151,7 +161,7 @@ def _seconds_to_fit(blocks: int) -> float:
     return 1e-9 * blocks**2
 
 
-def _best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
+def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
     """Offsets by first fit in the best of several orders.
 
     If time is short, only the order of the starts is tried, which compares each block only with those alive.
@@ -217,7 +227,7 @@ def _least_arena(
         if budget.expired:
             break
         middle = (low + height) // 2
-        found = _within(start, end, size, middle, params.halving_rounds, budget, 0, params)
+        found = within(start, end, size, middle, params.halving_rounds, budget, 0, params)
         if (found < 0).any():
             low = middle
         else:
@@ -247,7 +257,7 @@ def _by_ejection(
     offsets, height = known, int((known + size).max())
     unplaced = np.zeros(0, dtype=np.int64)
     if _most_alive(start, end, size) <= capacity:
-        found = _within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
+        found = within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
         unplaced = np.nonzero(found < 0)[0]
         if len(unplaced) == 0:
             offsets, height = found, int((found + size).max())
@@ -256,7 +266,7 @@ def _by_ejection(
     return offsets, height, unplaced
 
 
-def _within(
+def within(
     start: Ints,
     end: Ints,
     size: Ints,

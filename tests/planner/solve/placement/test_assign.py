@@ -11,10 +11,12 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import DEFAULTS, PlacementParams
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer
+from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.annealer import Annealer
+from poet_planner.solve.search.decode import decode
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Portfolio
-from poet_planner.solve.statistics import Context
+from poet_planner.solve.statistics import Context, Parts
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
@@ -27,6 +29,8 @@ MOVES = 6000
 UNPLACED = (5, 12, 34)
 # And those where it does in one of a dozen other orders.
 IN_ANOTHER_ORDER = (20, 36)
+# The complete search places most of these.
+WITHOUT_CANONICAL = Parts(canonical=False)
 # Long enough for a few plans, never reached.
 LIMIT_S = 60.0
 
@@ -34,7 +38,7 @@ LIMIT_S = 60.0
 def placer_of(
     graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str], params: PlacementParams = DEFAULTS.placement
 ) -> Placer:
-    context = Context(params=replace(DEFAULTS, placement=params))
+    context = Context(WITHOUT_CANONICAL, replace(DEFAULTS, placement=params))
     return Placer(graph, problem, 0, 0.3, LIMIT_S, budget, TimeBudget(2 * LIMIT_S), notes.append, context)
 
 
@@ -44,6 +48,14 @@ def searched(seed: int) -> tuple[Graph, Problem, list[Incumbent]]:
     portfolio = Portfolio(problem, 0)
     portfolio.run(MOVES)
     return graph, problem, portfolio.found
+
+
+def test_the_complete_search_places_what_ejection_does_not() -> None:
+    graph, problem, found = searched(34)
+    steps = decode(graph, problem, found[0].events).steps
+    without = place(graph, steps, problem.budget, lowest=False, context=Context(WITHOUT_CANONICAL))
+    assert without.unplaced
+    assert place(graph, steps, problem.budget, lowest=False).arena_bytes <= problem.budget
 
 
 def within_less(problem: Problem) -> Incumbent:
@@ -153,7 +165,17 @@ def test_interrupted_planning_again_answers_with_what_was_placed() -> None:
     def interrupt(_note: str) -> None:
         raise KeyboardInterrupt
 
-    placer = Placer(graph, problem, 0, 0.3, LIMIT_S, TimeBudget(LIMIT_S), TimeBudget(2 * LIMIT_S), interrupt)
+    placer = Placer(
+        graph,
+        problem,
+        0,
+        0.3,
+        LIMIT_S,
+        TimeBudget(LIMIT_S),
+        TimeBudget(2 * LIMIT_S),
+        interrupt,
+        Context(WITHOUT_CANONICAL),
+    )
     assert placer.fails_near([best])
     with pytest.raises(KeyboardInterrupt):
         placer.place([best])

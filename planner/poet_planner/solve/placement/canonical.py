@@ -111,7 +111,13 @@ class _Search(NamedTuple):
 
 
 def search(
-    start: Ints, end: Ints, size: Ints, capacity: int, seed: int = 0, budget: TimeBudget = UNLIMITED
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    capacity: int,
+    seed: int = 0,
+    budget: TimeBudget = UNLIMITED,
+    most_runs: int | None = None,
 ) -> tuple[Answer, Ints]:
     """Whether blocks fit a capacity, and their offsets if they do.
 
@@ -121,6 +127,8 @@ def search(
         Block j lives from ``start[j]`` until before ``end[j]``; no life is empty. (n,)
     size : Ints
         Bytes, positive; their sum is below 2^62. (n,)
+    most_runs : int or None
+        None: until the budget expires.
     """
     order = np.lexsort((end, start))
     first, last, sections = _sections(start[order], end[order])
@@ -139,7 +147,7 @@ def search(
         while result == FULL:
             blocks = _roomier(blocks)
             result = interruptible(partial(_run, blocks, limit), budget)
-        if result != CUT_OFF or budget.expired:
+        if result != CUT_OFF or budget.expired or run + 1 == most_runs:
             offsets[order] = blocks.offset
             return Answer(result), offsets
         if run % ORDERS == ORDERS - 1:
