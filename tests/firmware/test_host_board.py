@@ -99,7 +99,17 @@ def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_
     from poet_profiles.operators import OPERATORS
 
     small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 2, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
-    small |= {"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "d": 128, "size": 16, "value_nano": -500_000_000}
+    small |= {
+        "bias": 1,
+        "m": 3,
+        "b": 2,
+        "ta": 0,
+        "tb": 1,
+        "d": 128,
+        "nesterov": 1,
+        "size": 16,
+        "value_nano": -500_000_000,
+    }
     stream = frame(0, "hello") + frame(1, "format")
     for number, operator in enumerate(OPERATORS.values(), 2):
         chosen = small | {"bias": 0} if "conv2d_accumulate" in operator.name else small  # its sum has the bias

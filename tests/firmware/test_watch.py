@@ -135,10 +135,10 @@ def trained_by_the_host(example: Any, project: Project, firmware: HostFirmware, 
 
 
 def trained_by_pytorch(example: Any) -> nn.Module:
-    """The same steps with the same draws."""
-    module = example.pretrained()
+    """The same steps with the same draws, in f64: in f32 PyTorch's roundings alone move a weight by up to 1.1e-5."""
+    module = example.pretrained().double()
     windows, labels = example.labelled_by(USER)
-    x, y = example.numbers(windows), torch.from_numpy(labels).long()
+    x, y = example.numbers(windows).double(), torch.from_numpy(labels).long()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
     for batch in batches():
         optimizer.zero_grad()

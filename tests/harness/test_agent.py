@@ -336,11 +336,16 @@ def test_epochs_on_an_agent_that_is_started_anew_and_goes_on_have_the_same_bits(
     ):
         for options in commands:
             given = ["--samples", str(tmp_path / samples[0]), *samples[1:], "--shuffle", "1", "--lr", "0.1"]
-            given += ["--folder", str(tmp_path / name), "--trained", str(tmp_path / f"{name}-{len(options)}.st")]
+            given += [
+                "--folder",
+                str(tmp_path / name),
+                "--trained",
+                str(tmp_path / f"{name}-{len(options)}.safetensors"),
+            ]
             with serve(ServedAgent(tmp_path, resets_before=() if "--resume" in options else resets)) as url:
                 done = run(scheduled, "--port", url, *given, *options)
             assert done.exit_code == 0, done.output
-        found[name] = load_file(tmp_path / f"{name}-{len(commands[-1])}.st")
+        found[name] = load_file(tmp_path / f"{name}-{len(commands[-1])}.safetensors")
     assert all(np.array_equal(found["rough"][name], array) for name, array in found["whole"].items())
     with serve(ServedAgent(tmp_path)) as url:
         done = run(scheduled, "--port", url, "--samples", str(tmp_path / "set.npz"), "--epochs", "1", "--to-card")
