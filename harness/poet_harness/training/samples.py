@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -17,6 +16,7 @@ from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.quantised import TYPES, Normalising
+from poet_profiles.users_module import module_of
 
 from .batches import refuse_numbers
 from .plan import Plan
@@ -145,22 +145,11 @@ def _users_code(source: str) -> Iterator[None]:
 
 
 def _made(source: str) -> object:
-    module_name, _, attribute = source.partition(":")
-    if not module_name or not attribute or module_name.startswith("."):
-        raise UserError(f"{source}: give module:callable, importable from here")
-    # A console script does not look where it is run from, and that is where a user's code is.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     with _users_code(source):
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise
-            raise UserError(f"{source}: {error}; give module:callable, importable from here") from None
+        module, attribute = module_of(source)
         make = getattr(module, attribute, None)
         if not callable(make):
-            raise UserError(f"{source}: {module_name} has no callable {attribute}; give module:callable")
+            raise UserError(f"{source}: {module.__name__} has no callable {attribute}; give module:callable")
         return make()
 
 

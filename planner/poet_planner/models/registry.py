@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import random
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.users_module import module_of
 from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
@@ -308,23 +307,12 @@ def _imported(name: str, batch: int | None) -> Model:
 
 
 def _factory(name: str) -> Callable[[int | None], object]:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute or module_name.startswith("."):
-        raise UserError(f"{name}: give module:callable, importable from here")
-    # A console script does not look where it is run from, and that is where a user's model is.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     with users_code(name):
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise
-            raise UserError(f"{name}: {error}; give module:callable, importable from here") from None
+        module, attribute = module_of(name)
     if not hasattr(module, attribute):
         near = get_close_matches(attribute, vars(module), n=1)
         hint = f"did you mean {near[0]}?" if near else "give module:callable, importable from here"
-        raise UserError(f"{name}: {module_name} has no {attribute}; {hint}")
+        raise UserError(f"{name}: {module.__name__} has no {attribute}; {hint}")
     make = getattr(module, attribute)
     wanted = "a function of the batch size (None: its own choice) that returns a poet_planner.models.Model"
     if isinstance(make, nn.Module | Model) or (isinstance(make, type) and issubclass(make, nn.Module)):

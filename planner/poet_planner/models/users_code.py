@@ -10,11 +10,12 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 
+import poet_profiles
 from poet_profiles.errors import UserError
 
 _PACKAGES = ("site-packages", "dist-packages")
 _MODELS = Path(__file__).parent
-_POET = {_MODELS.parent, _MODELS.parents[1] / "poet_runtime"}
+_POET = {_MODELS.parent, _MODELS.parents[1] / "poet_runtime", Path(poet_profiles.__file__).parent}
 _LONGEST = 300
 
 
