@@ -17,7 +17,7 @@ from poet_planner.placement.overlaps import fault
 from poet_planner.solve.instance import MOST_RAM_BYTES, Ints
 from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement import canonical
-from poet_planner.solve.placement.first_fit import best_first_fit, within
+from poet_planner.solve.placement.first_fit import best_first_fit, most_alive, within
 from poet_planner.solve.time_budget import TimeBudget
 
 Numbers = Sequence[int] | npt.NDArray[np.integer]
@@ -91,7 +91,7 @@ def place(
 
 
 def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget, seed: int) -> tuple[Verdict, Ints]:
-    if _most_alive(start, end, size) > capacity:
+    if most_alive(start, end, size) > capacity:
         return Verdict.IMPOSSIBLE, size
     offsets, height = best_first_fit(start, end, size, capacity, budget)
     if height <= capacity:
@@ -117,13 +117,6 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
         finally:
             answer.append((Verdict.UNKNOWN, size))
     return answer[0]
-
-
-def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
-    """The most bytes alive at once."""
-    change = np.concatenate((-size, size))
-    order = np.lexsort((change, np.concatenate((end, start))))  # at equal times ends come first
-    return int(change[order].cumsum().max())
 
 
 _VERDICTS = {

@@ -222,7 +222,7 @@ def _least_arena(
         Offsets without overlaps, higher than the capacity.
     """
     best, height = known, int((known + size).max())
-    low = max(capacity, _most_alive(start, end, size) - 1)
+    low = max(capacity, most_alive(start, end, size) - 1)
     for _ in range(params.halvings):
         if budget.expired:
             break
@@ -256,7 +256,7 @@ def _by_ejection(
     """
     offsets, height = known, int((known + size).max())
     unplaced = np.zeros(0, dtype=np.int64)
-    if _most_alive(start, end, size) <= capacity:
+    if most_alive(start, end, size) <= capacity:
         found = within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
         unplaced = np.nonzero(found < 0)[0]
         if len(unplaced) == 0:
@@ -301,9 +301,11 @@ def _largest_first(start: Ints, end: Ints, size: Ints, disturbed: float, seed: i
     return offsets
 
 
-def _most_alive(start: Ints, end: Ints, size: Ints) -> int:
-    """The most bytes alive at once: a lower bound on the height."""
-    return int(_alive(start, end, size, int(end.max())).max())
+def most_alive(start: Ints, end: Ints, size: Ints) -> int:
+    """The most bytes alive at once, in any unit of time: a lower bound on the height."""
+    change = np.concatenate((-size, size))
+    order = np.lexsort((change, np.concatenate((end, start))))  # at equal times ends come first
+    return int(change[order].cumsum().max())
 
 
 def _alive(start: Ints, end: Ints, size: Ints, steps: int) -> Ints:
