@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watch of firmware/examples: it learns its wearer's exercises on the emulated board, whenever it is reset."""
+"""The watch of firmware/examples: it learns its wearer's exercises on an emulated board, whenever it is reset."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from poet_planner.cli import main
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.file import read_graph
+from poet_profiles.schedule import Action
+from poet_profiles.schedule.file import read_schedule
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -49,10 +51,18 @@ def example() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Project:
-    """The example's folder, copied and built."""
+    """The example's folder, copied, planned for a board and built for it."""
 
     folder: Path
-    graph: Graph
+    board: str
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "build" / self.board
+
+    @property
+    def graph(self) -> Graph:
+        return read_graph(self.plan / "graph.json")
 
     @property
     def parameters(self) -> list[Resident]:
@@ -60,31 +70,37 @@ class Project:
 
     @property
     def image(self) -> Path:
-        return self.folder / ".pio/build/nrf52840/firmware.elf"
+        return self.folder / ".pio/build" / self.board / "firmware.elf"
 
 
 @pytest.fixture(scope="module")
-def project(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def folder(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watch")
     shutil.copytree(EXAMPLE / "src", folder / "src")
     written = (EXAMPLE / "platformio.ini").read_text()
     (folder / "platformio.ini").write_text(written.replace("symlink://../..", f"symlink://{ROOT}/firmware"))
     (folder / "build").mkdir()
     (folder / "build/recordings.c").write_text(example.recordings_c(USER))
-    options = "--optimizer sgd --momentum 0.9 --clip-value 0.2 --library watch_net --time-limit 1"
-    model = f"--model watch:network --batch {BATCH} --profile nrf52840"
+    return folder
+
+
+def built(folder: Path, board: str, batch: int, *options: str) -> Project:
+    """As the example's README says."""
+    project = Project(folder, board)
+    model = ("--model", "watch:network", "--batch", str(batch), "--profile", board)
+    optimizer = ("--optimizer", "sgd", "--momentum", "0.9", "--clip-value", "0.2", "--library", "watch_net")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", f"poet-plan {model} {options} --out {folder / 'build/plan'}".split())
+        patch.setattr(sys, "argv", ["poet-plan", *model, *optimizer, *options, "--out", str(project.plan)])
         with pytest.raises(SystemExit) as ended:
             main()
     assert not ended.value.code
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORMIO")}
     environment["PLATFORMIO_CORE_DIR"] = str(folder / "pio-core")
-    command = [sys.executable, "-m", "platformio", "run"]
+    command = [sys.executable, "-m", "platformio", "run", "-e", board]
     run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    return Project(folder, read_graph(folder / "build/plan/graph.json"))
+    return project
 
 
 def lines_of(twin: Twin, last: str) -> list[str]:
@@ -128,8 +144,7 @@ def trained_by_the_host(example: Any, project: Project, firmware: HostFirmware, 
     data["input"] = np.array([example.numbers(windows[batch]).numpy() for batch in batches()])
     data["target"] = np.array([labels[batch] for batch in batches()])
     session = TrainingSession(project.graph, "", BATCH, STEPS, data, rate=0.01)
-    plan = project.folder / "build/plan"
-    answers = answers_of(firmware.link(card.with_name("poet"), "-I", str(plan)), card, session.requests)
+    answers = answers_of(firmware.link(card.with_name("poet"), "-I", str(project.plan)), card, session.requests)
     tensors = session.tensors(answers)
     return {resident.id: tensors[resident.id] for resident in project.parameters}
 
@@ -149,8 +164,9 @@ def trained_by_pytorch(example: Any) -> nn.Module:
 
 
 def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
-    example: Any, project: Project, host_firmware: HostFirmware, tmp_path: Path
+    example: Any, folder: Path, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
+    project = built(folder, BOARD.name, BATCH, "--time-limit", "1")
     with open_twin(BOARD, project.image, tmp_path / "card.img") as twin:
         first = lines_of(twin, "learned 49")
         twin.reset()
@@ -158,10 +174,14 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
         twin.cut_power()
         third = lines_of(twin, "end")
         weights = weights_in(twin, project)
-    assert first[0].startswith("before ")
+    names = [line.split()[0] for line in first]
+    assert set(names[: len(example.EXERCISES)]) == set(example.EXERCISES)
+    assert names[len(example.EXERCISES)] == "before"
     assert (second[0], third[0]) == ("learned 56", "learned 112"), "it goes on behind the last commit"
     assert third[-1] == "end 0"
-    before, windows = (int(word) for word in first[0].split()[1::2])
+    before, windows = (int(word) for word in first[len(example.EXERCISES)].split()[1::2])
+    each = [[int(word) for word in line.split()[1::2]] for line in first[: len(example.EXERCISES)]]
+    assert [sum(column) for column in zip(*each, strict=True)] == [before, windows]
     after = int(third[-3].split()[1])
     assert before <= 0.30 * windows
     assert after >= 0.85 * windows
@@ -180,3 +200,17 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
     shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
     module.load_state_dict({name: torch.tensor(part).reshape(shapes[name]) for name, part in weights.items()})
     assert after == round(example.accuracy(module, tested, labels) * windows)
+
+
+def test_it_fits_the_mkr1000_and_begins_there(example: Any, folder: Path, tmp_path: Path) -> None:
+    """Watch, recordings and a plan that pages, in its flash and RAM. There the training itself takes minutes."""
+    mkr1000 = load_board("mkr1000")
+    project = built(folder, mkr1000.name, 2, "--strategy", "page-all")
+    assert any(step.do is Action.PAGE_OUT for step in read_schedule(project.plan / "schedule.json").steps)
+    later = next(each for each in example.recordings() if each.user == USER and each.side == example.LEFT)
+    windows = later.windows(0.5, 1.0)
+    labels = np.full(len(windows), later.exercise)
+    right = round(example.accuracy(example.pretrained(), windows, labels) * len(windows))
+    name = example.EXERCISES[later.exercise]
+    with open_twin(mkr1000, project.image, tmp_path / "card.img") as twin:
+        assert lines_of(twin, name) == [f"{name} {right} of {len(windows)}"]

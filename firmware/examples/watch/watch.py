@@ -143,7 +143,7 @@ def pretrained() -> nn.Sequential:
 def network(batch: int | None) -> Model:
     """The pretrained network, as `poet-plan --model` asks for it."""
     x, y = torch.zeros(batch or 8, 6, 1, WINDOW), torch.zeros(batch or 8, dtype=torch.int64)
-    return Model("watch", pretrained(), (x,), (y,), cross_entropy)
+    return Model("watch", pretrained(), (x,), (y,), cross_entropy, EXERCISES)
 
 
 def accuracy(module: nn.Module, windows: NDArray[np.int16], labels: NDArray[np.int32]) -> float:

@@ -250,11 +250,13 @@ def _refuse_without_library(prepared: Prepared, name: str) -> None:
 def _write_library(
     plan: Plan, name: str, out: Path, model: str | None, batch: int | None, weights: Path | None
 ) -> None:
+    from poet_planner import models
     from poet_planner.reference.training_data import initial_state
     from poet_planner.schedule.c_library import write_library
 
     initial = None if model is None else initial_state(model, 0, batch, weights)
-    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, plan.inference)
+    classes = () if model is None else models.load(model, batch).classes
+    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, plan.inference, classes)
     begin = "weights of zeros, since a graph has none" if initial is None else f"the weights of {weights or model}"
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 

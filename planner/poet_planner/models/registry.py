@@ -44,11 +44,13 @@ class Model:
         of these.
     loss : callable
         Of the module's output and the targets.
+    classes : tuple of str
+        Names of the classes that the output has scores for, for a program that shows them. Empty: they have none.
 
     Raises
     ------
     UserError
-        If a part is of another type.
+        If a part is of another type, or two classes have one name.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Model:
     inputs: tuple[Any, ...]
     targets: tuple[Any, ...]
     loss: Callable[..., Tensor]
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.module, nn.Module):
@@ -68,6 +71,13 @@ class Model:
             raise UserError(
                 f"{self.name}: loss is {_kind(self.loss)}; it must be a function of the output and the targets"
             )
+        if not isinstance(self.classes, tuple | list):
+            raise UserError(f"{self.name}: classes is {_kind(self.classes)}; it must be a tuple of names")
+        for place, name in enumerate(self.classes):
+            if not isinstance(name, str) or not name.isprintable() or not name:
+                raise UserError(f"{self.name}: class {place} is {name!r}; it must be a printable name")
+            if name in self.classes[:place]:
+                raise UserError(f"{self.name}: two classes have the name {name!r}")
 
 
 Batch = tuple[tuple[Any, ...], tuple[Any, ...]]

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import re
 from binascii import crc32
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, "NDArray[Any]"]
 
 _LASTING = ("parameter", "state")
+_PLAIN = frozenset(ascii_letters + digits + " _-+.,:/()")
 # Of C and C++: what would be no name there.
 _WORDS = """ alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
  const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double
@@ -56,6 +58,7 @@ _TABLES: tuple[str, ...] = (
 )
 _TABLES += tuple(f"{INFERENCE}_{table}" for table in (*_TABLES, "schedule"))
 _TABLES += ("schedule", "infer", "ops", "operators", "blocks", "pages", "tables", "train", "constant_words", "initial")
+_TABLES += ("classes",)
 
 
 def check_name(name: str) -> None:
@@ -87,6 +90,7 @@ def write_library(
     initial: Arrays | None,
     folder: Path,
     inference: Inference | None = None,
+    classes: Sequence[str] = (),
 ) -> None:
     """Write ``library.json``, ``include/NAME.h``, and in ``src`` tables and data of a network.
 
@@ -98,23 +102,27 @@ def write_library(
         What parameters and states begin with, by id; a state that is not there begins with zeros. None: all do.
     inference : Inference, optional
         Beside the training step.
+    classes : sequence of str
+        Names of the classes that the inference has scores for, if they have any.
 
     Raises
     ------
     UserError
-        If an application cannot train the graph, a name is refused, or the data are not the graph's.
+        If an application cannot train the graph, a name is refused, or the data are not the graph's, or there are more
+        or fewer classes than scores.
     """
     check_name(name)
     reason = why_no_library(graph)
     if reason:
         raise UserError(f"--library {name}: {graph.name}: {reason}")
+    classes = _classes(graph, inference, classes)
     data = {f"{name}_constant_words": words_for_both(graph, inference, constants)}
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
     data = {symbol: content for symbol, content in data.items() if content}
     files: dict[str, str | bytes] = {
         "library.json": _manifest(name, graph, schedule),
-        f"include/{name}.h": _header(name, graph, schedule, inference),
-        f"src/{name}.c": _source(name, graph, schedule, data, inference),
+        f"include/{name}.h": _header(name, graph, schedule, inference, classes),
+        f"src/{name}.c": _source(name, graph, schedule, data, inference, classes),
         f"src/{name}_data.S": _data(graph, schedule, data),
         **{f"src/{symbol}.bin": content for symbol, content in data.items()},
     }
@@ -144,6 +152,16 @@ def initial_bytes(graph: Graph, arrays: Arrays) -> bytes:
     return bytes(content)
 
 
+def _classes(graph: Graph, inference: Inference | None, classes: Sequence[str]) -> Sequence[str]:
+    """Those that an application has use for: without an inference it has no scores."""
+    if inference is None or not classes:
+        return ()
+    scores = inference.own(graph)[-1].shape[-1]
+    if len(classes) != scores:
+        raise UserError(f"{graph.name}: has names for {len(classes)} classes, and scores for {scores}; name each class")
+    return classes
+
+
 def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
     manifest = {
         "name": name,
@@ -158,7 +176,7 @@ def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
     return json.dumps(manifest, indent=2) + "\n"
 
 
-def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | None) -> str:
+def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | None, classes: Sequence[str]) -> str:
     big = name.upper()
     batch = _batch(graph)
     residents = inference.graph.residents if inference else graph.residents
@@ -167,6 +185,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
         f"{big}_BATCH": batch,
         **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
         **(_inference_sizes(big, inference.own(graph)) if inference else {}),
+        **({f"{big}_CLASS_COUNT": len(classes)} if classes else {}),
     }
     numbers = _identifiers(
         (resident.id for resident in residents), name, (*sizes, *(f"{name}_{table}" for table in _TABLES))
@@ -188,6 +207,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
             "/* Inputs and target: of one sample. */",
             *(f"#define {key} {size}u" for key, size in sizes.items()),
             "",
+            *([f"extern const char *const {name}_classes[{big}_CLASS_COUNT];", ""] if classes else []),
             "/* For poet_tensor. */",
             "enum {",
             *(
@@ -211,7 +231,14 @@ def _inference_sizes(big: str, own: tuple[Resident, ...]) -> dict[str, int]:
     return {f"{big}_INFERENCE_INPUT_BYTES": own[0].bytes, f"{big}_OUTPUT_COUNT": own[-1].bytes // 4}
 
 
-def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, bytes], inference: Inference | None) -> str:
+def _source(
+    name: str,
+    graph: Graph,
+    schedule: Schedule,
+    data: Mapping[str, bytes],
+    inference: Inference | None,
+    classes: Sequence[str],
+) -> str:
     tables = tables_for_both(graph, schedule, inference)
     nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
     operators = sorted({node.operation.op for node in nodes if node.operation})
@@ -240,6 +267,7 @@ def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, byte
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
             *([f"static const poet_plan {name}_infer = {{&{beside}_model, &{beside}_schedule}};"] if inference else []),
+            *_class_table(name, classes),
             f"const poet_network {name} = {{",
             f"    .train = &{name}_train,",
             f"    .infer = {f'&{name}_infer' if inference else '0'},",
@@ -253,6 +281,19 @@ def _source(name: str, graph: Graph, schedule: Schedule, data: Mapping[str, byte
             "",
         )
     )
+
+
+def _class_table(name: str, classes: Sequence[str]) -> list[str]:
+    if not classes:
+        return []
+    rows = (f"    {_text(one)}," for one in classes)
+    return [f"const char *const {name}_classes[{name.upper()}_CLASS_COUNT] = {{", *rows, "};"]
+
+
+def _text(words: str) -> str:
+    """A string in C, in UTF-8; what could mean something to a compiler is a number there."""
+    bytes = words.encode()
+    return '"' + "".join(chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in bytes) + '"'
 
 
 def _data(graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:

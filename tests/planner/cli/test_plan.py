@@ -362,7 +362,8 @@ def test_model_of_ones_own_is_planned(
         "    module = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))\n"
         "    inputs = (torch.randn(batch or 2, 6),)\n"
         "    targets = (torch.zeros(batch or 2, dtype=torch.int64),)\n"
-        "    return Model('tiny', module, inputs, targets, torch.nn.functional.cross_entropy)\n"
+        "    names = ('squat', 'lunge', 'rest')\n"
+        "    return Model('tiny', module, inputs, targets, torch.nn.functional.cross_entropy, names)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "plan"
@@ -393,6 +394,7 @@ def test_model_of_ones_own_is_planned(
     tensors = (first.weight, first.bias, second.weight, second.bias)
     expected = b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
     assert (out / "own/src/own_initial.bin").read_bytes() == expected
+    assert '    "squat",\n    "lunge",\n    "rest",\n' in (out / "own/src/own.c").read_text()
 
 
 def test_help_does_not_import_what_only_planning_needs() -> None:

@@ -50,6 +50,11 @@ def no_tuple(batch): return Model("mine", net, torch.randn(2, 4), (torch.arange(
 def no_tuple_of_targets(batch): return Model("mine", net, (torch.randn(2, 4),), torch.arange(2), cross_entropy)
 def no_module(batch): return Model("mine", lambda x: x, (), (), cross_entropy)
 def no_loss(batch): return Model("mine", net, (), (), None)
+def named(classes): return Model("mine", net, (torch.randn(2, 4),), (torch.arange(2),), cross_entropy, classes)
+def no_names(batch): return named("squat")
+def a_number_as_name(batch): return named(("squat", 1))
+def unprintable(batch): return named(("squat\\n",))
+def twice(batch): return named(("squat", "lunge", "squat"))
 def alien(batch): return made(x={"a": [Foo()]})
 def wrong_shape(batch): return made(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(4, 3)))
 def mixed_types(batch): return made(nn.Linear(4, 3).double())
@@ -90,6 +95,10 @@ WORDS = {
     "mine:no_tuple_of_targets": "targets is a Tensor; it must be a tuple",
     "mine:no_module": r"module is a function; it must be a torch\.nn\.Module",
     "mine:no_loss": "loss is None",
+    "mine:no_names": "classes is a str; it must be a tuple of names",
+    "mine:a_number_as_name": "class 1 is 1; it must be a printable name",
+    "mine:unprintable": r"class 0 is 'squat\\n'; it must be a printable name",
+    "mine:twice": "two classes have the name 'squat'",
     "mine:alien": r"inputs\[0\]\['a'\]\[0\] is of type Foo; inputs and targets of a Model may be tensors, None",
     "mine:wrong_shape": r"mine, module 2, raised RuntimeError: mat1 and mat2 shapes .* \(2x5 and 4x3\)",
     "mine:mixed_types": "must have the same dtype, but got Float and Double",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_library import check_name, initial_bytes, write_library
+from poet_planner.schedule.inference import Inference
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 
@@ -49,6 +50,15 @@ def small_graph() -> Graph:
         ),
         constants=(Constant("table", 32, 0, (8,), f"{crc32(TABLE.tobytes()):08x}"),),
     )
+
+
+def small_inference(graph: Graph) -> Inference:
+    """Two scores of a sample."""
+    first = graph.resident_bytes
+    own = Resident("in", "input", 8, first, (1, 2)), Resident("out", "output", 8, first + 8, (1, 2))
+    relu = Node("relu", 0.1, 0.2, (Value("relu", 0),), operation=Operation("relu", "size=2", ("in",), ("out",)))
+    beside = Graph("beside", (relu,), first + 16, residents=(*graph.residents, *own), constants=graph.constants)
+    return Inference(beside, store_all_schedule(beside))
 
 
 @pytest.fixture
@@ -97,6 +107,44 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
 def test_its_header_is_one_of_cpp(library: Path, standard: str) -> None:
     header = str(library / "include/watch.h")
     subprocess.run(["g++", f"-std={standard}", "-fsyntax-only", *WARNINGS, INCLUDE, "-x", "c++", header], check=True)
+
+
+@pytest.mark.parametrize("mode", ["-std=c99", "-std=gnu11"])
+def test_its_classes_have_names(tmp_path: Path, mode: str) -> None:
+    """Whatever they are made of, a compiler reads them as they stand."""
+    names = ('"Kniebeuge"\\ 100% ??/', "größer: 跳 /* 7 */")
+    graph = small_graph()
+    beside = small_inference(graph)
+    write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, INITIAL, tmp_path, beside, names)
+    program, main = tmp_path / "program", tmp_path / "main.c"
+    main.write_text(
+        r"""
+        #include <stdio.h>
+        #include "watch.h"
+        const float scores[WATCH_OUTPUT_COUNT] = {1, 2};
+        int main(void)
+        {
+            for (unsigned i = 0; i < WATCH_CLASS_COUNT; i++) puts(watch_classes[i]);
+            return 0;
+        }
+        """
+    )
+    sources = [main, tmp_path / "src/watch.c", tmp_path / "src/watch_data.S"]
+    sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("relu", "add", "shape")]
+    folders = (INCLUDE, f"-I{tmp_path / 'include'}", f"-I{tmp_path / 'src'}")
+    subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
+    assert subprocess.run([str(program)], capture_output=True, check=True).stdout.decode() == "\n".join((*names, ""))
+
+
+def test_classes_are_those_of_the_scores(tmp_path: Path) -> None:
+    graph = small_graph()
+    parts = ("watch", graph, store_all_schedule(graph), {"table": TABLE}, INITIAL, tmp_path)
+    with pytest.raises(UserError, match="small: has names for 3 classes, and scores for 2; name each class"):
+        write_library(*parts, small_inference(graph), ("one", "two", "three"))
+    assert not list(tmp_path.iterdir())
+    for options in ((small_inference(graph),), (None, ("one", "two", "three"))):
+        write_library(*parts, *options)
+        assert "classes" not in (tmp_path / "include/watch.h").read_text()
 
 
 def test_other_data_make_other_sources(library: Path) -> None:

@@ -104,26 +104,40 @@ static int learn(Diary &diary)
     return status;
 }
 
-// What the wearer does later, and how often the watch is right.
+// How often the watch was right.
+struct Score {
+    uint32_t right, windows;
+
+    void tell(const char *of_what) const
+    {
+        say(of_what);
+        say_number(" ", right);
+        say_number(" of ", windows);
+        end_line();
+    }
+};
+
+// What the wearer does later: each exercise, and all together.
 static int recognise(const char *when)
 {
     int status = POET_OK;
-    uint32_t right = 0, windows = 0;
+    Score all = {};
     for (uint32_t k = 0; status == POET_OK && k < sensor_later_count; k++) {
+        Score score = {};
         Window window = {};
         for (uint32_t i = 0; status == POET_OK && i < sensor_later[k].count; i++) {
             if (window.hear(sensor_later[k].samples[i])) {
                 window.numbers(poet_infer_input(&learner));
                 status = poet_infer(&learner);
-                right += poet_argmax(poet_output(&learner), WATCH_NET_OUTPUT_COUNT) == sensor_later[k].exercise;
-                windows++;
+                score.right += poet_argmax(poet_output(&learner), WATCH_NET_CLASS_COUNT) == sensor_later[k].exercise;
+                score.windows++;
             }
         }
+        score.tell(watch_net_classes[sensor_later[k].exercise]);
+        all.right += score.right;
+        all.windows += score.windows;
     }
-    say(when);
-    say_number(" ", right);
-    say_number(" of ", windows);
-    end_line();
+    all.tell(when);
     return status;
 }
 
