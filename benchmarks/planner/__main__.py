@@ -8,6 +8,7 @@ import typer
 from benchmarks.planner.card import card
 from benchmarks.planner.limits import limits
 from benchmarks.planner.parts import compare_parts
+from benchmarks.planner.placement import placement
 from benchmarks.planner.run import measure_suites, table
 
 app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
@@ -15,6 +16,7 @@ app.command("measure")(measure_suites)
 app.command("table")(table)
 app.command("parts")(compare_parts)
 app.command("limits")(limits)
+app.command("placement")(placement)
 app.command("card")(card)
 
 if __name__ == "__main__":

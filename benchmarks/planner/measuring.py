@@ -13,8 +13,9 @@ from pathlib import Path
 
 from numba.core.event import install_recorder
 from poet_planner.planning.methods import method_named
+from poet_planner.report.placement import placement_report
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
+from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, Statistics, optimise
 from poet_planner.solve.options import Parts
 from poet_planner.solve.time_budget import WorkClock, work_clock
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -63,7 +64,7 @@ class Measurement:
         "optimal", "feasible"; "none" where the planner says that no schedule exists, or that Algorithm 1 gives none in
         the time; "error".
     note : str
-        What the planner said about a missing schedule, or what the verifier found.
+        What the planner said about a missing schedule, what the verifier found, or what placement costs.
     commit : str
         What was measured; "+" behind it where the planner's files had been changed since.
     """
@@ -189,13 +190,14 @@ def _commit() -> str:
 def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
     row = _unanswered(instance, run, loaded)
     wall, cpu = _Listener(time.perf_counter), _Listener(time.process_time)
-    by_clock = cpu if run.clock == "cpu" else wall
+    by_clock, statistics = (cpu if run.clock == "cpu" else wall), Statistics(CLOCKS[run.clock])
     options = OptimiseOptions(
         time_limit_s=run.seconds,
         seed=run.seed,
         solver=run.solver,
         paging=instance.paging,
         parts=parts,
+        statistics=statistics,
         progress=by_clock.hear,
         clock=CLOCKS[run.clock],
     )
@@ -217,8 +219,18 @@ def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Mea
         bound_j=schedule.bound_j,
         wall_s=wall_s,
         cpu_s=cpu_s,
-        note="; ".join(report.faults[:1]),
+        note="; ".join((*report.faults[:1], *_placement_costs(statistics, schedule))),
     )
+
+
+def _placement_costs(statistics: Statistics, schedule: Schedule) -> list[str]:
+    """By how much the schedule is above the cheapest one found, and what is proven; nothing if it is not above it."""
+    cost = placement_report(statistics.unplaced, schedule.energy_j)
+    if cost is None:
+        return []
+    proven = "proven" if cost.proven else "not proven"
+    also = f"{cost.tried_proven} of {cost.tried} cheaper ones proven"
+    return [f"placement costs {cost.cost:.4%} above {cost.cheapest_j:.7g} J, {proven}, {also}"]
 
 
 def _energy_at(

@@ -136,4 +136,5 @@ def _told(row: dict[str, Any]) -> str:
     overhead = 100 * (row["energy_j"] / row["plain_energy_j"] - 1)
     gap = 100 * (row["energy_j"] - row["bound_j"]) / row["energy_j"]
     spent = f"{row['wall_s']:.1f} s ({row['cpu_s']:.1f} s CPU)"
-    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row['status']}, {spent}"
+    note = f", {row['note']}" if row["note"] else ""
+    return f"{what}: overhead {overhead:.4f} %, gap {gap:.4f} %, {row['status']}, {spent}{note}"

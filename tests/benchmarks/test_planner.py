@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
@@ -25,6 +26,7 @@ from benchmarks.planner.figures import report
 from benchmarks.planner.instances import SUITES, Instance, load, suite
 from benchmarks.planner.layered import layered_graph
 from benchmarks.planner.measuring import Run, measure
+from benchmarks.planner.placement import cut, placement, read
 from benchmarks.planner.run import missing, ram_of_ours
 
 
@@ -230,3 +232,31 @@ def test_algorithm_1_is_given_the_ram_of_ours_and_compared_in_no_other(tmp_path:
     assert missing([instance], printed, results, {}) == []
     assert missing([instance], printed, results, {instance: 12}) == [instance]
     assert measure(instance, run, 5000).ram_bytes == 5000
+
+
+def test_blocks_of_a_file_are_placed_by_each_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "two.12.csv"
+    file.write_text("id,lower,upper,size\n0,-1,2,8\n1,1,3,4\n")
+    blocks = read(file)
+    assert (blocks.name, blocks.capacity, blocks.start.tolist()) == ("two", 12, [-1, 1])
+    assert (blocks.end.tolist(), blocks.size.tolist()) == ([2, 3], [8, 4])
+    placement([file], seconds=20.0, seeds=2)
+    cells = capsys.readouterr().out.splitlines()[-1].split("|")[1:-1]
+    assert [cell.strip() for cell in cells[:2]] == ["two", "2"]
+    assert [cell.split(": ")[1].strip() for cell in cells[2:]] == ["placed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [("two.csv", "id,lower,upper,size", "NAME.CAPACITY.csv"), ("two.12.csv", "id,lower,upper\n0,1,2", "size")],
+)
+def test_other_files_of_blocks_are_refused(name: str, text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(typer.BadParameter, match=words):
+        read(tmp_path / name)
+
+
+def test_pieces_of_a_rectangle_fill_it() -> None:
+    blocks = cut(40, 3)
+    alive = [int(blocks.size[(blocks.start <= step) & (step < blocks.end)].sum()) for step in range(200)]
+    assert set(alive) == {blocks.capacity}

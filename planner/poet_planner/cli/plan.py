@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -44,11 +43,10 @@ if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.pipeline import Plan, Prepared
-    from poet_planner.report.summary import MoreRam, Summary
-    from poet_planner.solve import OptimiseOptions, Progress
+    from poet_planner.report.summary import MoreRam
+    from poet_planner.solve import OptimiseOptions
 
 MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
-SAME_COST = 1e-9  # energies, or times, that differ by less are equal: relative
 
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
@@ -226,12 +224,11 @@ def plan(
         objective=objective,
         statistics=Statistics(),
     )
-    schedule, best, interrupted = _schedule(prepared, method, options)
+    schedule, interrupted = _schedule(prepared, method, options)
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
         made = prepared.verified(schedule, options.statistics, endurance_bytes, saving)
-        _tell_of_lost_best(best, made.summary)
         made.write(out, time_to_scale)
         if library is not None:
             _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch, weights)
@@ -261,23 +258,15 @@ def _write_library(
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
-def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, float, bool]:
-    """The schedule, with its progress shown; what the best on the way cost; whether a signal ended the search."""
-    best = math.inf
+def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, bool]:
+    """The schedule, with its progress shown; whether a signal ended the search."""
     with progress(options.objective) as show:
-
-        def tell(state: Progress) -> None:
-            nonlocal best
-            best = min(best, state.incumbent_j or math.inf)
-            show(state)
-
         try:
             with interrupting() as heard:
-                schedule = prepared.schedule(method, replace(options, progress=tell))
-                interrupted = heard()
+                schedule = prepared.schedule(method, replace(options, progress=show))
+                return schedule, heard()
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
-    return schedule, best, interrupted
 
 
 def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
@@ -294,21 +283,6 @@ def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) 
     if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, prepared.graph):
         return found
     return replace(found, beyond_board=board.name)
-
-
-def _tell_of_lost_best(best: float, summary: Summary) -> None:
-    """Why the plan is dearer than what the progress had shown."""
-    from poet_planner.report.quantities import energy_text, time_text
-
-    by_time = summary.objective == Objective.TIME
-    cost, text = (summary.busy_s, time_text) if by_time else (summary.energy_j, energy_text)
-    if cost > best * (1 + SAME_COST):
-        more = f"{100 * (cost / best - 1):.2g} % more"
-        typer.echo(
-            f"poet-plan: a schedule of {text(best)} was found, but no static offsets for it within the "
-            f"budget; the plan takes {more} (a longer --time-limit looks for offsets longer)",
-            err=True,
-        )
 
 
 def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:

@@ -33,6 +33,14 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+# Of what the complete search answers.
+VERDICTS = {
+    canonical.Answer.FITS: Verdict.PLACED,
+    canonical.Answer.FAILS: Verdict.IMPOSSIBLE,
+    canonical.Answer.UNKNOWN: Verdict.UNKNOWN,
+}
+
+
 @dataclass(frozen=True)
 class Places:
     """What `place` found out.
@@ -101,7 +109,7 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
 
     def complete() -> tuple[Verdict, Ints]:
         found, offsets = canonical.search(start, end, size, capacity, seed, until_answered)
-        return _VERDICTS[found], offsets
+        return VERDICTS[found], offsets
 
     def ejection() -> tuple[Verdict, Ints]:
         params = PlacementParams()
@@ -117,13 +125,6 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
         finally:
             answer.append((Verdict.UNKNOWN, size))
     return answer[0]
-
-
-_VERDICTS = {
-    canonical.Answer.FITS: Verdict.PLACED,
-    canonical.Answer.FAILS: Verdict.IMPOSSIBLE,
-    canonical.Answer.UNKNOWN: Verdict.UNKNOWN,
-}
 
 
 def _whole(name: str, numbers: Numbers) -> Ints:

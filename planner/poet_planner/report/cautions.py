@@ -17,6 +17,7 @@ def cautions(summary: Summary) -> list[str]:
     return [
         *([f"{summary.more_ram}."] if summary.more_ram else []),
         *_of_the_proof(summary),
+        *_of_placement(summary),
         *_of_the_costs(summary),
         *_of_ram_and_card(summary),
     ]
@@ -29,6 +30,12 @@ def _of_the_proof(s: Summary) -> list[str]:
         f"The plan is not proven to be the best: a better one may spend up to {share_text(s.gap)} less {s.objective}. "
         "A longer --time-limit may find it, or prove more."
     ]
+
+
+def _of_placement(s: Summary) -> list[str]:
+    if s.placement is None:
+        return []
+    return [f"Placement costs {share_text(s.placement.cost)} {s.objective}: {s.placement}."]
 
 
 def _of_the_costs(s: Summary) -> list[str]:

@@ -17,6 +17,7 @@ from poet_profiles.json_file import read_json
 from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
+from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.report.wear import Wear, wear
 from poet_planner.schedule.inference import Inference
@@ -93,7 +94,7 @@ class Summary:
     from another method; where time is the objective, its joules are seconds. ``more_ram`` is None where nobody
     asked, or a little more RAM was not found to save much. ``longest_pause_s`` is the longest time for which a step of
     the schedule keeps a microcontroller's CPU; None for a Linux board. ``inference`` is None if there is none beside
-    it.
+    it. ``placement`` is None unless static offsets make the plan dearer.
     """
 
     graph: str
@@ -142,6 +143,7 @@ class Summary:
     more_ram: MoreRam | None = None
     longest_pause_s: float | None = None
     inference: InferenceReport | None = None
+    placement: PlacementReport | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -254,6 +256,10 @@ def summarise(
         more_ram=more_ram,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, moments),
         inference=_inference_report(inference) if inference else None,
+        placement=placement_report(
+            statistics.unplaced if statistics else None,
+            busy_s if schedule.objective is Objective.TIME else schedule.energy_j,
+        ),
     )
 
 
@@ -340,7 +346,14 @@ def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
         ("bound", energy_text(s.bound_j) if s.bound_s is None else time_text(s.bound_s), proven),
+        *_placement_rows(s),
     ]
+
+
+def _placement_rows(s: Summary) -> list[tuple[str, str, str]]:
+    if s.placement is None:
+        return []
+    return [("placement costs", share_text(s.placement.cost), f"{s.objective}: {s.placement}")]
 
 
 def _overhead_remark(s: Summary) -> str:

@@ -263,6 +263,7 @@ class _Run:
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
         placed = self._with_offsets(found)
         self._context.statistics.source = placed.incumbent.source
+        self._context.statistics.unplaced = self._placer.unplaced(found[0], placed.incumbent)
         return schedule_of(
             self._graph, self._ram_bytes, self._deadline_s, placed, self._proof.bound_j, self._options.gap
         )

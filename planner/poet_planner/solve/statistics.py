@@ -134,6 +134,29 @@ class PartRecord:
     incumbent_improved_j: float = 0.0
 
 
+@dataclass(frozen=True)
+class Unplaced:
+    """The best schedule of the search, for which no offsets were found, so that the answer is a dearer one.
+
+    Attributes
+    ----------
+    energy_j : float
+        Of this schedule.
+    impossible : bool
+        Whether it is proven that there are none: its blocks, with their lives in this order of its steps, fit the RAM
+        in no way. That says nothing of another order of the same computes and transfers.
+    tried : int
+        Schedules cheaper than the answer that were given no offsets, this one included. Each order counts as one.
+    tried_impossible : int
+        Those of them for which that is proven.
+    """
+
+    energy_j: float
+    impossible: bool
+    tried: int
+    tried_impossible: int
+
+
 @dataclass
 class _Frame:
     """A part that is being timed in a thread, since ``mark_s`` on the clock."""
@@ -159,12 +182,15 @@ class Statistics:
         that one may stand for several.
     source : Part or None
         The part that found the schedule that is the answer. None while there is none.
+    unplaced : Unplaced or None
+        The schedule that would have been the answer if it had offsets.
     """
 
     def __init__(self, clock: Callable[[], float] = work_clock) -> None:
         self._clock = clock
         self.improvements: list[Improvement] = []
         self.source: Part | None = None
+        self.unplaced: Unplaced | None = None
         self.seconds = 0.0
         self._records: dict[Part, PartRecord] = {}
         self._lock = threading.Lock()

@@ -8,24 +8,25 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
-from poet_planner.planning import methods
 from poet_planner.planning.memory_policy import Forms, Gradients, Parameters, choose_residents
 from poet_planner.planning.pipeline import LEAST_SECONDS, MOST_SECONDS, default_seconds
 from poet_planner.planning.task import Task
 from poet_planner.report import pictures
-from poet_planner.solve import OptimiseOptions, Progress
+from poet_planner.report.cautions import cautions
+from poet_planner.report.summary import read_summary, rows
+from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
 from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.schedule import Schedule
+
+from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
@@ -502,18 +503,24 @@ def test_where_a_plan_cannot_be_written_it_is_not_made(
     assert file.read_text() == "somebody's"
 
 
-def test_a_plan_dearer_than_what_the_progress_showed_says_why(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_placement_costs_is_a_line_and_a_field_of_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The optimiser shows a schedule at half the energy, which then gets no offsets."""
-    optimise = methods.OPTIMAL.schedule
+    file, out = tmp_path / "graph.json", tmp_path / "plan"
+    write_graph(graph_of(UNPLACEABLE, PageCost(0.25, 0.25, 0.25, 0.25)), file)
+    arguments = ("--graph", file, "--time-limit", 5, "--out", out)
 
-    def without_offsets(graph: Graph, ram: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
-        schedule = optimise(graph, ram, deadline_s, replace(options, progress=None))
-        assert options.progress is not None
-        options.progress(Progress(0.1, schedule.energy_j / 2, None))
-        return schedule
+    assert run(monkeypatch, *arguments, "--ram", 20) == 0
 
-    monkeypatch.setattr(methods, "METHODS", (replace(methods.OPTIMAL, schedule=without_offsets),))
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan") == 0
-    assert "no static offsets" in capsys.readouterr().err
+    line = next(line for line in capsys.readouterr().out.splitlines() if "placement costs" in line)
+    assert "7.14 %" in line
+    summary = read_summary(out / "summary.json")
+    remark = "energy: the cheapest schedule found has no addresses in this RAM (proven)"
+    assert ("placement costs", "7.14 %", remark) in rows(summary)
+    assert f"Placement costs 7.14 % {remark}." in cautions(summary)
+    placement = json.loads((out / "summary.json").read_text())["placement"]
+    cost = {"cost": pytest.approx(1 / 14), "cheapest_j": 7.0}
+    assert placement == {**cost, "proven": True, "tried": 1, "tried_proven": 1}
+
+    assert run(monkeypatch, *arguments, "--ram", 24, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["placement"] is None

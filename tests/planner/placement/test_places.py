@@ -16,31 +16,10 @@ from poet_planner.solve.placement import canonical
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.errors import UserError
 
-Block = tuple[int, int, int]  # lower, upper, size
+from tests.support.graphs.blocks import Block, fits, full
 
 # Lower, upper and size of blocks in hexadecimal. Their loads never exceed the capacity, yet they fit in no way.
 IMPOSSIBLE = [("032 253 252 234 141 01a 129 346 457", 12), ("032 143 131 022 364 251 014 231 453 564", 8)]
-
-
-def fits(blocks: list[Block], capacity: int) -> bool:
-    """By exhaustive search: each block lies on an earlier one or on the bottom, the offsets never fall."""
-    steps = range(min((b[0] for b in blocks), default=0), max((b[1] for b in blocks), default=0))
-
-    def extend(left: list[Block], placed: list[tuple[Block, int]]) -> bool:
-        lowest = placed[-1][1] if placed else 0
-        for step in steps:
-            top = max((at + b[2] for b, at in placed if b[0] <= step < b[1]), default=0)
-            if max(top, lowest) + sum(b[2] for b in left if b[0] <= step < b[1]) > capacity:
-                return False
-        for block in set(left):
-            offset = max((at + b[2] for b, at in placed if b[0] < block[1] and block[0] < b[1]), default=0)
-            further = left.copy()
-            further.remove(block)
-            if offset >= lowest and extend(further, [*placed, (block, offset)]):
-                return True
-        return not left
-
-    return extend(blocks, [])
 
 
 def overlap(blocks: list[Block], offsets: tuple[int, ...]) -> bool:
@@ -57,17 +36,6 @@ def search(blocks: list[Block], capacity: int, seed: int = 0) -> tuple[canonical
     start, end, size = np.array(blocks, dtype=np.int64).T.copy()
     answer, offsets = canonical.search(start, end, size, capacity, seed, TimeBudget(60.0))
     return answer, tuple(offsets.tolist())
-
-
-def full(rng: random.Random) -> tuple[list[Block], int]:
-    """Seven random blocks, and one more at each step so that nothing is free."""
-    blocks = []
-    for _ in range(7):
-        length = rng.randint(2, 3)
-        lower = rng.randrange(7 - length)
-        blocks.append((lower, lower + length, rng.randint(1, 9)))
-    load = [sum(size for lower, upper, size in blocks if lower <= step < upper) for step in range(6)]
-    return blocks + [(k, k + 1, max(load) - some) for k, some in enumerate(load) if some < max(load)], max(load)
 
 
 def cut(rng: random.Random, steps: int, capacity: int, pieces: int) -> list[Block]:

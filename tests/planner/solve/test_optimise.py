@@ -13,10 +13,11 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Parts, Progress, optimise
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node, PageCost, Value
+from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.schedule import Objective, Schedule
 
 from benchmarks.planner.layered import layered_graph
+from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import either_graph
@@ -115,39 +116,13 @@ def test_known_optima_of_the_papers_graphs_are_met(name: str, share: float, over
 
 
 def test_a_board_that_allocates_is_refused_nothing_for_want_of_offsets() -> None:
-    graph = without_offsets_in_20_bytes()
+    graph = graph_of(UNPLACEABLE)
     with pytest.raises(NoScheduleError, match="could be given offsets"):
         optimise(graph, 20, None, OptimiseOptions(time_limit_s=1))
     allocating = replace(graph, allocates=True)
     schedule = optimise(allocating, 20, None, OptimiseOptions(time_limit_s=1))
     assert verify(allocating, schedule).faults == ()
     assert (schedule.energy_j, schedule.peak_bytes, schedule.arena_bytes) == (7.0, 20, 20)
-
-
-def without_offsets_in_20_bytes() -> Graph:
-    """Seven nodes one after the other. Never are more than 20 bytes alive, but no offsets within 20 bytes exist.
-
-    Found by exhausting the offsets of random lives.
-    """
-    lives = [(0, 3, 8), (1, 2, 12), (3, 4, 4), (3, 5, 8), (4, 5, 4), (5, 6, 8), (6, 6, 12)]  # first node, last, bytes
-    nodes = [
-        Node(
-            id=f"n{j}",
-            time_s=1.0,
-            energy_j=1.0,
-            values=(
-                *(Value(f"v{k}", size) for k, (first, _, size) in enumerate(lives) if first == j),
-                Value(f"n{j}.done", 0),
-            ),
-            inputs=(
-                *(f"v{k}" for k, (first, last, _) in enumerate(lives) if first < j <= last),
-                *([f"n{j - 1}.done"] if j else []),
-            ),
-            recomputable=False,
-        )
-        for j in range(7)
-    ]
-    return Graph("seven", tuple(nodes))
 
 
 def test_no_schedule_says_what_would_do() -> None:

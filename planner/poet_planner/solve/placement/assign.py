@@ -25,7 +25,7 @@ from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
-from poet_planner.solve.statistics import Context, Part
+from poet_planner.solve.statistics import Context, Part, Unplaced
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import producers
 
@@ -95,6 +95,8 @@ class Placer:
         self._tries = count()
         self._newest: PlacedSchedule | None = None
         self._found: PlacedSchedule | None = None
+        # Energies of the schedules without offsets, by their events, and whether it is proven that there are none.
+        self._failed: dict[bytes, tuple[float, bool]] = {}
 
     def fails_near(self, found: list[Incumbent]) -> bool:
         """Whether no schedule about as good as the first could be placed, in a small share of the time.
@@ -147,6 +149,14 @@ class Placer:
             lowest = place(self._graph, best.decoded.steps, self._problem.budget, late, context=self._context)
             raise UnplacedError(lowest.arena_bytes)
         return self._found
+
+    def unplaced(self, best: Incumbent, answer: Incumbent) -> Unplaced | None:
+        """The best schedule, if it was given no offsets and the answer costs more."""
+        failed = self._failed.get(best.events.tobytes())
+        if failed is None or not _is_less(best.energy, answer.energy):
+            return None
+        cheaper = [impossible for energy, impossible in self._failed.values() if _is_less(energy, answer.energy)]
+        return Unplaced(best.energy, failed[1], len(cheaper), sum(cheaper))
 
     def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> PlacedSchedule | None:
         """Place a schedule about as good as the first, or the first in another order; None if that fails."""
@@ -215,7 +225,8 @@ class Placer:
         feasible_reserve: Ints | None = None
         late = 0
         for attempt in range(1, self._params.most_attempts):
-            late += self._budget.left() < self._least_s
+            tried_enough = self._found is None and attempt > self._params.most_attempts // 2
+            late += tried_enough or self._budget.left() < self._least_s
             if late > 0:
                 self._secure(self._overtime)
             over = self._overtime.left() <= self._decoding_s or (self._found is not None and late > 0)
@@ -249,8 +260,8 @@ class Placer:
         """Bytes to reserve while each node is computed. (n,)
 
         While unplaced blocks live: the bytes that are free now, up to the size of these blocks, and a fraction of that
-        size more. If time is up: at every step, the most bytes unplaced at once, and twice as much with each further
-        attempt (``late`` counts them).
+        size more. If time is up, or half of the attempts have placed nothing: at every step, the most bytes unplaced at
+        once, and twice as much with each further attempt (``late`` counts them).
         """
         problem = self._problem
         steps = unplaced.decoded.steps
@@ -289,7 +300,11 @@ class Placer:
 
     def _keep(self, one: PlacedSchedule) -> PlacedSchedule:
         """Make a schedule the answer, if it fits and is better than the one before."""
-        if self._fits(one) and self._better(one.incumbent):
+        if not self._fits(one):
+            events = one.incumbent.events.tobytes()
+            proven = one.placement.impossible or self._failed.get(events, (0.0, False))[1]
+            self._failed[events] = one.incumbent.energy, proven
+        elif self._better(one.incumbent):
             self._found = one
         return one
 
@@ -313,6 +328,10 @@ class Placer:
         """A share of the time left, or until the search has found a schedule."""
         some = self._overtime.share(1.0, max(self._budget.left() / 2.5, self._least_s))
         return self._overtime.until(lambda: search.incumbent is not None and some.expired)
+
+
+def _is_less(energy: float, other: float) -> bool:
+    return energy < other and not same(energy, other)
 
 
 def _half(sizes: Ints) -> Ints:

@@ -107,15 +107,24 @@ def place(
     if height > capacity and (too_late or not context.has(Part.EJECTION)):
         unplaced = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
+        # A few rounds, where none can place all blocks, show which of them lack room.
+        rounds = params.halving_rounds if impossible else params.ejection_rounds
         with context.timed(Part.EJECTION):
-            offsets, height, unplaced = _by_ejection(start, end, size, capacity, offsets, budget, lowest, seed, params)
-    lives = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
-    return Placement(_with_offsets(steps, blocks, offsets), height, lives, impossible)
+            offsets, height, unplaced = _by_ejection(
+                start, end, size, capacity, offsets, rounds, budget, lowest, seed, params
+            )
+    lacking = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
+    return Placement(_with_offsets(steps, blocks, offsets), height, lacking, impossible)
+
+
+def lives(graph: Graph, steps: Sequence[Step]) -> tuple[Ints, Ints, Ints]:
+    """First step, the step after the last, and bytes of each block that needs an offset."""
+    return _arrays(_blocks(graph, steps))
 
 
 def alive_bytes(graph: Graph, steps: Sequence[Step]) -> Ints:
     """Bytes alive at each step. (steps,)"""
-    return _alive(*_arrays(_blocks(graph, steps)), len(steps))
+    return _alive(*lives(graph, steps), len(steps))
 
 
 def _blocks(graph: Graph, steps: Sequence[Step]) -> list[_Block]:
@@ -241,6 +250,7 @@ def _by_ejection(
     size: Ints,
     capacity: int,
     known: Ints,
+    rounds: int,
     budget: TimeBudget,
     lowest: bool,
     seed: int,
@@ -252,12 +262,14 @@ def _by_ejection(
     ----------
     known : Ints
         Offsets without overlaps, higher than the capacity.
+    rounds : int
+        Most rounds within the capacity.
     budget, lowest, seed : as of `place`
     """
     offsets, height = known, int((known + size).max())
     unplaced = np.zeros(0, dtype=np.int64)
     if most_alive(start, end, size) <= capacity:
-        found = within(start, end, size, capacity, params.ejection_rounds, budget, seed, params)
+        found = within(start, end, size, capacity, rounds, budget, seed, params)
         unplaced = np.nonzero(found < 0)[0]
         if len(unplaced) == 0:
             offsets, height = found, int((found + size).max())
