@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedule runner with and without the work that it hands out: operators, checks of pages, transfers.
+/* The schedule runner with and without the work that it hands out: operators, checks of pages, transfers. And with a
+ * return to the program between two steps of the schedule.
  *
  * The card costs nothing in either case, so that the runner's share of a step comes out larger than on a board. */
 #include <string.h>
@@ -17,7 +18,7 @@ static int no_work(const poet_op_args *args)
     return POET_OK;
 }
 
-static const poet_operator *find(const poet_operator_set *set, uint8_t code)
+static const poet_operator *found_operator(const poet_operator_set *set, uint8_t code)
 {
     static const poet_operator nothing = {.name = "nothing", .run = no_work};
     const poet_operator *found = poet_operator_find(set, code);
@@ -25,15 +26,15 @@ static const poet_operator *find(const poet_operator_set *set, uint8_t code)
 }
 
 /* Takes the time of a check, and passes: the card gives nothing back. */
-static uint32_t check(uint32_t crc, const void *data, uint32_t bytes)
+static uint32_t passed_check(uint32_t crc, const void *data, uint32_t bytes)
 {
     volatile uint32_t result = without_work ? 0 : poet_crc32(crc, data, bytes);
     (void)result;
     return 0;
 }
 
-#define poet_operator_find find
-#define poet_crc32 check
+#define poet_operator_find found_operator
+#define poet_crc32 passed_check
 #include "../../firmware/src/runtime/runner.c"
 
 #include "../../firmware/src/runtime/pager.c"
@@ -82,10 +83,19 @@ void clear_ram(void)
     memset(ram, 0, sizeof ram);
 }
 
-int run_schedule(uint32_t nothing)
+static int by_pieces(poet_runner *runner, poet_run *run)
+{
+    int status = poet_runner_begin(runner, run);
+    while (status == POET_MORE) {
+        status = poet_runner_next(runner, run);
+    }
+    return status;
+}
+
+static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t nothing)
 {
     static const poet_block_device card = {.block_count = UINT32_MAX, .read = read_page, .write = write_page};
-    poet_pager pager = {.device = &card};
+    poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK};
     poet_runner runner;
     without_work = 0;
     const int status = poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
@@ -94,10 +104,20 @@ int run_schedule(uint32_t nothing)
     }
     poet_run run = {.pager = &pager, .hooks = &hooks, .learning_rate = 0.01f};
     without_work = nothing;
-    return poet_runner_step(&runner, &run);
+    return step(&runner, &run);
 }
 
-/* What run_schedule does besides the run. */
+int run_schedule(uint32_t nothing)
+{
+    return run_by(poet_runner_step, nothing);
+}
+
+int run_by_pieces(void)
+{
+    return run_by(by_pieces, 0);
+}
+
+/* What the others do besides the run. */
 int check_schedule(void)
 {
     poet_runner runner;

@@ -33,7 +33,7 @@ typedef struct poet_block {
 typedef struct poet_arena {
     uint8_t *memory;
     uint32_t bytes;
-    poet_block *live; /* in order of offset; caller-owned */
+    poet_block *live; /* in any order; caller-owned */
     uint32_t capacity;
     uint32_t live_count;
     uint32_t live_bytes;

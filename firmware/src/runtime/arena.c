@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/arena.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void poet_arena_init(poet_arena *arena, void *memory, uint32_t bytes, poet_block *table, uint32_t capacity)
@@ -25,20 +26,15 @@ void poet_arena_begin_peak(poet_arena *arena)
     arena->peak_bytes = arena->live_bytes;
 }
 
-/* Index of the first live block at or behind `offset`. */
-static uint32_t first_from(const poet_arena *arena, uint32_t offset)
+static bool is_free(const poet_arena *arena, uint32_t offset, uint32_t end)
 {
-    uint32_t low = 0;
-    uint32_t high = arena->live_count;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2u;
-        if (arena->live[middle].offset < offset) {
-            low = middle + 1u;
-        } else {
-            high = middle;
+    for (uint32_t i = 0; i < arena->live_count; i++) {
+        const poet_block *block = &arena->live[i];
+        if (block->offset < end && block->offset + block->bytes > offset) {
+            return false;
         }
     }
-    return low;
+    return true;
 }
 
 int poet_arena_take(poet_arena *arena, uint16_t owner, uint32_t offset, uint32_t bytes, void **memory)
@@ -52,19 +48,11 @@ int poet_arena_take(poet_arena *arena, uint16_t owner, uint32_t offset, uint32_t
     }
 
     const uint32_t end = offset + bytes;
-    const uint32_t place = first_from(arena, offset);
-    if (place < arena->live_count && arena->live[place].offset < end) {
-        return POET_E_MEMORY;
-    }
-    if (place > 0 && arena->live[place - 1u].offset + arena->live[place - 1u].bytes > offset) {
+    if (!is_free(arena, offset, end)) {
         return POET_E_MEMORY;
     }
 
-    for (uint32_t i = arena->live_count; i > place; i--) {
-        arena->live[i] = arena->live[i - 1u];
-    }
-    arena->live[place] = (poet_block){offset, bytes, owner};
-    arena->live_count++;
+    arena->live[arena->live_count++] = (poet_block){offset, bytes, owner};
     arena->live_bytes += bytes;
     if (arena->live_bytes > arena->peak_bytes) {
         arena->peak_bytes = arena->live_bytes;
@@ -76,26 +64,29 @@ int poet_arena_take(poet_arena *arena, uint16_t owner, uint32_t offset, uint32_t
     return POET_OK;
 }
 
-const poet_block *poet_arena_find(const poet_arena *arena, uint16_t owner)
+/* From the youngest block on, since most values are read soon. */
+static poet_block *block_of(const poet_arena *arena, uint16_t owner)
 {
-    for (uint32_t i = 0; i < arena->live_count; i++) {
-        if (arena->live[i].owner == owner) {
-            return &arena->live[i];
+    for (uint32_t i = arena->live_count; i > 0; i--) {
+        if (arena->live[i - 1u].owner == owner) {
+            return &arena->live[i - 1u];
         }
     }
     return NULL;
 }
 
+const poet_block *poet_arena_find(const poet_arena *arena, uint16_t owner)
+{
+    return block_of(arena, owner);
+}
+
 int poet_arena_release(poet_arena *arena, uint16_t owner)
 {
-    const poet_block *block = poet_arena_find(arena, owner);
+    poet_block *block = block_of(arena, owner);
     if (block == NULL) {
         return POET_E_MEMORY;
     }
     arena->live_bytes -= block->bytes;
-    arena->live_count--;
-    for (uint32_t i = (uint32_t)(block - arena->live); i < arena->live_count; i++) {
-        arena->live[i] = arena->live[i + 1u];
-    }
+    *block = arena->live[--arena->live_count];
     return POET_OK;
 }
