@@ -21,9 +21,9 @@ from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from benchmarks.firmware.emulated_core import EmulatedCore
-from benchmarks.firmware.kernels import DS_CNN, MOBILENET, RESNET8, Case, convolutions, products
+from benchmarks.firmware.kernels import DS_CNN, LAID_OUT, MOBILENET, RESNET8, Case, convolutions, products
 
-BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET), *products()]
+BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET + LAID_OUT), *products()]
 
 pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "depthwise.h"
+#include "depthwise_padded.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "winograd.h"
@@ -60,7 +61,7 @@ static void compute_channels(const poet_conv *conv, const poet_gemm *gemm, const
         const float *rows = conv->in_place ? x : workspace;
         if (sums->add) {
             poet_gemm_add(gemm, w, rows, y + oy * win->ow);
-        } else {
+        } else if (!poet_depthwise_padded_multiply(gemm, w, bias, rows, y + oy * win->ow)) {
             poet_gemm_multiply(gemm, w, bias, rows, y + oy * win->ow);
         }
     }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "depthwise.h"
+#include "depthwise_padded.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
@@ -116,7 +117,7 @@ static void compute_phase(const share *share, const phase *rows, const phase *co
     };
     if (share->adds) {
         poet_gemm_add(&gemm, w, im2col, gx);
-    } else {
+    } else if (!poet_depthwise_padded_multiply(&gemm, w, NULL, im2col, gx)) {
         poet_gemm_multiply(&gemm, w, NULL, im2col, gx);
     }
 }

@@ -55,12 +55,14 @@ def winograd_convolutions(draw: DrawFn) -> Params:
 
 @st.composite
 def depthwise_convolutions(draw: DrawFn) -> Params:
-    """Of channels by themselves, or of one channel alone; a few are laid out as others are."""
+    """Of channels by themselves, or of one channel alone; every second one is laid out as others are."""
     stride, channels = draw(st.integers(1, 2)), draw(st.integers(1, 4))
-    h, w = (draw(st.integers(1, 8)) * (1 if draw(st.booleans()) else stride) for _ in range(2))
-    p = {"n": draw(st.integers(1, 2)), "c": channels, "h": h, "w": w, "k": channels}
-    p |= {"r": 3, "s": 3, "sh": stride, "sw": stride, "ph": 1, "pw": 1, "g": channels}
-    return p | {"bias": draw(st.integers(0, 1))}
+    filters, pad = draw(st.sampled_from([(1, 1), (1, 1), (1, 0), (1, 2), (2, 1)]))
+    least = 3 - 2 * min(pad, 1)
+    h, w = (max(least, draw(st.integers(1, 8)) * (1 if draw(st.booleans()) else stride)) for _ in range(2))
+    p = {"n": draw(st.integers(1, 2)), "c": channels, "h": h, "w": w, "k": channels * filters}
+    p |= {"r": 3, "s": 3, "sh": stride, "sw": draw(st.sampled_from([stride, stride, 1])), "ph": pad, "pw": pad}
+    return p | {"g": channels, "bias": draw(st.integers(0, 1))}
 
 
 @st.composite

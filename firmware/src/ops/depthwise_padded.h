@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Depthwise convolutions with 3x3 kernels that depthwise.h does not compute: with other paddings, odd extents and a
+ * stride of 2, or two filters a channel. Their inputs are laid out as gemm.h takes them. */
+#ifndef POET_OPS_DEPTHWISE_PADDED_H
+#define POET_OPS_DEPTHWISE_PADDED_H
+
+#include <stdbool.h>
+
+#include "gemm.h"
+
+/* The bits of poet_gemm_multiply, where this is such a convolution or its input gradient, and the target computes it
+ * quicker. Says whether it has. */
+bool poet_depthwise_padded_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x,
+                                    float *y);
+
+#endif
