@@ -141,8 +141,8 @@ def pretrained() -> nn.Sequential:
 
 
 def network(batch: int | None) -> Model:
-    """The pretrained network, as `poet-plan --model` asks for it."""
-    x, y = torch.zeros(batch or 8, 6, 1, WINDOW), torch.zeros(batch or 8, dtype=torch.int64)
+    """The pretrained network, as `poet-plan --model` asks for it, and a batch of random numbers."""
+    x, y = torch.randn(batch or 8, 6, 1, WINDOW), torch.randint(len(EXERCISES), (batch or 8,))
     return Model("watch", pretrained(), (x,), (y,), cross_entropy, EXERCISES)
 
 
