@@ -50,7 +50,7 @@ SOLVE = {
     "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
     "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},
     "proof": {"bounding", "relaxation", "placement", "statespace", "search", "milp"},
-    "bounding": {"statespace", "search", "milp"},
+    "bounding": {"relaxation", "statespace", "search", "milp"},
     "relaxation": {"search", "milp"},
     "placement": {"statespace", "search", "milp"},
     "search": {"milp"},

@@ -10,6 +10,7 @@ from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.params import (
     AnnealingParams,
+    DownsetParams,
     EffortParams,
     EvictionParams,
     FeasibilityParams,
@@ -26,6 +27,7 @@ from poet_planner.solve.statistics import Parts, Statistics
 
 __all__ = [
     "AnnealingParams",
+    "DownsetParams",
     "EffortParams",
     "EvictionParams",
     "FeasibilityParams",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Methods that raise the bound, or improve the schedule, before a relaxation is solved. All have one signature.
 
-`Proof` runs those that are switched on, in order, and records what each gained. See docs/optimiser/state_space.md.
+`Proof` runs those that are switched on, in order, and records what each gained. See docs/optimiser/state_space.md
+and docs/optimiser/relaxation.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, graph_size
-from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
+from poet_planner.solve.params import DownsetParams, RetainedSetParams, StateSpaceParams
+from poet_planner.solve.relaxation.downsets import search_downsets
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import search_memory_states
@@ -187,6 +189,25 @@ class LargeStateSpace:
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
         return self._best.explored(known, self.params.many_states, budget)
+
+
+@dataclass
+class Downsets:
+    """The RAM when the last node of a downset is first computed, for graphs that branch."""
+
+    problem: Problem
+    params: DownsetParams
+    part: Part = Part.DOWNSETS
+
+    @property
+    def share(self) -> float:
+        return self.params.share
+
+    def applies(self, known: Known) -> bool:
+        return known.overhead_j > 0
+
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
+        return Gain(search_downsets(self.problem, known.overhead_j, budget, self.params))
 
 
 def aggregated(problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool) -> Ints:

@@ -213,6 +213,15 @@ class RelaxationParams(Checked):
 
 
 @dataclass(frozen=True)
+class DownsetParams(Checked):
+    """The RAM when the last node of a downset is first computed."""
+
+    step: Share = 0.05  # another downset is looked for that proves so much more: fraction of the overhead
+    share: Share = 0.3  # fraction of the time left
+    search_s_per_node: Amount = 0.003  # effort of a search beside it: seconds a node
+
+
+@dataclass(frozen=True)
 class ProofParams(Checked):
     """Searches beside and between the steps of the proof."""
 
@@ -273,6 +282,7 @@ class Params:
     state_space: StateSpaceParams = field(default_factory=StateSpaceParams)
     retained_sets: RetainedSetParams = field(default_factory=RetainedSetParams)
     relaxation: RelaxationParams = field(default_factory=RelaxationParams)
+    downsets: DownsetParams = field(default_factory=DownsetParams)
     proof: ProofParams = field(default_factory=ProofParams)
     placement: PlacementParams = field(default_factory=PlacementParams)
     feasibility: FeasibilityParams = field(default_factory=FeasibilityParams)

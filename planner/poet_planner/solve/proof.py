@@ -16,6 +16,7 @@ import numpy as np
 
 from poet_planner.solve.bounding import (
     BoundingMethod,
+    Downsets,
     Known,
     LargeStateSpace,
     RetainedSets,
@@ -106,6 +107,7 @@ class Proof:
         """
         budget = budget.until(lambda: self.complete)
         self._run_bounding_methods(budget)
+        self._bound_by_downsets(budget)
         if self._context.has(Part.RELAXATION):
             with self._context.timed(Part.RELAXATION):
                 self._refine_relaxation(budget)
@@ -135,6 +137,14 @@ class Proof:
         while self._is_open(large, budget):
             with self._background_search(self._params.background_s, budget):
                 self._run_method(large, budget)
+
+    def _bound_by_downsets(self, budget: TimeBudget) -> None:
+        """Raise the bound by the last nodes of downsets, with a search beside it that takes about as long."""
+        params = self._context.params.downsets
+        downsets = Downsets(self._problem, params)
+        if self._is_open(downsets, budget):
+            with self._background_search(params.search_s_per_node * len(self._problem.node_time), budget):
+                self._run_method(downsets, budget)
 
     def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
         """Whether a method is switched on, applies, and has time left."""

@@ -30,6 +30,7 @@ class Part(StrEnum):
     RETAINED_SETS = "retained_sets"
     STATE_SPACE = "state_space"
     AGGREGATION = "aggregation"
+    DOWNSETS = "downsets"
     RELAXATION = "relaxation"
     EVENT_POINTS = "event_points"
     COVER_CUTS = "cover_cuts"
@@ -66,6 +67,8 @@ class Parts:
         Shortest paths over memory states; without it no ``aggregation`` of them either.
     aggregation : bool
         Values that are cheap to get from one another, as one.
+    downsets : bool
+        The RAM when the last node of a downset is first computed, for graphs that branch.
     relaxation : bool
         The order-free relaxation: its LP and all that follows here down to ``milp``.
     event_points : bool
@@ -93,6 +96,7 @@ class Parts:
     retained_sets: bool = True
     state_space: bool = True
     aggregation: bool = True
+    downsets: bool = True
     relaxation: bool = True
     event_points: bool = True
     cover_cuts: bool = True

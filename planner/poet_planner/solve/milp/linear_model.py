@@ -14,6 +14,7 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Floats, Ints
 
 SCALE = 1e4  # E0, the energy of computing every node once, in units of a model: solvers' tolerances are absolute
+LP_SAFETY = 1e-3  # subtracted from each bound: units of a model
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem
-from poet_planner.solve.milp.linear_model import LinearModel
+from poet_planner.solve.milp.linear_model import LP_SAFETY, LinearModel
 from poet_planner.solve.milp.pyomo_model import MilpResult, seconds_to_state, solve_milp
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
@@ -22,7 +22,6 @@ from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
-LP_SAFETY = 1e-3  # subtracted from each bound: units of the model
 # Coefficients of what is solved at all: they take some 300 bytes each in an LP, 750 in a MILP.
 MOST_LP_ENTRIES = 1_500_000
 MOST_MILP_ENTRIES = 500_000
