@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from poet_harness.training.feeding import Order
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.graph.optimizer import Optimizer
+from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
@@ -41,6 +41,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
+DECAY, ADAMS_RATE = 0.1, 0.003
 COUNT, BATCH, VALIDATED = 15, 4, 10
 BOARDS = {"native": ["--board", "native"], "nrf52840": ["--board", "nrf52840", "--emulate"]}
 SMALL = ["--scale", "1/17", "--shift", "3"]
@@ -49,32 +50,38 @@ OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A plan that both boards were flashed with, what it begins with, and fifteen samples, as f32 and as u8."""
+    """A plan that both boards were flashed with, one for AdamW, what they begin with, and samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("epochs")
-    step = training_step(MODEL, None)
-    graph = step.graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
-    lowered = step.inference(graph)
-    schedule, inference = store_all_schedule(graph), store_all_schedule(lowered.graph)
-    for folder, planned in ((root / "plan", (graph, schedule)), (root / "plan/inference", (lowered.graph, inference))):
-        write_graph(planned[0], folder / "graph.json")
-        write_schedule(planned[1], folder / "schedule.json")
-    write_headers(graph, schedule, root / "plan", {}, Inference(lowered.graph, inference, lowered.data))
+    flashed(root, "plan", Optimizer(momentum=MOMENTUM), BOARDS)
+    flashed(root, "adamw", Optimizer(Method.ADAMW, weight_decay=DECAY), ["native"])
     write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
     drawn = np.random.default_rng(3)
     x, y = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8), drawn.integers(0, 10, COUNT)
     normal = (x.astype("f4") - np.float32(3)) * np.float32(1 / 17)
     np.savez(root / "set.npz", x=normal, y=y, x_val=normal[:VALIDATED], y_val=y[:VALIDATED])
     np.savez(root / "small.npz", x=x, y=y, x_val=x[:VALIDATED], y_val=y[:VALIDATED])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
-        for board in BOARDS.values():
-            result = CliRunner().invoke(app, ["flash", *board, "--plan", str(root / "plan")])
-            assert result.exit_code == 0, result.output
     yield root
 
 
-def run(folder: Path, board: str, name: str, *options: str) -> Any:
-    given = ["run", *BOARDS[board], "--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), *OPTIONS]
+def flashed(root: Path, name: str, optimizer: Optimizer, boards: Iterable[str]) -> None:
+    """A plan with its inference, on those boards."""
+    step, plan = training_step(MODEL, None), root / name
+    graph = step.graph(load_board("nrf52840"), optimizer=optimizer)
+    lowered = step.inference(graph)
+    schedule, inference = store_all_schedule(graph), store_all_schedule(lowered.graph)
+    for folder, planned in ((plan, (graph, schedule)), (plan / "inference", (lowered.graph, inference))):
+        write_graph(planned[0], folder / "graph.json")
+        write_schedule(planned[1], folder / "schedule.json")
+    write_headers(graph, schedule, plan, {}, Inference(lowered.graph, inference, lowered.data))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
+        for board in boards:
+            result = CliRunner().invoke(app, ["flash", *BOARDS[board], "--plan", str(plan)])
+            assert result.exit_code == 0, result.output
+
+
+def run(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> Any:
+    given = ["run", *BOARDS[board], "--plan", str(folder / plan), "--data", str(folder / "data.npz"), *OPTIONS]
     given += ["--samples", str(folder / "set.npz"), "--folder", str(folder / name)]
     return CliRunner().invoke(app, [*given, "--trained", str(folder / f"{name}.safetensors"), *options])
 
@@ -83,14 +90,13 @@ def weights(folder: Path, name: str) -> dict[str, np.ndarray]:
     return load_file(folder / f"{name}.safetensors")
 
 
-@pytest.fixture(scope="module")
-def reference(folder: Path) -> dict[str, torch.Tensor]:
+def trained_by_pytorch(folder: Path, make: Callable[[Any], torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """PyTorch's own training on the same samples in the same order."""
     model, samples = models.load(MODEL), np.load(folder / "set.npz")
     x, y = torch.from_numpy(samples["x"]), torch.from_numpy(samples["y"])
     order = Order(COUNT, BATCH, SEED)
     steps = EPOCHS * (COUNT // BATCH)
-    optimizer = torch.optim.SGD(model.module.parameters(), lr=RATE, momentum=MOMENTUM)
+    optimizer = make(model.module.parameters())
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for step in range(steps):
         chosen = torch.from_numpy(order(step))
@@ -101,7 +107,8 @@ def reference(folder: Path) -> dict[str, torch.Tensor]:
     return model.module.state_dict()
 
 
-def test_the_boards_train_as_pytorch_does(folder: Path, reference: dict[str, torch.Tensor]) -> None:
+def test_the_boards_train_as_pytorch_does(folder: Path) -> None:
+    reference = trained_by_pytorch(folder, lambda parameters: torch.optim.SGD(parameters, lr=RATE, momentum=MOMENTUM))
     for board in BOARDS:
         result = run(folder, board, board)
         assert result.exit_code == 0, result.output
@@ -115,9 +122,8 @@ def test_the_boards_train_as_pytorch_does(folder: Path, reference: dict[str, tor
     assert (table["energy_j"] > 0).all()
 
 
-def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_until_step_4(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> None:
+    """A signal ends it there, in the middle of the second epoch."""
     whole = Trainer._step
 
     def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
@@ -125,11 +131,31 @@ def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(
             raise Stopped(signal.SIGINT)
         return whole(self, number, *arguments, **options)
 
-    assert run(folder, "native", "whole", "--validate").exit_code == 0
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
-        result = run(folder, "nrf52840", "cut", "--validate")
+        result = run(folder, board, name, *options, plan=plan)
     assert "after 4 steps; --resume goes on behind step 4" in str(result.exception)
+
+
+def test_adamw_is_pytorchs_also_if_it_was_cut(folder: Path) -> None:
+    reference = trained_by_pytorch(
+        folder, lambda parameters: torch.optim.AdamW(parameters, lr=ADAMS_RATE, weight_decay=DECAY)
+    )
+    rate = ["--lr", str(ADAMS_RATE)]
+    run_until_step_4(folder, "native", "adam", *rate, plan="adamw")
+    trained = folder / "adam-whole.safetensors"
+    result = run(folder, "native", "adam", *rate, "--resume", "--trained", str(trained), plan="adamw")
+    assert result.exit_code == 0, result.output
+    for name, found in load_file(trained).items():
+        torch.testing.assert_close(torch.from_numpy(found), reference[name], rtol=1e-6, atol=1e-6, msg=name)
+    with safe_open(folder / "adam-whole.optimizer.safetensors", "numpy") as file:
+        assert file.metadata()["optimizer"].startswith("AdamW(")
+        assert file.get_tensor("fc.weight.step").item() == EPOCHS * (COUNT // BATCH)
+
+
+def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(folder: Path) -> None:
+    assert run(folder, "native", "whole", "--validate").exit_code == 0
+    run_until_step_4(folder, "nrf52840", "cut", "--validate")
     options = ["--validate", "--resume", "--trained", str(folder / "rest.safetensors")]
     result = run(folder, "nrf52840", "cut", *options)
     assert result.exit_code == 0, result.output

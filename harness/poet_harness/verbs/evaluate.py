@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..training.samples import Samples
 
 NAME = "eval"
+NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weights"
 
 
 def command(
@@ -58,6 +59,7 @@ def command(
 
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
+    from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable
 
@@ -93,7 +95,8 @@ def command(
         except DeviceResetError as error:
             raise UserError(f"{where}: the board was reset, and its weights are lost: {error}", NO_DEVICE) from None
         except DeviceError as error:
-            raise UserError(f"{where}: {error}", NO_DEVICE) from None
+            cure = NO_COMMIT if restore and error.number == Status.E_ABSENT else ""
+            raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
         source = target.meter.source
     if save is not None:
         _save(save, found)

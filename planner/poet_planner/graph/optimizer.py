@@ -67,6 +67,10 @@ class Optimizer:
                 raise UserError(f"{option} {number:g}: is out of range; it is from 0 to {most:g}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UserError(f"--betas {self.betas[0]:g},{self.betas[1]:g}: both are from 0 to below 1, as 0.9,0.999")
+        if self.method is Method.ADAMW and not self.weight_decay:
+            raise UserError(
+                "--optimizer adamw: is adam without a weight decay; give --weight-decay 0.01, or --optimizer adam"
+            )
         if self.clip_value is not None and not 0 < self.clip_value < inf:
             raise UserError(f"--clip-value {self.clip_value:g}: is above 0, and finite; leave it out not to clip")
 

@@ -132,6 +132,7 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         (["--profile", "m4", "--betas", "0.9,0.99"], "--betas 0.9,0.99: --optimizer sgd has none"),
         (["--profile", "m4", "--optimizer", "adam", "--betas", "0.9"], "--betas 0.9: are two numbers"),
         (["--profile", "m4", "--optimizer", "adamw", "--betas", "0.9,1"], "--betas 0.9,1: both are from 0 to below 1"),
+        (["--profile", "m4", "--optimizer", "adamw"], "--optimizer adamw: is adam without a weight decay"),
         (["--profile", "m4", "--nesterov"], "--nesterov: goes with momentum"),
         (["--profile", "m4", "--weight-decay", "-1"], "--weight-decay -1: is out of range"),
         (["--profile", "m4", "--clip-value", "0"], "--clip-value 0: is above 0"),
