@@ -29,8 +29,9 @@ def project(tmp_path: Path) -> Path:
     storage.mkdir()
     for source in (ROOT / "firmware/src/storage").glob("sdcard*"):
         shutil.copy(source, storage)
-    main = '#include "poet/board.h"\nint main(void);\nint main(void) { poet_board_init(); for (;;) { } }\n'
-    (folder / "firmware/src/main.c").write_text(main)
+    main = "int main(void);\nint main(void) { poet_board_init(); for (;;) { } }\n"
+    build = "extern const char build[];\nconst char build[] = POET_FIRMWARE_ID;\n"
+    (folder / "firmware/src/main.c").write_text(f'#include "poet/board.h"\n{build}{main}')
     return folder
 
 
@@ -53,8 +54,13 @@ def test_a_build_makes_all_images_and_reports_ram_and_flash(project: Path) -> No
         for suffix in ("elf", "hex", "bin", "map"):
             assert (project / ".pio/build" / board / f"firmware.{suffix}").stat().st_size > 0
     assert done.stdout.count("RAM:") == done.stdout.count("Flash:") == len(BOARDS)
+    example = project / "firmware/examples/one/build/net.c"
+    example.parent.mkdir(parents=True)
+    example.write_text("int net;\n")
     again = pio(project, "-e", "nrf52840")
-    assert "RAM:" in again.stdout and "Compiling" not in again.stdout
+    assert "RAM:" in again.stdout and "Compiling" not in again.stdout, "an example's files are no part of its identity"
+    (project / "firmware/include/poet/new.h").write_text("extern int net;\n")
+    assert "Compiling .pio/build/nrf52840/src/main.o" in pio(project, "-e", "nrf52840").stdout
 
 
 def test_the_mkr1000_leaves_room_for_its_bootloader(project: Path) -> None:

@@ -26,9 +26,12 @@ CXX_FLAGS = ["-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
 
 
 def source_identity(settings):
-    """Twelve hex digits that change with any firmware source file, and with what the board's file says."""
+    """Twelve hex digits that change with any source file of an image, and with what the board's file says.
+
+    Not with what a user builds in an example's folder.
+    """
     digest = hashlib.sha256(settings.encode())
-    for path in sorted(firmware.rglob("*")):
+    for path in sorted(path for folder in ("boards", "include", "src") for path in (firmware / folder).rglob("*")):
         if path.suffix in {".c", ".h", ".def", ".ld"}:
             digest.update(path.relative_to(firmware.parent).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
