@@ -174,8 +174,8 @@ class Placer:
 
     def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> PlacedSchedule | None:
         """The first that can be placed and is better than the best one placed so far."""
-        better = filter(self._better, schedules)
-        while budget.left() > self._decoding_s and (some := list(islice(better, THREADS))):
+        promising = filter(self._promises, schedules)
+        while budget.left() > self._decoding_s and (some := list(islice(promising, THREADS))):
             each = partial(self._decode_and_place, planned=self._problem, budget=self._share(1.0, self._params.other_s))
             tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
             fitting = filter(self._fits, map(self._keep, Parallel(THREADS, backend="threading")(tries)))
@@ -296,17 +296,27 @@ class Placer:
         placement = place(
             self._graph, decoded.steps, self._problem.budget, budget, lowest=False, seed=seed, context=self._context
         )
+        if self._problem.dma and planned is not self._problem:
+            # Transfers that wait for the reserved RAM change lives: this proves nothing of the schedule without it.
+            placement = replace(placement, impossible=False)
         return PlacedSchedule(incumbent, decoded, placement)
 
     def _keep(self, one: PlacedSchedule) -> PlacedSchedule:
         """Make a schedule the answer, if it fits and is better than the one before."""
         if not self._fits(one):
-            events = one.incumbent.events.tobytes()
-            proven = one.placement.impossible or self._failed.get(events, (0.0, False))[1]
-            self._failed[events] = one.incumbent.energy, proven
+            proven = one.placement.impossible or self._is_impossible(one.incumbent)
+            self._failed[one.incumbent.events.tobytes()] = one.incumbent.energy, proven
         elif self._better(one.incumbent):
             self._found = one
         return one
+
+    def _promises(self, one: Incumbent) -> bool:
+        """Whether a schedule is worth a try."""
+        return self._better(one) and not self._is_impossible(one)
+
+    def _is_impossible(self, one: Incumbent) -> bool:
+        """Whether it is proven that a schedule has no offsets."""
+        return self._failed.get(one.events.tobytes(), (0.0, False))[1]
 
     def _better(self, one: Incumbent) -> bool:
         """Whether it costs less than the best schedule placed so far."""

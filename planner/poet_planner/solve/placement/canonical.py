@@ -14,7 +14,8 @@ built from below, along the skyline of what is placed (MiniMalloc, ASPLOS 2023, 
 
 If a state fails, a set of sections explains why: every state that is equal there fails, too. The search returns to the
 last decision that changed one of them (conflict-directed backjumping, Prosser 1993), and prefers sections that explain
-many failures (dom/wdeg, Boussemart et al. 2004). States that failed are remembered. Restarts take other orders.
+many failures (dom/wdeg, Boussemart et al. 2004). States that failed are remembered. Restarts take other orders, every
+second one by those failures.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from poet_planner.solve.jit import allocating, compiled, inlined
 from poet_planner.solve.statespace.bitset import has, put, words_of
 from poet_planner.solve.time_budget import UNLIMITED, Flags, TimeBudget, interruptible
 
-DECISIONS = 2000  # of the first runs
-ORDERS = 4  # runs with as many decisions; then there are twice as many
+DECISIONS = 1000  # of the first runs at least
+DECISIONS_PER_BLOCK = 2  # the same: a run without any failure has about one for each block
+ROUND = 64  # runs with as many decisions; then there are twice as many
 DISTURBANCE = 0.2  # of an order from the second time on: standard deviation of the logarithm of what it goes by
 REMEMBERED = 2**18  # failed states
 
@@ -138,11 +140,15 @@ def search(
     if (blocks.unplaced > capacity).any():
         return Answer.FAILS, offsets
     random = np.random.default_rng(seed)
-    limit = DECISIONS
+    limit = max(DECISIONS, DECISIONS_PER_BLOCK * len(size))
+    plain = (1.0 * length * blocks.size, length, blocks.size, last - first)
     for run in count():
-        by = (1.0 * length * blocks.size, length, blocks.size, last - first)[run % ORDERS]
-        disturbed = np.exp(DISTURBANCE * random.standard_normal(len(by))) if run >= ORDERS else 1.0
-        _fill(blocks, np.argsort(-by * disturbed, kind="stable"))
+        if run < len(plain):
+            by = plain[run]
+        else:
+            chosen = length * _mean_weight(blocks) if run % 2 else plain[run // 2 % len(plain)]
+            by = chosen * np.exp(DISTURBANCE * random.standard_normal(len(size)))
+        _fill(blocks, np.argsort(-by, kind="stable"))
         result = interruptible(partial(_run, blocks, limit), budget)
         while result == FULL:
             blocks = _roomier(blocks)
@@ -150,9 +156,15 @@ def search(
         if result != CUT_OFF or budget.expired or run + 1 == most_runs:
             offsets[order] = blocks.offset
             return Answer(result), offsets
-        if run % ORDERS == ORDERS - 1:
+        if run % ROUND == ROUND - 1:
             limit *= 2
     raise AssertionError
+
+
+def _mean_weight(blocks: _Search) -> Floats:
+    """How many failures the sections of each block explained, on average. (n,)"""
+    until = np.concatenate(([0.0], blocks.weight.cumsum()))
+    return (until[blocks.last] - until[blocks.first]) / (blocks.last - blocks.first)
 
 
 def _sections(start: Ints, end: Ints) -> tuple[Ints, Ints, int]:
