@@ -109,6 +109,34 @@ def test_its_header_is_one_of_cpp(library: Path, standard: str) -> None:
     subprocess.run(["g++", f"-std={standard}", "-fsyntax-only", *WARNINGS, INCLUDE, "-x", "c++", header], check=True)
 
 
+def test_the_readmes_lines_are_cpp(tmp_path: Path) -> None:
+    """Those of its section on a program of one's own, with the example's windows and any network's library."""
+    graph = small_graph()
+    target = Resident("target", "target", 16, graph.resident_bytes, (4,))
+    graph = replace(graph, resident_bytes=target.offset + 16, residents=(*graph.residents, target))
+    beside, names = small_inference(graph), ("PEN", "ABD")
+    write_library("watch_net", graph, store_all_schedule(graph), {"table": TABLE}, INITIAL, tmp_path, beside, names)
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In your own program\n")[2]
+    lines = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("    ")]
+    assert lines[0].strip().startswith("poet_begin(")
+    program = tmp_path / "main.cpp"
+    declared = """
+        #include <poet/poet.h>
+        #include <watch_net.h>
+        #include "window.hpp"
+        static poet learner;
+        static poet_block_device card;
+        static Window shown[WATCH_NET_BATCH], window;
+        static uint32_t ram[WATCH_NET_RAM_BYTES / 4u], exercise[WATCH_NET_BATCH];
+        static void show(const char *) {}
+        int main()
+        {
+        """
+    program.write_text(declared + "\n".join(lines) + "\n}\n")
+    folders = (INCLUDE, f"-I{tmp_path / 'include'}", f"-I{ROOT / 'firmware/examples/watch/src'}")
+    subprocess.run(["g++", "-std=c++11", "-fsyntax-only", *WARNINGS, *folders, str(program)], check=True)
+
+
 @pytest.mark.parametrize("mode", ["-std=c99", "-std=gnu11"])
 def test_its_classes_have_names(tmp_path: Path, mode: str) -> None:
     """Whatever they are made of, a compiler reads them as they stand."""
