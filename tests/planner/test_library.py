@@ -7,11 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import poet_planner
 import pytest
 import torch
 from poet_planner.cli import main
+from poet_planner.graph.optimizer import Method
+from poet_profiles.errors import UserError
 
 from tests.support import ROOT
 
@@ -73,6 +76,21 @@ def test_planning_leaves_the_users_model_as_it_is() -> None:
     assert all(parameter.grad is None for parameter in module.parameters())
     assert torch.equal(batch, batch_before)
     assert torch.equal(torch.get_rng_state(), random_before)
+
+
+@pytest.mark.parametrize("method", Method)
+def test_an_optimisers_name_is_as_good_as_its_method(method: Method) -> None:
+    """A text in its place would not be what the operators are chosen by: AdamW would be Adam."""
+    name: Any = str(method)
+    options: Any = {"sgd": {"momentum": 0.9}, "adam": {"eps": 1e-6}, "adamw": {"weight_decay": 0.1}}[name]
+    assert poet_planner.Optimizer(name, **options).method is method
+    assert poet_planner.Optimizer(name, **options) == poet_planner.Optimizer(method, **options)
+
+
+def test_another_optimiser_is_refused() -> None:
+    name: Any = "rmsprop"
+    with pytest.raises(UserError, match="--optimizer rmsprop: there is none; it is sgd, adam, adamw"):
+        poet_planner.Optimizer(name)
 
 
 def test_nothing_heavy_is_imported_before_it_is_used() -> None:

@@ -24,6 +24,8 @@ class Optimizer:
 
     Attributes
     ----------
+    method : Method
+        Or its name, such as ``"adamw"``.
     momentum, nesterov : float, bool
         Of SGD.
     weight_decay : float
@@ -36,7 +38,7 @@ class Optimizer:
     Raises
     ------
     UserError
-        If an option is out of range, or of another optimiser.
+        If an option is out of range, or of another optimiser, or there is no such method.
     """
 
     method: Method = Method.SGD
@@ -48,6 +50,9 @@ class Optimizer:
     clip_value: float | None = None
 
     def __post_init__(self) -> None:
+        if self.method not in list(Method):
+            raise UserError(f"--optimizer {self.method}: there is none; it is {', '.join(Method)}")
+        object.__setattr__(self, "method", Method(self.method))
         for option, strange in (
             (f"--momentum {self.momentum:g}", self.is_adam and self.momentum),
             ("--nesterov", self.is_adam and self.nesterov),
