@@ -19,9 +19,12 @@ from poet_harness.meters.emulated import EmulatedMeter
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.regression import Verdict, compare_files
+from poet_planner.costs.cost_model import Basis, CostModel
 from poet_profiles.boards import load_board
+from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_profiles.profile import ProfileWriter, read_profile
 
+from tests.support import ROOT
 from tests.support.harness.simulated_device import Noise
 
 pytestmark = pytest.mark.skipif(
@@ -114,3 +117,32 @@ def test_a_damaged_line_and_three_resets_change_no_row(image: Path, tmp_path: Pa
     compared = compare_files(tmp_path / "clean" / "p.csv", tmp_path / "rough" / "p.csv", 0.001)
     assert len(compared.of(Verdict.SAME)) == len(compared.changes) == 2 * len(clean) - 1
     assert not (compared.only_first or compared.only_second or compared.left_out or compared.notes)
+
+
+TILED = "n=1 c=32 h=8 w=8 k=32 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0 tile="
+
+
+@pytest.mark.parametrize(
+    ("op", "tile"),
+    [
+        ("streamed_conv2d", 4),
+        ("streamed_conv2d", 8),
+        ("streamed_conv2d_backward_input", 8),
+        ("streamed_conv2d_backward_input", 16),
+        ("streamed_conv2d_update", 8),
+    ],
+)
+def test_convolutions_tile_by_tile_take_what_the_shipped_profile_composes(
+    image: Path, tmp_path: Path, op: str, tile: int
+) -> None:
+    """Read tile by tile, at once or in halves; inputs are transformed for each tile."""
+    operation = Operation(op, f"{TILED}{tile}", (), ("n",))
+    graph = Graph("composed", (Node("n", 0, 0, (Value("n", 4),), operation=operation),))
+    costs = CostModel(read_profile(ROOT / "profiles" / "nrf52840.csv"), BOARD.storage_block_bytes, BOARD.dma_overlap)
+    costed = costs.apply(graph)
+    assert costed.basis["n"] is Basis.FITTED
+    with profiling(image, tmp_path / "card.img") as (profiler, _), ProfileWriter(tmp_path / "p.csv") as writer:
+        profiler.run([Configuration(op, operation.params)], writer)
+    observed = read_profile(tmp_path / "p.csv").set_index("op").loc[op]
+    assert costed.graph.nodes[0].time_s == pytest.approx(observed["time_s"], rel=0.05)
+    assert costed.graph.nodes[0].energy_j == pytest.approx(observed["energy_j"], rel=0.02)

@@ -39,10 +39,14 @@ def grid() -> list[Configuration]:
 
 
 def _operators() -> Iterator[Configuration]:
-    """Those of an operator that adds to a sum so far are predicted from rows of the one that does not."""
+    """Those of an operator that adds to a sum so far are predicted from rows of the one that does not.
+
+    But input gradients of convolutions: with weights tile by tile, all tiles but the first are added, and for strides
+    there are no kernels that do it as quickly.
+    """
     shapes = {names: list(shapes) for names, shapes in _shapes().items()}
     for operator in OPERATORS.values():
-        if operator.name in TRANSFERS or operator.name.endswith(ACCUMULATE):
+        if operator.name in TRANSFERS or (operator.name.endswith(ACCUMULATE) and operator.name not in shapes):
             continue
         extents = " ".join(name for name in operator.params if name not in CONSTANTS)
         for shape in shapes.get(operator.name, shapes.get(extents, [])):
@@ -81,6 +85,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for size in (64, 512, 4096)
             for momentum, nesterov in ((0, 0), (900_000_000, 0), (900_000_000, 1))
         ],
+        "conv2d_backward_input_accumulate": _tiles_of_convolutions(),
         "adam_factors": [{}],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
@@ -101,6 +106,12 @@ def _convolutions() -> Iterator[dict[str, int]]:
     for channels, filters, groups in ((8, 16, 1), (16, 16, 16)):
         row = {"h": 1, "w": 64, "r": 1, "ph": 0, "sh": 1}
         yield {**_convolution(channels, filters, 1, 3, 1, groups), **row}
+
+
+def _tiles_of_convolutions() -> list[dict[str, int]]:
+    """Whole layers, and a few filters alone."""
+    layers = [shape for shape in _convolutions() if shape["c"] >= 8 and shape["g"] == 1]
+    return [*layers, *(_convolution(16, 4, extent, kernel, 2, 1) for extent in (8, 16) for kernel in (3, 1))]
 
 
 def _convolution(c: int, k: int, extent: int, kernel: int, stride: int, groups: int) -> dict[str, int]:

@@ -9,22 +9,32 @@ from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import COMMIT, FETCH, STORE
-from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params, rows_together
+from poet_profiles.operators import ACCUMULATE, BLOCK, OPERATORS, Params, params_key, parse_params, rows_together
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"
 
 
-class CardWork(NamedTuple):
-    """Operators that are computed one after the other, and bytes moved, each transfer from a block's start.
+class Part(NamedTuple):
+    """Some rows of the weights of an operator: its parameters with ``whole`` of them, and with these alone."""
 
-    What is ``beside`` reading is computed while data arrive, on a board whose card transfers by itself.
+    op: str
+    whole: str
+    params: str
+
+
+class CardWork(NamedTuple):
+    """What is computed one after the other, and bytes moved, each transfer from a block's start.
+
+    Parts are tiles of weights. If ``arriving`` is not None, the read that many places behind a part's own arrives while
+    the part is computed, on a board whose card transfers by itself.
     """
 
     operators: tuple[tuple[str, str], ...] = ()
     read_bytes: tuple[int, ...] = ()
     written_bytes: tuple[int, ...] = ()
-    beside: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Part, ...] = ()
+    arriving: int | None = None
 
 
 def card_work(graph: Graph, op: str, params: str, overlaps: bool = False) -> CardWork | None:
@@ -42,13 +52,15 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False) -> Car
     outputs = OPERATORS[op].sizes(configuration).outputs
     descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in outputs)
     written = (*_tiles(outputs[0], configuration), *outputs[1:])
-    return CardWork(operators=(*_gradients(op, configuration), *descents), written_bytes=written)
+    others = (*_bias_gradient(op, configuration), *descents)
+    return CardWork(others, written_bytes=written, parts=_parts(op, configuration, configuration.get("tile", 1)))
 
 
 def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
-    """A read a tile, or a row a token, beside the same work on weights in RAM.
+    """A read a tile, or a row a token, and what is computed on it.
 
-    Where that overlaps, a tile that can be read in halves is, but not by an update.
+    Where the card transfers by itself, an update's tile arrives while its gradient is computed. The tiles of others do
+    so if they can be read in halves: then a half arrives while the one before is computed on.
 
     An update by rows reads a row, writes its next version and reads that again, for each token: no more, where none
     occurs twice.
@@ -63,26 +75,66 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
         return CardWork(descents, (4 * p["d"],) * 2 * count, (4 * p["d"],) * count)
     size = sizes.inputs[sizes.kept_input]
     reads = _tiles(size, p)
-    if not whole.endswith("_update"):
-        halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
-        in_halves = overlaps and len(reads) > 1 and halved
-        read = _tiles(size, {**p, "tile": p["tile"] // 2}) if in_halves else reads
-        return CardWork(read_bytes=read, beside=(_forward_or_input_gradient(whole, p),))
-    descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
-    return CardWork(descents, reads, (*reads, *sizes.outputs[1:]), tuple(_gradients(whole, p)))
+    if whole.endswith("_update"):
+        descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
+        others = (*_bias_gradient(whole, p), *descents)
+        written = (*reads, *sizes.outputs[1:])
+        return CardWork(others, reads, written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
+    halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
+    if overlaps and len(reads) > 1 and halved:
+        half = p["tile"] // 2
+        return CardWork(read_bytes=_tiles(size, {**p, "tile": half}), parts=_parts(whole, p, half), arriving=1)
+    return CardWork(read_bytes=reads, parts=_parts(whole, p, p["tile"]))
+
+
+def _rows(p: Params) -> int:
+    """Of a tensor of weights."""
+    return p["k"] if "r" in p else p.get("n", p.get("size", 1))
 
 
 def _tiles(size: int, p: Params) -> tuple[int, ...]:
     """Bytes of each tile of a tensor of weights."""
-    rows = p["k"] if "r" in p else p.get("n", p.get("size", 1))
+    rows = _rows(p)
     return tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
 
 
-def _forward_or_input_gradient(whole: str, p: Params) -> tuple[str, str]:
-    if whole.removesuffix(ACCUMULATE) == "linear_backward_input":
-        product = whole.replace("linear_backward_input", "matmul")
-        return product, params_key(product, {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0})
-    return whole, params_key(whole, p)
+def _parts(op: str, p: Params, tile: int) -> tuple[Part, ...]:
+    """What is computed on each tile. An input gradient adds what comes from the second one on to what is there."""
+    if op == "sgd_update":
+        return ()
+    computed, whole, along = _computed(op, p)
+    later = computed if "backward_input" not in op or computed.endswith(ACCUMULATE) else computed + ACCUMULATE
+    rows, key = _rows(p), params_key(computed, whole)
+    return tuple(
+        Part(
+            later if first else computed,
+            key,
+            params_key(computed, _cut(computed, whole, along, min(tile, rows - first))) if tile < rows else key,
+        )
+        for first in range(0, rows, tile)
+    )
+
+
+def _computed(op: str, p: Params) -> tuple[str, dict[str, int], str]:
+    """The operator that takes all weights at once, or makes their gradient; and which parameter counts their rows."""
+    if op == "conv2d_update":
+        return "conv2d_backward_weight", dict(p), "k"
+    if op == "linear_update":
+        return "matmul", {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}, "m"
+    if op.removesuffix(ACCUMULATE) == "linear_backward_input":
+        product = {"b": 1, "m": p["m"], "k": p["n"], "n": p["k"], "ta": 0, "tb": 0}
+        return op.replace("linear_backward_input", "matmul"), product, "k"
+    return op, dict(p), "k" if "r" in p else "n"
+
+
+def _cut(op: str, whole: Params, along: str, rows: int) -> dict[str, int]:
+    """Of a convolution, the firmware computes four filters as quickly as fewer, unless they are pointwise."""
+    if whole.get("g", 1) > 1:
+        groups = max(1, whole["g"] * rows // whole["k"])
+        return {**whole, along: rows, "g": groups, "c": whole["c"] // whole["g"] * groups}
+    if op.removesuffix(ACCUMULATE) == "conv2d" and whole["r"] * whole["s"] > 1:
+        rows = -(-rows // BLOCK) * BLOCK
+    return {**whole, along: rows}
 
 
 def _commit(graph: Graph) -> CardWork:
@@ -95,12 +147,8 @@ def _commit(graph: Graph) -> CardWork:
     return CardWork(read_bytes=(record,), written_bytes=(*residents, record))
 
 
-def _gradients(op: str, p: Params) -> list[tuple[str, str]]:
-    """What makes the gradients that an update does not get."""
-    if op == "conv2d_update":
-        return [("conv2d_backward_weight", params_key("conv2d_backward_weight", p))]
-    if op == "linear_update":
-        product = {"b": 1, "m": p["n"], "k": p["m"], "n": p["k"], "ta": 1, "tb": 0}
-        sums = [("sum_rows", params_key("sum_rows", {"m": p["m"], "n": p["n"]}))] if p["bias"] else []
-        return [("matmul", params_key("matmul", product)), *sums]
+def _bias_gradient(op: str, p: Params) -> list[tuple[str, str]]:
+    """Where the operator that makes the gradient of the weights does not make it."""
+    if op == "linear_update" and p["bias"]:
+        return [("sum_rows", params_key("sum_rows", {"m": p["m"], "n": p["n"]}))]
     return []

@@ -30,8 +30,8 @@ from poet_profiles.graph.kept import FETCH
 from poet_profiles.operators import ACCUMULATE, INFER
 from poet_profiles.profile import NO_SENSOR, PLACE
 
-from poet_planner.costs.card import CardWork, card_work
-from poet_planner.costs.features import features, has_features, kind
+from poet_planner.costs.card import CardWork, Part, card_work
+from poet_planner.costs.features import WINOGRAD, features, has_features, kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,8 +185,8 @@ class CostModel:
                 "use another layer, or add a row that was measured on the board to the profile "
                 "(its op and params as `poet-plan graph` writes them)"
             )
-        time_s, energy_j = self._fit(op, params).predict(features(op, params))
-        return _Cost(time_s, energy_j, Basis.FITTED)
+        fit = self._fit(op, params)
+        return _Cost(*fit.predict(features(op, params, _model_of(fit, op))), Basis.FITTED)
 
     def _sum(self, node: str, work: CardWork) -> _Cost:
         """An operator on the card whose parts the profile knows."""
@@ -195,12 +195,25 @@ class CostModel:
                 "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
             )
         computed = [self._operator(node, *part)[:2] for part in work.operators]
+        costs = {part: self._part(node, part) for part in set(work.parts)}
+        parts = [costs[part] for part in work.parts]
         read = [self._transfer(PAGE_IN, size) for size in work.read_bytes]
         written = [self._transfer(PAGE_OUT, size) for size in work.written_bytes]
-        beside = [self._operator(node, *part)[:2] for part in work.beside]
-        times, energies = zip((0.0, 0.0), *computed, *beside, *read, *written, strict=True)
-        hidden = min(sum(time for time, _ in beside), sum(time for time, _ in read[1:])) if self._overlaps else 0.0
+        times, energies = zip((0.0, 0.0), *computed, *parts, *read, *written, strict=True)
+        arriving = [] if work.arriving is None else read[work.arriving :]
+        hidden = sum(min(part[0], transfer[0]) for part, transfer in zip(parts, arriving, strict=False))
         return _Cost(sum(times) - hidden, sum(energies), Basis.FITTED)
+
+    def _part(self, node: str, part: Part) -> tuple[float, float]:
+        """Time and energy of some rows of weights: what the model says, corrected by what it says of the whole."""
+        fit = self._fit(part.op, part.whole)
+        op = _model_of(fit, part.op)
+        costs = fit.predict(features(part.op, part.params, op, part.whole))
+        row = self._exact.get((op, part.whole))
+        if row is None:
+            return costs
+        whole = fit.predict(features(op, part.whole))
+        return costs[0] * row.time_s / whole[0], costs[1] * row.energy_j / whole[1]
 
     def _transfer(self, op: str, size: int) -> tuple[float, float]:
         """Time and energy of moving so many bytes in or out."""
@@ -237,6 +250,11 @@ class CostModel:
 
     def _blocks(self, size: int) -> int:
         return -(-size // self._block_bytes)
+
+
+def _model_of(fit: Fit, op: str) -> str:
+    """The operator on whose rows the model was fitted that predicts ``op``; itself where it was fitted on all."""
+    return op if fit.name == ALL_OPERATORS else fit.name.removesuffix(WINOGRAD)
 
 
 def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:

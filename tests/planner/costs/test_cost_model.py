@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.costs.card import card_work
+from poet_planner.costs.card import Part, card_work
 from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel, fit_relative
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, params_key, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 
@@ -203,14 +203,15 @@ def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path)
 def test_an_update_is_a_weight_gradient_and_a_descent(op: str, params: str, parts: list[tuple[str, str]]) -> None:
     work = card_work(kept_step(), op, params)
     assert work is not None
-    assert list(work.operators) == parts
+    assert [*((part.op, part.params) for part in work.parts), *work.operators] == parts
     assert sum(work.written_bytes) == sum(4 * int(params.split("=")[1]) for name, params in parts if name == "sgd")
 
 
 def test_what_adds_to_a_sum_is_predicted_like_the_operator_that_does_not(tmp_path: Path) -> None:
     work = card_work(kept_step(), "streamed_linear_backward_input_accumulate", "m=4 k=128 n=64 tile=16")
     assert work is not None
-    assert work.beside == (("matmul_accumulate", "b=1 m=4 k=64 n=128 ta=0 tb=0"),)
+    whole, tile = ("b=1 m=4 k=64 n=128 ta=0 tb=0", "b=1 m=4 k=16 n=128 ta=0 tb=0")
+    assert work.parts == (Part("matmul_accumulate", whole, tile),) * 4
     assert work.read_bytes == (8192,) * 4
     shapes = [(2, 8, 16), (4, 64, 8), (16, 32, 32), (1, 128, 10), (9, 9, 9)]
     products = {f"b=1 m={m} k={k} n={n} ta=0 tb=0": (m, k, n) for m, k, n in shapes}
@@ -249,12 +250,12 @@ def test_a_streamed_operator_reads_each_tile_and_computes_beside_it() -> None:
     work = card_work(kept_step(), "streamed_linear", STREAMED)
     assert work is not None
     assert work.read_bytes == (8192,) * 4
-    assert work.beside == (("linear", "m=4 k=128 n=64 bias=0"),)
-    assert (work.operators, work.written_bytes) == ((), ())
+    assert work.parts == (Part("linear", "m=4 k=128 n=64 bias=0", "m=4 k=128 n=16 bias=0"),) * 4
+    assert (work.operators, work.written_bytes, work.arriving) == ((), (), None)
     update = card_work(kept_step(), "streamed_linear_update", STREAMED)
     assert update is not None
     assert (update.read_bytes, update.written_bytes) == ((8192,) * 4, (8192,) * 4)
-    assert update.beside == (("matmul", "b=1 m=64 k=4 n=128 ta=1 tb=0"),)
+    assert update.parts == (Part("matmul", "b=1 m=64 k=4 n=128 ta=1 tb=0", "b=1 m=16 k=4 n=128 ta=1 tb=0"),) * 4
     assert update.operators == (("sgd", "size=8192"),)
     rows = card_work(kept_step(), "streamed_embedding", "m=5 v=100 d=128")
     assert rows is not None
@@ -265,17 +266,113 @@ def test_a_streamed_operator_reads_each_tile_and_computes_beside_it() -> None:
     assert update.operators == (("sgd", "size=100"),) * 3
 
 
+def test_only_the_first_tile_of_an_input_gradient_is_not_added() -> None:
+    layer = "n=1 c=8 h=8 w=8 k=40 r=3 s=3 sh=2 sw=2 ph=1 pw=1 g=1 bias=0"
+    work = card_work(kept_step(), "streamed_conv2d_backward_input", f"{layer} tile=16")
+    assert work is not None
+    assert [part.op.removeprefix("conv2d_backward_input") for part in work.parts] == ["", ACCUMULATE, ACCUMULATE]
+    assert [parse_params(part.params)["k"] for part in work.parts] == [16, 16, 8]
+    grouped = layer.replace("c=8", "c=40").replace("g=1", "g=20")
+    work = card_work(kept_step(), "conv2d_update", f"{grouped} tile=16")
+    assert work is not None
+    cut = [parse_params(part.params) for part in work.parts]
+    assert [(p["c"], p["k"], p["g"]) for p in cut] == [(16, 16, 8), (16, 16, 8), (8, 8, 4)]
+
+
+LAYER = {
+    "n": 1,
+    "c": 32,
+    "h": 8,
+    "w": 8,
+    "k": 64,
+    "r": 3,
+    "s": 3,
+    "sh": 1,
+    "sw": 1,
+    "ph": 1,
+    "pw": 1,
+    "g": 1,
+    "bias": 0,
+}
+TRANSFORMED = 16 * 32  # 4x4 tiles of the input of that layer
+PER_TRANSFORM = 2e-6
+
+
+def winograd_rows(op: str) -> dict[str, float]:
+    """By a law: FLOPs, and the transform of what is read, once for all filters."""
+    shapes = [
+        LAYER | {"c": c, "k": k, "h": h, "w": h} for c, k, h in ((8, 64, 8), (16, 8, 12), (48, 32, 8), (24, 8, 16))
+    ]
+    flops = [OPERATORS[op].sizes(p).flops for p in shapes]
+    read = "k" if "input" in op else "c"
+    transformed = [p[read] * (p["h"] // 2) ** 2 for p in shapes]
+    return {
+        params_key(op, p): PER_FLOP * count + PER_TRANSFORM * tiles
+        for p, count, tiles in zip(shapes, flops, transformed, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("op", "tile", "passes", "added"),
+    [("conv2d", 16, 4, 0), ("conv2d", 4, 16, 0), ("conv2d_update", 16, 4, 0), ("conv2d_backward_input", 16, 2, 3)],
+)
+def test_inputs_are_transformed_again_for_each_tile(
+    tmp_path: Path, op: str, tile: int, passes: int, added: int
+) -> None:
+    """Tiles of four filters, too, which by themselves would be computed directly. Input gradients read gy once.
+
+    It has twice as many channels as the input, to which they are added for all tiles but the first.
+    """
+    name = op.replace("update", "backward_weight")
+    rows = [*(row(name, key, time_s) for key, time_s in winograd_rows(name).items()), *page_rows()]
+    rows += [row("sgd", f"size={size}", 0.0) for size in (1, LAYER["k"] * LAYER["c"] * 9)]
+    node = model(tmp_path, rows).apply(graph(f"streamed_{op}", params_key(f"streamed_{op}", LAYER | {"tile": tile})))
+    size = 4 * LAYER["k"] * LAYER["c"] * 9
+    count = LAYER["k"] // tile
+    moved = (2 if "update" in op else 1) * (count * LATENCY + size // 512 * PER_BLOCK)
+    flops = OPERATORS[name].sizes(LAYER).flops + added * LAYER["c"] * LAYER["h"] * LAYER["w"]
+    computed = PER_FLOP * flops + PER_TRANSFORM * TRANSFORMED * passes
+    assert node.graph.nodes[0].time_s == pytest.approx(moved + computed, rel=1e-6)
+
+
+def test_what_a_model_says_of_tiles_is_corrected_by_the_row_of_the_whole(tmp_path: Path) -> None:
+    rows = [*(row("conv2d", key, time_s) for key, time_s in winograd_rows("conv2d").items()), *page_rows()]
+    rows.append(row("conv2d", params_key("conv2d", LAYER), 7.0))
+    costs = model(tmp_path, rows)
+    one, many = (
+        costs.apply(graph("streamed_conv2d", params_key("streamed_conv2d", LAYER | {"tile": tile})))
+        for tile in (LAYER["k"], 16)
+    )
+    assert one.graph.nodes[0].time_s == pytest.approx(7.0 + LATENCY + 144 * PER_BLOCK)
+    assert many.graph.nodes[0].time_s > 7.0 + 4 * LATENCY + 144 * PER_BLOCK
+
+
 @pytest.mark.parametrize("compute_s", [0.01, 5.0])
-def test_where_transfers_overlap_the_longer_of_the_two_counts(tmp_path: Path, compute_s: float) -> None:
-    rows = [row("linear", "m=4 k=128 n=64 bias=0", compute_s), *page_rows()]
+def test_a_half_tile_arrives_while_the_one_before_is_computed_on(tmp_path: Path, compute_s: float) -> None:
+    products = {n: row("linear", f"m=4 k=128 n={n} bias=0", compute_s * n / 64) for n in (8, 16, 24, 64)}
     serial, overlapped = (
-        model(tmp_path, rows, overlaps).apply(graph("streamed_linear", STREAMED)).graph.nodes[0]
+        model(tmp_path, [*products.values(), *page_rows()], overlaps).apply(graph("streamed_linear", STREAMED))
         for overlaps in (False, True)
     )
-    assert serial.time_s == pytest.approx(4 * (LATENCY + 16 * PER_BLOCK) + compute_s)
-    half = LATENCY + 8 * PER_BLOCK  # of a tile: the other half is computed
-    assert overlapped.time_s == pytest.approx(half + max(7 * half, compute_s))
-    assert overlapped.energy_j - serial.energy_j == pytest.approx(0.01 * 4 * LATENCY)
+    assert serial.graph.nodes[0].time_s == pytest.approx(4 * (LATENCY + 16 * PER_BLOCK) + compute_s)
+    half, part = LATENCY + 8 * PER_BLOCK, compute_s / 8
+    assert overlapped.graph.nodes[0].time_s == pytest.approx(half + 7 * max(half, part) + part)
+    longer_j = overlapped.graph.nodes[0].energy_j - serial.graph.nodes[0].energy_j
+    assert longer_j == pytest.approx(0.01 * 4 * LATENCY)
+
+
+@pytest.mark.parametrize("compute_s", [0.01, 5.0])
+def test_a_tile_arrives_while_its_gradient_is_computed(tmp_path: Path, compute_s: float) -> None:
+    """But one that cannot be read in halves does not arrive while anything else is computed."""
+    products = [row("matmul", f"b=1 m={m} k=4 n=128 ta=1 tb=0", compute_s * m / 64) for m in (8, 16, 24, 64)]
+    costs = model(tmp_path, [*products, row("sgd", "size=8192", 0.0), *page_rows()], True)
+    node = costs.apply(graph("streamed_linear_update", STREAMED)).graph.nodes[0]
+    tile = LATENCY + 16 * PER_BLOCK
+    assert node.time_s == pytest.approx(4 * max(tile, compute_s / 4) + 4 * tile)
+    forward = [row("linear", f"m=4 k=128 n={n} bias=0", compute_s * n / 64) for n in (1, 8, 24, 64)]
+    costs = model(tmp_path, [*forward, *page_rows()], True)
+    node = costs.apply(graph("streamed_linear", STREAMED.replace("tile=16", "tile=1"))).graph.nodes[0]
+    assert node.time_s == pytest.approx(64 * (LATENCY + PER_BLOCK) + compute_s)
 
 
 def test_a_tile_whose_half_is_no_whole_block_is_read_at_once() -> None:
