@@ -39,7 +39,7 @@ uint32_t direct_conv2d_backward_input_workspace(const int32_t *params)
 void direct_conv2d_backward_input(const int32_t *params, const float *gy, const float *w, float *workspace, float *gx)
 {
     const poet_conv conv = read_directly(params);
-    poet_input_gradient(&conv, false, 0, conv.out_channels, gy, w, workspace, gx);
+    poet_input_gradient(&conv, gy, w, workspace, gx);
 }
 
 uint32_t direct_conv2d_backward_weight_workspace(const int32_t *params)

@@ -114,12 +114,28 @@ def is_winograd(p: Params) -> bool:
     return min(p["c"], p["k"]) >= WINOGRAD_PART and planes_suit and tiles >= WINOGRAD_TILES
 
 
-def _is_depthwise(p: Params) -> bool:
-    """Whether the firmware reads the planes of a direct convolution where they lie, and lays no padded rows out."""
+def is_depthwise(p: Params) -> bool:
+    """Whether the firmware reads the planes of a direct convolution where they lie, and lays no padded rows out.
+
+    ``p`` are parameters of any operator; only those of a convolution can be such.
+    """
+    if not {"r", "g"} <= p.keys():
+        return False
     alone = p["g"] == p["c"] == p["k"] and (p["r"], p["s"], p["ph"], p["pw"]) == (3, 3, 1, 1)
     even = p["h"] % 2 == p["w"] % 2 == 0
     strides = [(1, 1), (2, 2)] if even else [(1, 1)]
     return alone and (p["sh"], p["sw"]) in strides and _planes(p)[1] >= DEPTHWISE_COLUMNS
+
+
+def is_depthwise_padded(p: Params) -> bool:
+    """Whether the firmware has quicker kernels for what :func:`is_depthwise` leaves of kernels of single channels.
+
+    ``p`` are parameters of any operator; only those of a convolution can be such.
+    """
+    if not {"r", "g"} <= p.keys() or (p["r"], p["s"]) != (3, 3) or is_depthwise(p):
+        return False
+    channels = sorted((p["c"] // p["g"], p["k"] // p["g"]))
+    return channels[0] == 1 and channels[1] <= 2
 
 
 def rows_together(op: str, p: Params) -> int:
@@ -135,7 +151,7 @@ def rows_together(op: str, p: Params) -> int:
 def _conv2d_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
-    if _is_depthwise(p):
+    if is_depthwise(p):
         return 0
     rows, columns = _planes(p)
     if _is_pointwise(p) and columns >= BLOCK:
@@ -148,7 +164,7 @@ def _conv2d_workspace(p: Params) -> int:
 def _conv2d_backward_input_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
-    if _is_depthwise(p):
+    if is_depthwise(p):
         return 0
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
@@ -167,7 +183,7 @@ def _positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
 def _conv2d_backward_weight_workspace(p: Params) -> int:
     if is_winograd(p):
         return WINOGRAD_WORKSPACE
-    if _is_depthwise(p):
+    if is_depthwise(p):
         return 0
     if (p["ph"], p["pw"]) == (0, 0):
         return 0

@@ -29,14 +29,14 @@ class GemmNt(ctypes.Structure):
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = tmp_path_factory.mktemp("soft") / "gemm.so"
-    source = FIRMWARE / "src" / "ops" / "gemm.c"
-    build(library, source)
+    build(library, *(FIRMWARE / "src" / "ops" / name for name in ("gemm_nt.c", "multiply_add_soft.c")))
     return ctypes.CDLL(str(library))
 
 
-def build(library: Path, source: Path) -> None:
+def build(library: Path, *sources: Path) -> None:
     subprocess.run(
-        ["gcc", *FLAGS, "-DPOET_SOFT_MULTIPLY_ADD", "-shared", "-fPIC", str(source), "-o", str(library)], check=True
+        ["gcc", *FLAGS, "-DPOET_SOFT_MULTIPLY_ADD", "-shared", "-fPIC", *map(str, sources), "-o", str(library)],
+        check=True,
     )
 
 

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import find, given, settings
@@ -11,10 +14,11 @@ from hypothesis import strategies as st
 from poet_harness.training.plan import CHOICES
 from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE, is_winograd
 
-from tests.support.firmware.host_operators import FIRMWARE, Operators, StatusError
+from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError
 from tests.support.firmware.operator_shapes import CONFIGURATIONS
 from tests.support.firmware.operators_on_card import KEPT_INPUT, KEPT_OUTPUTS
 
+UNSUPPORTED = -8
 LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTILINE)
 
 
@@ -121,3 +125,26 @@ def test_a_shape_parameter_of_zero_is_refused(operators: Operators, name: str) -
         if value and not param.endswith(("_nano", "_f32")):
             with pytest.raises(StatusError):
                 operators.sizes(name, {**smallest, param: 0})
+
+
+def test_a_convolution_whose_kernels_are_not_linked_is_refused(tmp_path: Path) -> None:
+    """As in a program that has not named them: neither its sizes nor its results are computed."""
+    needed = ("conv", "conv_suits", "conv2d", "convolution", "gemm", "gemm_add", "im2col", "shape")
+    sources = [str(FIRMWARE / "src" / "ops" / f"{name}.c") for name in needed]
+    subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", *sources, "-o", str(tmp_path / "some.so")], check=True)
+    some = ctypes.CDLL(str(tmp_path / "some.so"))
+
+    def statuses(channels: int, groups: int) -> tuple[int, int]:
+        p = {name: 1 for name in OPERATORS["conv2d"].params}
+        p |= {"c": channels, "h": 8, "w": 8, "k": channels, "r": 3, "s": 3, "g": groups, "bias": 0}
+        params = (ctypes.c_int32 * len(p))(*p.values())
+        tensors = [(ctypes.c_float * 8192)() for _ in range(4)]
+        inputs = (ctypes.c_void_p * 2)(*map(ctypes.addressof, tensors[:2]))
+        outputs = (ctypes.c_void_p * 1)(ctypes.addressof(tensors[2]))
+        arguments = CArguments(params, inputs, outputs, ctypes.addressof(tensors[3]))
+        sizes = CSizes()
+        return some.poet_conv2d_sizes(params, ctypes.byref(sizes)), some.poet_conv2d_run(ctypes.byref(arguments))
+
+    assert statuses(4, 1) == (0, 0)
+    assert statuses(8, 1) == (UNSUPPORTED, UNSUPPORTED)  # Winograd's algorithm
+    assert statuses(4, 4) == (UNSUPPORTED, UNSUPPORTED)  # depthwise

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ from poet_planner.schedule.c_library import write_library
 from poet_planner.schedule.inference import Inference
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
+from poet_profiles.operators import is_depthwise, is_winograd, parse_params
 
 from tests.support import ROOT
 from tests.support.firmware.core import HostFirmware
@@ -220,10 +222,82 @@ def test_the_library_names_nothing_without_its_prefix(application: Application) 
 
 def test_only_what_the_networks_need_is_linked(application: Application) -> None:
     graphs = (application.net, application.second, inference_of(application.net).graph)
-    needed = {node.operation.op for graph in graphs for node in graph.nodes if node.operation}
+    operations = [node.operation for graph in graphs for node in graph.nodes if node.operation]
+    needed = {operation.op for operation in operations}
     with application.image.open("rb") as file:
         symbols = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
     linked = {
         name.removeprefix("poet_").removesuffix("_run") for name in symbols if re.fullmatch(r"poet_\w+_run", name)
     }
     assert linked == needed
+    shapes = [parse_params(operation.params) for operation in operations]
+    assert ("poet_winograd_sum" in symbols) == any(map(is_winograd, shapes))
+    assert "poet_depthwise_convolution" not in symbols and not any(map(is_depthwise, shapes))
+
+
+SEVENTEEN = "digits_cnn"  # its training step has 17 operators
+FLASH_BYTES = 72 * 1024
+EVERYTHING = """\
+#include <net.h>
+#include <poet/poet.h>
+#include <poet/sdcard.h>
+
+extern const poet_spi spi;
+extern void *ram;
+static poet_sdcard card;
+static poet_block_device device;
+static poet trainer;
+
+int main(void)
+{
+    int status = poet_sdcard_init(&card, &spi, &device);
+    if (status == POET_OK) {
+        status = poet_begin(&trainer, &net, ram, NET_RAM_BYTES, &device, 0);
+    }
+    if (status == POET_OK) {
+        status = poet_restore(&trainer);
+    }
+    return status == POET_OK ? poet_train(&trainer, 0.1f) + poet_commit(&trainer) : status;
+}
+"""
+
+
+def linked_bytes(map_text: str) -> dict[str, int]:
+    """Flash that each object of a map takes: its code and constants, and what is copied to RAM."""
+    memory = map_text[map_text.index("Linker script and memory map") :]
+    line = re.compile(r"^ (\.(?:text|rodata|data)\S*)\s+0x[0-9a-f]+\s+0x([0-9a-f]+) (\S+)$", re.MULTILINE)
+    found: dict[str, int] = {}
+    for _, size, file in line.findall(memory):
+        found[file] = found.get(file, 0) + int(size, 16)
+    return found
+
+
+def test_17_operators_take_at_most_72_kb(application: Application, tmp_path: Path) -> None:
+    """The whole core that a training needs, the card's driver, and what it takes of the compiler's libraries."""
+    graph = training_step(SEVENTEEN, 1).graph(BOARD)
+    assert len({node.operation.op for node in graph.nodes if node.operation}) == 17
+    write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path / "net")
+    assert "POET_KERNELS(winograd)" in (tmp_path / "net/src/net.c").read_text()
+    (tmp_path / "main.c").write_text(EVERYTHING)
+    (core,) = (application.folder / ".pio/build/nrf52840").glob("lib*/libfirmware.a")
+    machine = json.loads((ROOT / "firmware/platforms/baremetal/chips/nrf52840.json").read_text())["machine_flags"]
+    flags = ["-O2", "-ffunction-sections", "-fdata-sections", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main"]
+    flags += [f"-Wl,-Map={tmp_path / 'map'}", "-Wl,--defsym=spi=0", "-Wl,--defsym=ram=0"]
+    folders = [f"-I{folder}" for folder in (ROOT / "firmware/include", tmp_path / "net/include")]
+    sources = [tmp_path / "main.c", tmp_path / "net/src/net.c"]
+    command = [
+        "arm-none-eabi-gcc",
+        *machine,
+        *flags,
+        *folders,
+        *map(str, sources),
+        str(core),
+        "-o",
+        str(tmp_path / "elf"),
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    sizes = linked_bytes((tmp_path / "map").read_text())
+    own = sum(size for file, size in sizes.items() if ".a(" in file)
+    assert own > FLASH_BYTES // 2
+    assert own <= FLASH_BYTES

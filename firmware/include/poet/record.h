@@ -53,6 +53,7 @@ typedef struct poet_record {
     uint32_t place;    /* where the record that counts stands, 0 or 1 */
     uint32_t step;     /* steps that count */
     uint32_t batches;  /* on the card */
+    const struct poet_kept_ways *ways; /* the runner's */
 } poet_record;
 
 /* A tensor as it is to be read. */

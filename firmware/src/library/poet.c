@@ -80,8 +80,8 @@ static int open_card(poet *p, const poet_network *network, const poet_block_devi
     return status;
 }
 
-int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
-               const poet_hooks *hooks)
+__attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes,
+                                     const poet_block_device *card, const poet_hooks *hooks)
 {
     *p = (poet){.network = NULL};
     if (ram == NULL || (uintptr_t)ram % sizeof(uint32_t) != 0u) {

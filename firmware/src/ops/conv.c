@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conv.h"
 
+#include <stddef.h>
+
 #include "depthwise.h"
+#include "depthwise_padded.h"
 #include "gemm.h"
 
 int poet_conv_read(const int32_t *params, poet_conv *conv)
@@ -30,8 +33,11 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     }
     conv->taps = conv->in_channels * p->r * p->s;
     poet_windows *win = &conv->windows;
-    conv->winograd = poet_winograd_suits(p->n, p->g, p->c, p->k, win);
     conv->depthwise = poet_depthwise_suits(conv);
+    conv->winograd = !conv->depthwise && poet_winograd_suits(p->n, p->g, p->c, p->k, win);
+    if ((conv->winograd && poet_winograd_sum == NULL) || (conv->depthwise && poet_depthwise_convolution == NULL)) {
+        return POET_E_UNSUPPORTED;
+    }
     const int pointwise = p->r == 1 && p->s == 1 && p->ph == 0 && p->pw == 0;
     if (pointwise && p->sh == 1 && p->sw == 1) { /* positions follow one another as elements do: one long row */
         win->w *= win->h;
@@ -41,6 +47,13 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     }
     conv->in_place = pointwise && win->ow >= POET_TILE;
     return POET_OK;
+}
+
+void poet_conv_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x, float *y)
+{
+    if (poet_depthwise_padded_multiply == NULL || !poet_depthwise_padded_multiply(gemm, w, start, x, y)) {
+        poet_gemm_multiply(gemm, w, start, x, y);
+    }
 }
 
 int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int32_t end)

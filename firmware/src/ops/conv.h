@@ -3,6 +3,7 @@
 #ifndef POET_OPS_CONV_H
 #define POET_OPS_CONV_H
 
+#include "gemm.h"
 #include "shape.h"
 #include "winograd.h"
 
@@ -17,8 +18,12 @@ typedef struct poet_conv {
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;
 } poet_conv;
 
-/* Reads the parameters of one of the three convolution operators; POET_E_ARGUMENT if they make no sense. */
+/* Reads the parameters of one of the three convolution operators; POET_E_ARGUMENT if they make no sense,
+ * POET_E_UNSUPPORTED if the program lacks the kernels for them. */
 int poet_conv_read(const int32_t *params, poet_conv *conv);
+
+/* As poet_gemm_multiply. Kernels of single channels that the program has are quicker. */
+void poet_conv_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x, float *y);
 
 /* How many of the output channels from `channel` on, before `end`, are of one group. */
 int32_t poet_conv_channels_in_group(const poet_conv *conv, int32_t channel, int32_t end);

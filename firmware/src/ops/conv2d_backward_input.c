@@ -24,25 +24,26 @@ int poet_conv2d_backward_input_accumulate_sizes(const int32_t *params, poet_size
     return poet_sizes_accumulate(poet_conv2d_backward_input_sizes(params, sizes), sizes);
 }
 
-static int run(const poet_op_args *args, bool adds)
+int poet_conv2d_backward_input_run(const poet_op_args *args)
 {
     poet_conv conv;
     const int status = poet_conv_read(args->params, &conv);
     if (status != POET_OK) {
         return status;
     }
-    float *gx = adds ? poet_sum_so_far(args, (int32_t)(conv.x_bytes / sizeof(float))) : args->outputs[0];
-    poet_input_gradient(&conv, adds, 0, conv.groups * conv.out_channels, args->inputs[0], args->inputs[1],
-                        args->workspace, gx);
+    poet_input_gradient(&conv, args->inputs[0], args->inputs[1], args->workspace, args->outputs[0]);
     return POET_OK;
-}
-
-int poet_conv2d_backward_input_run(const poet_op_args *args)
-{
-    return run(args, false);
 }
 
 int poet_conv2d_backward_input_accumulate_run(const poet_op_args *args)
 {
-    return run(args, true);
+    poet_conv conv;
+    const int status = poet_conv_read(args->params, &conv);
+    if (status != POET_OK) {
+        return status;
+    }
+    float *gx = poet_sum_so_far(args, (int32_t)(conv.x_bytes / sizeof(float)));
+    poet_input_gradient_add(&conv, 0, conv.groups * conv.out_channels, args->inputs[0], args->inputs[1],
+                            args->workspace, gx);
+    return POET_OK;
 }

@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 #include "depthwise.h"
-#include "depthwise_padded.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "winograd.h"
@@ -46,6 +45,7 @@ int poet_convolution_workspace(const poet_conv *conv, uint32_t *bytes)
 typedef struct sums {
     const float *bias; /* one a channel, or NULL */
     bool add;          /* to what is in y instead */
+    poet_gemm_way *way;
 } sums;
 
 /* The gemm's rows are output channels of one group, the first of which is `channel`. */
@@ -59,11 +59,7 @@ static void compute_channels(const poet_conv *conv, const poet_gemm *gemm, const
             poet_im2col_fill(im2col, x, oy * win->sh - win->ph, workspace);
         }
         const float *rows = conv->in_place ? x : workspace;
-        if (sums->add) {
-            poet_gemm_add(gemm, w, rows, y + oy * win->ow);
-        } else if (!poet_depthwise_padded_multiply(gemm, w, bias, rows, y + oy * win->ow)) {
-            poet_gemm_multiply(gemm, w, bias, rows, y + oy * win->ow);
-        }
+        sums->way(gemm, w, bias, rows, y + oy * win->ow);
     }
 }
 
@@ -133,13 +129,13 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
 void poet_convolution(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
                       const float *bias, float *workspace, float *y)
 {
-    const sums sums = {.bias = bias};
+    const sums sums = {.bias = bias, .way = poet_conv_multiply};
     convolve(conv, first, count, x, w, &sums, workspace, y);
 }
 
 void poet_convolution_add(const poet_conv *conv, int32_t first, int32_t count, const float *x, const float *w,
                           float *workspace, float *y)
 {
-    const sums sums = {.add = true};
+    const sums sums = {.add = true, .way = poet_gemm_add};
     convolve(conv, first, count, x, w, &sums, workspace, y);
 }

@@ -6,7 +6,7 @@
 #include "micro_kernel.h"
 #include "span.h"
 
-#define COLUMNS 3 /* of results at a time: few enough for registers, and 3, 6, 12, 24 and 48 are multiples */
+#define COLUMNS POET_DEPTHWISE_COLUMNS
 
 #include "depthwise_c_inl.h"
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
@@ -17,14 +17,7 @@
 #define add_weight_gradients sum_products
 #endif
 
-bool poet_depthwise_suits(const poet_conv *conv)
-{
-    const poet_windows *win = &conv->windows;
-    const bool has_kernel = win->r == KERNEL_WIDTH && win->s == KERNEL_WIDTH && win->ph == 1 && win->pw == 1;
-    const bool even = win->h % 2 == 0 && win->w % 2 == 0;
-    const bool has_stride = win->sh == win->sw && (win->sh == 1 || (win->sh == 2 && even));
-    return conv->in_channels == 1 && conv->out_channels == 1 && has_kernel && has_stride && win->ow >= COLUMNS;
-}
+const uint8_t poet_depthwise_kernels = 1;
 
 void poet_depthwise_convolution(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *x,
                                 const float *w, const float *bias, float *y)

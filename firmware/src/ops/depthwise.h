@@ -7,19 +7,22 @@
 #include <stdbool.h>
 
 #include "conv.h"
+#include "optional.h"
+
+#define POET_DEPTHWISE_COLUMNS 3 /* of results at a time: few enough for registers; 3, 6, 12, 24, 48 are multiples */
 
 /* Whether a convolution is computed so: one channel in and out of each group, padding of one, stride 1, or stride 2
  * over even extents, and three results or more in a row. */
 bool poet_depthwise_suits(const poet_conv *conv);
 
 /* As those without `depthwise` in their names (convolution.h, input_gradient.h, weight_gradient.h). */
-void poet_depthwise_convolution(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *x,
-                                const float *w, const float *bias, float *y);
+POET_OPTIONAL void poet_depthwise_convolution(const poet_conv *conv, bool adds, int32_t first, int32_t count,
+                                              const float *x, const float *w, const float *bias, float *y);
 
-void poet_depthwise_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
-                                   const float *w, float *gx);
+POET_OPTIONAL void poet_depthwise_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count,
+                                                 const float *gy, const float *w, float *gx);
 
-void poet_depthwise_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy,
-                                    const float *x, float *gw);
+POET_OPTIONAL void poet_depthwise_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy,
+                                                  const float *x, float *gw);
 
 #endif

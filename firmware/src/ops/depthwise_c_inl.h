@@ -35,9 +35,9 @@ static inline void add_four(float *sums, float weight, const float *row, int32_t
 {
     if (row != NULL && column >= 0 && column + 3 * step < width) {
         row += column;
-        multiply_add_1x4(sums, weight, row[0], row[step], row[2 * step], row[3 * step]);
+        poet_multiply_add_1x4(sums, weight, row[0], row[step], row[2 * step], row[3 * step]);
     } else {
-        multiply_add_1x4(sums, weight, element(row, width, column), element(row, width, column + step),
+        poet_multiply_add_1x4(sums, weight, element(row, width, column), element(row, width, column + step),
                          element(row, width, column + 2 * step), element(row, width, column + 3 * step));
     }
 }
@@ -104,9 +104,9 @@ static inline void add_products(const poet_windows *win, const float *gy, const 
 {
     for (int32_t j = 0; j < win->ow; j++) {
         const int32_t column = j * win->sw - 1;
-        gw[0] = multiply_add_1x1(gw[0], gy[j], element(row, win->w, column));
-        gw[1] = multiply_add_1x1(gw[1], gy[j], row[column + 1]);
-        gw[2] = multiply_add_1x1(gw[2], gy[j], element(row, win->w, column + 2));
+        gw[0] = poet_multiply_add_1x1(gw[0], gy[j], element(row, win->w, column));
+        gw[1] = poet_multiply_add_1x1(gw[1], gy[j], row[column + 1]);
+        gw[2] = poet_multiply_add_1x1(gw[2], gy[j], element(row, win->w, column + 2));
     }
 }
 

@@ -3,6 +3,10 @@
 
 #include <stddef.h>
 
+#include "poet/operator.h"
+
+const uint8_t poet_depthwise_padded_kernels = 1;
+
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
 
 #include "depthwise_padded_m4f_inl.h"

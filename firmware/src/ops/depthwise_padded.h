@@ -7,10 +7,11 @@
 #include <stdbool.h>
 
 #include "gemm.h"
+#include "optional.h"
 
 /* The bits of poet_gemm_multiply, where this is such a convolution or its input gradient, and the target computes it
  * quicker. Says whether it has. */
-bool poet_depthwise_padded_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x,
-                                    float *y);
+POET_OPTIONAL bool poet_depthwise_padded_multiply(const poet_gemm *gemm, const float *w, const float *start,
+                                                  const float *x, float *y);
 
 #endif

@@ -30,11 +30,15 @@ typedef struct poet_gemm {
     int32_t b_panel, out_panel;
 } poet_gemm;
 
+/* One of the two below. Who needs but one of them names it alone, so that the other one is not linked. */
+typedef void poet_gemm_way(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out);
+
 /* Without `start`, sums begin with their first product. */
 void poet_gemm_multiply(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out);
 
-/* Sums begin with what is in `out`: K in several parts, one after the other, gives the bits of K as a whole. */
-void poet_gemm_add(const poet_gemm *gemm, const float *a, const float *b, float *out);
+/* Sums begin with what is in `out`, and `start` is not read: K in several parts, one after the other, gives the bits of
+ * K as a whole. */
+void poet_gemm_add(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out);
 
 /* A times the transpose of B (BLAS: N, T), added to what is there. Both factors are read along their rows, and the rows
  * of B lie anywhere:

@@ -9,7 +9,6 @@
 #include <stddef.h>
 
 #include "depthwise.h"
-#include "depthwise_padded.h"
 #include "gemm.h"
 #include "im2col.h"
 #include "span.h"
@@ -24,12 +23,12 @@ typedef struct phase {
 
 static phase phase_of(int32_t remainder, int32_t kernel, int32_t stride, int32_t padding, int32_t extent)
 {
-    phase p;
-    p.first = remainder;
+    phase p = {.first = remainder, .begin = remainder - padding};
+    for (; p.begin < 0; p.source++) {
+        p.begin += stride;
+    }
     p.taps = remainder < kernel ? (kernel - remainder + stride - 1) / stride : 0;
-    p.begin = ((remainder - padding) % stride + stride) % stride;
     p.count = p.begin < extent ? (extent - p.begin + stride - 1) / stride : 0;
-    p.source = (p.begin + padding - remainder) / stride;
     return p;
 }
 
@@ -85,6 +84,7 @@ typedef struct share {
     span met;                 /* rows */
     const float *w;
     bool adds; /* to what is in gx */
+    poet_gemm_way *way;
 } share;
 
 /* Some rows of one phase: `im2col` begins with what the first of their elements meets by its first tap. */
@@ -115,11 +115,7 @@ static void compute_phase(const share *share, const phase *rows, const phase *co
         .b_panel = shape->width,
         .out_panel = win->sh * win->w,
     };
-    if (share->adds) {
-        poet_gemm_add(&gemm, w, im2col, gx);
-    } else if (!poet_depthwise_padded_multiply(&gemm, w, NULL, im2col, gx)) {
-        poet_gemm_multiply(&gemm, w, NULL, im2col, gx);
-    }
+    share->way(&gemm, w, NULL, im2col, gx);
 }
 
 /* All phases of some whole strides of rows, the first of which is stride `top`. */
@@ -187,16 +183,22 @@ static void compute_by_winograd(const poet_conv *conv, bool adds, int32_t first,
     poet_winograd_sum(&job, gy + first * plane, w, NULL, workspace, gx);
 }
 
-void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_t count, const float *gy,
-                         const float *w, float *workspace, float *gx)
+/* How the sums of gx begin, and what adds the channels of a group that are not its first. */
+typedef struct sums {
+    bool add; /* to what is in gx */
+    poet_gemm_way *first, *later;
+} sums;
+
+static void compute(const poet_conv *conv, const sums *sums, int32_t first, int32_t count, const float *gy,
+                    const float *w, float *workspace, float *gx)
 {
     const poet_windows *win = &conv->windows;
     if (conv->winograd) {
-        compute_by_winograd(conv, adds, first, count, gy, w, workspace, gx);
+        compute_by_winograd(conv, sums->add, first, count, gy, w, workspace, gx);
         return;
     }
     if (conv->depthwise) {
-        poet_depthwise_input_gradient(conv, adds, first, count, gy, w, gx);
+        poet_depthwise_input_gradient(conv, sums->add, first, count, gy, w, gx);
         return;
     }
     const span columns = conv->in_place ? (span){0, win->ow} : columns_met(win);
@@ -215,8 +217,13 @@ void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_
     for (int32_t n = 0; n < conv->n; n++) {
         for (int32_t channel = first; channel < first + count; channel += shape.channels) {
             const int32_t group = channel / conv->out_channels;
-            const share share = {conv, &shape, rows, w + (channel - first) * conv->taps,
-                                 adds || channel != group * conv->out_channels};
+            const bool is_first = channel == group * conv->out_channels;
+            const share share = {conv,
+                                 &shape,
+                                 rows,
+                                 w + (channel - first) * conv->taps,
+                                 sums->add || !is_first,
+                                 is_first ? sums->first : sums->later};
             shape.channels = poet_conv_channels_in_group(conv, channel, first + count);
             compute_channels(&share, gy + channel * win->oh * win->ow, workspace,
                              gx + group * conv->in_channels * win->h * win->w);
@@ -224,4 +231,24 @@ void poet_input_gradient(const poet_conv *conv, bool adds, int32_t first, int32_
         gy += conv->groups * conv->out_channels * win->oh * win->ow;
         gx += conv->groups * conv->in_channels * win->h * win->w;
     }
+}
+
+void poet_input_gradient(const poet_conv *conv, const float *gy, const float *w, float *workspace, float *gx)
+{
+    const sums sums = {.first = poet_conv_multiply}; /* all channels of a group at once */
+    compute(conv, &sums, 0, conv->groups * conv->out_channels, gy, w, workspace, gx);
+}
+
+void poet_input_gradient_part(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *w,
+                              float *workspace, float *gx)
+{
+    const sums sums = {.first = poet_conv_multiply, .later = poet_gemm_add};
+    compute(conv, &sums, first, count, gy, w, workspace, gx);
+}
+
+void poet_input_gradient_add(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *w,
+                             float *workspace, float *gx)
+{
+    const sums sums = {.add = true, .first = poet_gemm_add, .later = poet_gemm_add};
+    compute(conv, &sums, first, count, gy, w, workspace, gx);
 }

@@ -36,29 +36,27 @@ static void add_bias(const poet_linear_params *p, const float *bias, float *y)
     }
 }
 
-static int run(const poet_op_args *args, bool adds)
+__attribute__((always_inline)) static inline int run(const poet_op_args *args, poet_product_way *multiply,
+                                                     int bias_input)
 {
     const poet_linear_params *p = (const poet_linear_params *)args->params;
     const poet_product product = {
         .m = p->m, .k = p->k, .n = p->n, .a_m = p->k, .a_k = 1, .c_k = 1, .c_n = p->k, .y_m = p->n};
-    if (adds) {
-        float *y = poet_sum_so_far(args, p->m * p->n);
-        poet_product_add(&product, args->inputs[0], args->inputs[1], y);
-    } else {
-        poet_product_compute(&product, args->inputs[0], args->inputs[1], args->outputs[0]);
-    }
+    multiply(&product, args->inputs[0], args->inputs[1], args->outputs[0]);
     if (p->bias) {
-        add_bias(p, args->inputs[adds ? 3 : 2], args->outputs[0]);
+        add_bias(p, args->inputs[bias_input], args->outputs[0]);
     }
     return POET_OK;
 }
 
 int poet_linear_run(const poet_op_args *args)
 {
-    return run(args, false);
+    return run(args, poet_product_compute, 2);
 }
 
 int poet_linear_accumulate_run(const poet_op_args *args)
 {
-    return run(args, true);
+    const poet_linear_params *p = (const poet_linear_params *)args->params;
+    (void)poet_sum_so_far(args, p->m * p->n);
+    return run(args, poet_product_add, 3);
 }

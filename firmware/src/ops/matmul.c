@@ -22,12 +22,12 @@ int poet_matmul_accumulate_sizes(const int32_t *params, poet_sizes *sizes)
     return poet_sizes_accumulate(poet_matmul_sizes(params, sizes), sizes);
 }
 
-static int run(const poet_op_args *args, bool adds)
+static int run(const poet_op_args *args, poet_product_way *multiply)
 {
     const poet_matmul_params *p = (const poet_matmul_params *)args->params;
     const float *a = args->inputs[0];
     const float *c = args->inputs[1];
-    float *y = adds ? poet_sum_so_far(args, p->b * p->m * p->n) : args->outputs[0];
+    float *y = args->outputs[0];
     const poet_product product = {
         .m = p->m,
         .k = p->k,
@@ -39,11 +39,7 @@ static int run(const poet_op_args *args, bool adds)
         .y_m = p->n,
     };
     for (int32_t b = 0; b < p->b; b++) {
-        if (adds) {
-            poet_product_add(&product, a, c, y);
-        } else {
-            poet_product_compute(&product, a, c, y);
-        }
+        multiply(&product, a, c, y);
         a += p->m * p->k;
         c += p->k * p->n;
         y += p->m * p->n;
@@ -53,10 +49,12 @@ static int run(const poet_op_args *args, bool adds)
 
 int poet_matmul_run(const poet_op_args *args)
 {
-    return run(args, false);
+    return run(args, poet_product_compute);
 }
 
 int poet_matmul_accumulate_run(const poet_op_args *args)
 {
-    return run(args, true);
+    const poet_matmul_params *p = (const poet_matmul_params *)args->params;
+    (void)poet_sum_so_far(args, p->b * p->m * p->n);
+    return run(args, poet_product_add);
 }

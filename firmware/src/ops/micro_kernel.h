@@ -10,6 +10,10 @@
  * with the first product. */
 #define SUM_OF_NOTHING (-0.0f)
 
+/* So few that a tile would mostly compute what is dropped. */
+#define FEW_ROWS 2
+#define FEW_COLUMNS 2
+
 /* Convolutions with kernels of 3 x 3 have micro-kernels of their own on some targets. */
 #define KERNEL_WIDTH 3
 #define KERNEL_WEIGHTS 9

@@ -45,7 +45,7 @@ static inline micro_kernel gradient_kernel_of(const poet_gemm *gemm)
     return MICRO_GENERAL;
 }
 
-static inline micro_kernel transposed_kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
+static inline micro_kernel transposed_kernel_of(const poet_gemm *gemm)
 {
     if (gemm->columns < POET_TILE || gemm->out_column > 2) {
         return MICRO_TRANSPOSED;
@@ -53,8 +53,7 @@ static inline micro_kernel transposed_kernel_of(const poet_cursor *cursor, const
     if (gemm->out_column == 2) {
         return MICRO_TRANSPOSED_SPREAD;
     }
-    return gemm->rows % 5 == 0 && gemm->rows % POET_TILE != 0 && !cursor->started ? MICRO_TRANSPOSED_FIVE
-                                                                                  : MICRO_TRANSPOSED;
+    return gemm->rows % 5 == 0 && gemm->rows % POET_TILE != 0 ? MICRO_TRANSPOSED_FIVE : MICRO_TRANSPOSED;
 }
 
 /* Whether results are stored where they belong, and not through a buffer. */
@@ -64,7 +63,8 @@ static inline int stores_in_place(micro_kernel kernel, const poet_gemm *gemm)
            (gemm->rows >= POET_TILE && gemm->columns >= POET_TILE && gemm->out_column == 1);
 }
 
-static inline micro_kernel kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
+/* Not inlined, as cursor_begin. */
+__attribute__((noinline)) static micro_kernel kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
 {
     const int singles = cursor->taps == 1 && cursor->channels == 1;
     const micro_kernel gradient = gemm->columns >= POET_TILE ? gradient_kernel_of(gemm) : MICRO_GENERAL;
@@ -74,8 +74,8 @@ static inline micro_kernel kernel_of(const poet_cursor *cursor, const poet_gemm 
     if (singles && cursor->a_k_row == 1 && (cursor->b_column == 1 || cursor->b_column == 2)) {
         return cursor->b_column == 1 ? MICRO_SINGLES : MICRO_SINGLES_STRIDE_2;
     }
-    if (singles && cursor->b_column == 1) {
-        return gemm->rows >= POET_TILE && gemm->a_row == 1 ? transposed_kernel_of(cursor, gemm) : MICRO_STRIDED;
+    if (singles && cursor->b_column == 1 && !cursor->started) { /* no convolution needs these with a bias */
+        return gemm->rows >= POET_TILE && gemm->a_row == 1 ? transposed_kernel_of(gemm) : MICRO_STRIDED;
     }
     const int triples = cursor->channels == 1 && cursor->taps == 3 && cursor->k_rows % 3 == 0 && cursor->a_tap == 1 &&
                         cursor->a_k_row == 3;

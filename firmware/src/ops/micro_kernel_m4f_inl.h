@@ -6,12 +6,10 @@
 #ifndef POET_OPS_MICRO_KERNEL_M4F_INL_H
 #define POET_OPS_MICRO_KERNEL_M4F_INL_H
 
-#include "gemv_m4f_inl.h"
 #include "micro_kernel.h"
 #include "micro_kernel_choice_m4f_inl.h"
 #include "registers_m4f.h"
 #include "tile_m4f.h"
-#include "weight_gradient_m4f_inl.h"
 
 /* Assembler, laid out by hand. */
 /* clang-format off */
@@ -111,6 +109,8 @@
     "vadd.f32 s24, s2, s24\n vadd.f32 s25, s2, s25\n vadd.f32 s26, s2, s26\n vadd.f32 s27, s2, s27\n" \
     "vadd.f32 s28, s3, s28\n vadd.f32 s29, s3, s29\n vadd.f32 s30, s3, s30\n vadd.f32 s31, s3, s31\n"
 
+#define NO_START "" /* the kernel is not chosen where there is one */
+
 #define ADD_RESULTS                                                                                          \
     "add %[t], %[out], %[out_row]\n vldm %[out], {s0-s3}\n vldm %[t], {s4-s7}\n"                             \
     "add %[t], %[t], %[out_row]\n vldm %[t], {s8-s11}\n add %[t], %[t], %[out_row]\n vldm %[t], {s12-s15}\n" \
@@ -209,7 +209,7 @@
     ROWS_OF_FIVE(ROW) "add %[a0], %[a0], %[a_step]\n" NEXT_K_ROW
 
 #define STRIDED(STORE_TILE, LOAD, FIRST, TAPS)                                                  \
-    BY_EIGHT(ADD_START, STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"), \
+    BY_EIGHT(NO_START, STORE_TILE, FROM_ROWS, SINGLE("0", LOAD, FIRST) ADVANCE_A("%[a_step]"), \
              SINGLE("0", LOAD, TAPS) ADVANCE_A("%[a_step]"))
 
 /* Input gradients: rows of A lie one kernel apart, so that one register reaches them all. */
@@ -250,200 +250,6 @@
                        AT(start), AT(a)                                                                             \
                      : FP_REGISTERS, "cc", "memory")
 
-#define GENERAL(STARTED, LOAD)                                                                                      \
-    __asm__ volatile(                                                                                               \
-        "7:\n" STARTED                                                                                              \
-        "ldr %[t], [%[w], %[all_channels]]\n str %[t], [%[w], %[channels]]\n"                                       \
-        "1: ldr %[t], [%[w], %[k_rows]]\n str %[t], [%[w], %[k_row]]\n"                                             \
-        "2: ldr %[n], [%[w], %[taps]]\n"                                                                            \
-        "3:\n" LOAD_A("0")                                                                                          \
-        LOAD                                                                                                        \
-        TAP("s4", "s5", "s6", "s7")                                                                                 \
-        ADVANCE_A("%[a_tap]")                                                                                       \
-        "add %[b], %[b], %[b_tap]\n subs %[n], %[n], #1\n bne 3b\n"                                                 \
-        "ldr %[t], [%[w], %[a_k_row]]\n ldr %[n], [%[w], %[b_k_row]]\n"                                             \
-        ADVANCE_A("%[t]")                                                                                           \
-        "add %[b], %[b], %[n]\n"                                                                                    \
-        "ldr %[t], [%[w], %[k_row]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[k_row]]\n bne 2b\n"                  \
-        "ldr %[t], [%[w], %[a_channel]]\n ldr %[n], [%[w], %[b_channel]]\n"                                         \
-        ADVANCE_A("%[t]")                                                                                           \
-        "add %[b], %[b], %[n]\n"                                                                                    \
-        "ldr %[t], [%[w], %[channels]]\n subs %[t], %[t], #1\n str %[t], [%[w], %[channels]]\n bne 1b\n"            \
-        "ldr %[t], [%[w], %[out_row]]\n ldr %[n], [%[w], %[b_tile]]\n"                                              \
-        STORE_BY("%[t]", "%[n]", FOUR) "bne 7b\n"                                                                   \
-        : [a0] "=&r"(a0), [a1] "=&r"(a1), [a2] "=&r"(a2), [a3] "=&r"(a3), [b] "+&r"(b), [n] "=&r"(n), [t] "=&r"(t), \
-          [out] "+&r"(out), [tiles] "+&r"(tiles)                                                                    \
-        : [w] "r"(&bytes), [a_tap] "r"(bytes.a_tap * 4), [b_tap] "r"(bytes.b_tap * 4),                              \
-          [b_column] "r"(cursor->b_column * 4), [all_channels] "i"(offsetof(poet_cursor, all_channels)),            \
-          [b_tile] "i"(offsetof(poet_cursor, b_tile_bytes)), AT(start), AT(a), AT(out_row),                         \
-          AT(channels), AT(k_rows), AT(k_row), AT(taps), AT(a_k_row), AT(b_k_row), AT(a_channel), AT(b_channel)     \
-        : FP_REGISTERS, "cc", "memory")
-
-#define LOAD_APART                                                                              \
-    "add %[t], %[b], %[b_column]\n vldr s4, [%[b]]\n vldr s5, [%[t]]\n add %[t], %[t], %[b_column]\n" \
-    "vldr s6, [%[t]]\n add %[t], %[t], %[b_column]\n vldr s7, [%[t]]\n"
 /* clang-format on */
-
-static inline void multiply_gradient(const poet_cursor *cursor, micro_kernel kernel)
-{
-    const float *a0, *a1, *a2, *a3, *b = cursor->b;
-    float *out = cursor->out;
-    int32_t tiles = cursor->tiles, n;
-    if (kernel == MICRO_GRADIENT_1X2 || kernel == MICRO_GRADIENT_1X1) {
-        enum { one_k_row = 1 };
-        const int32_t a_channel = cursor->a_k_row, b_channel = cursor->b_k_row;
-        if (kernel == MICRO_GRADIENT_1X2) {
-            GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_TWO("0", "8"));
-        } else {
-            GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_ONE("0"));
-        }
-        return;
-    }
-    enum { one_k_row = 0 };
-    const int32_t a_channel = cursor->a_channel + cursor->k_rows * cursor->a_k_row;
-    const int32_t b_channel = cursor->b_channel + cursor->b_k_row;
-    if (kernel == MICRO_GRADIENT_3X3) {
-        GRADIENT(START_SUMS, STORE, REVERSED_3X3(REVERSED_THREE));
-    } else if (kernel == MICRO_GRADIENT_THREE) {
-        GRADIENT(START_SUMS, STORE_THREE_ROWS, REVERSED_3X3(REVERSED_THREE_ROWS));
-    } else if (kernel == MICRO_GRADIENT_2X2) {
-        GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_TWO("0", "8") NEXT_K_ROW REVERSED_TWO("24", "32"));
-    } else {
-        GRADIENT(START_SUMS, STORE_SPREAD, REVERSED_ONE("0") NEXT_K_ROW REVERSED_ONE("24"));
-    }
-}
-
-/* Any number of taps at any distances. The registers do not suffice: what changes only between k_rows stays in
- * memory, %[n] counts taps and %[t] is scratch. */
-static inline void multiply_tiles_general(const poet_cursor *cursor, int adds)
-{
-    const float *a0, *a1, *a2, *a3, *b = cursor->b;
-    float *out = cursor->out;
-    int32_t tiles = cursor->tiles, n, t;
-    poet_cursor bytes = *cursor; /* with distances in bytes, from behind the last tap or k_row */
-    if (cursor->taps == 1) {     /* the innermost loop is the one without overhead */
-        bytes.taps = cursor->k_rows;
-        bytes.k_rows = cursor->channels;
-        bytes.channels = 1;
-        bytes.a_tap = cursor->a_k_row;
-        bytes.b_tap = cursor->b_k_row;
-        bytes.a_k_row = cursor->a_channel * 4;
-        bytes.b_k_row = cursor->b_channel * 4;
-        bytes.b_channel = 0;
-    } else {
-        bytes.a_k_row = (cursor->a_k_row - cursor->taps * cursor->a_tap) * 4;
-        bytes.b_k_row = (cursor->b_k_row - cursor->taps * cursor->b_tap) * 4;
-        bytes.a_channel = cursor->a_channel * 4;
-        bytes.b_channel = cursor->b_channel * 4;
-    }
-    bytes.all_channels = bytes.channels;
-    bytes.out_row = cursor->out_row * 4;
-    if (adds) {
-        GENERAL("ldr %[t], [%[w], %[out_row]]\n" START_FROM_RESULTS("%[t]", "%[a1]", "%[a2]") FROM_ROWS, LOAD_APART);
-    } else if (cursor->b_column == 1) {
-        GENERAL(FROM_ROWS START_SUMS, LOAD_FOUR);
-    } else {
-        GENERAL(FROM_ROWS START_SUMS, LOAD_APART);
-    }
-}
-
-/* Columns of B are contiguous in all of these. */
-static inline int suits_pair(micro_kernel kernel)
-{
-    return kernel == MICRO_SINGLES || kernel == MICRO_TRANSPOSED || kernel == MICRO_STRIDED;
-}
-
-/* Behind the whole tiles the last columns, if they are two or one: as two, the first of them perhaps once more. */
-static inline void multiply_left(const poet_cursor *cursor, micro_kernel kernel)
-{
-    if (cursor->left == 0) {
-        return;
-    }
-    const float *a0, *a1, *a2, *a3;
-    const float *b = cursor->b + POET_TILE * cursor->tiles + cursor->left - 2;
-    float *out = cursor->out + POET_TILE * cursor->tiles + cursor->left - 2;
-    int32_t tiles = 1, n, t;
-    if (kernel == MICRO_SINGLES) {
-        SINGLES(ADD_START, STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
-    } else if (kernel == MICRO_TRANSPOSED) {
-        TRANSPOSED_TILES(ADD_START, STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
-    } else {
-        STRIDED(STORE_COLUMNS(TWO), LOAD_TWO, FIRST_TWO, TAP_PAIR);
-    }
-}
-
-static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel)
-{
-    const float *a0, *a1, *a2, *a3, *b = cursor->b;
-    float *out = cursor->out;
-    int32_t tiles = cursor->tiles, n, t;
-    switch (kernel) {
-    case MICRO_SINGLES:
-        SINGLES(ADD_START, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-        multiply_left(cursor, kernel);
-        break;
-    case MICRO_SINGLES_STRIDE_2:
-        SINGLES(ADD_START, STORE, LOAD_FOUR_STRIDE_2, FIRST_FOUR, TAP_FOUR);
-        break;
-    case MICRO_TRIPLES:
-        TRIPLES(FROM_START, TRIPLE);
-        break;
-    case MICRO_TRIPLES_STRIDE_2:
-        TRIPLES(FROM_START, TRIPLE_STRIDE_2);
-        break;
-    case MICRO_TRANSPOSED:
-        TRANSPOSED_TILES(ADD_START, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-        multiply_left(cursor, kernel);
-        break;
-    case MICRO_STRIDED:
-        STRIDED(STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-        multiply_left(cursor, kernel);
-        break;
-    case MICRO_TRANSPOSED_FIVE:
-        BY_EIGHT(ADD_START, STORE_FIVE_ROWS, FROM_ONE_ROW, TRANSPOSED_FIVE(FIRST_ROW_OF_FIVE),
-                 TRANSPOSED_FIVE(ROW_OF_FIVE));
-        break;
-    case MICRO_TRANSPOSED_SPREAD:
-        TRANSPOSED_TILES(ADD_START, STORE_SPREAD, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-        break;
-    case MICRO_GRADIENT_3X3:
-    case MICRO_GRADIENT_THREE:
-    case MICRO_GRADIENT_2X2:
-    case MICRO_GRADIENT_2X1:
-    case MICRO_GRADIENT_1X2:
-    case MICRO_GRADIENT_1X1:
-        multiply_gradient(cursor, kernel);
-        break;
-    case MICRO_GENERAL:
-        multiply_tiles_general(cursor, 0);
-        break;
-    }
-}
-
-/* The same with sums that begin with the results; not inlined, because multiply_tiles would pay for its registers. */
-__attribute__((noinline)) static void add_tiles(const poet_cursor *cursor, micro_kernel kernel)
-{
-    enum { one_k_row = 0 };
-    const float *a0, *a1, *a2, *a3, *b = cursor->b;
-    float *out = cursor->out;
-    int32_t tiles = cursor->tiles, n, t;
-    if (kernel == MICRO_SINGLES) {
-        SINGLES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-    } else if (kernel == MICRO_TRANSPOSED) {
-        TRANSPOSED_TILES(ADD_RESULTS, STORE, LOAD_FOUR, FIRST_FOUR, TAP_FOUR);
-    } else if (kernel == MICRO_TRIPLES) {
-        TRIPLES(FROM_RESULTS, TRIPLE);
-    } else if (kernel == MICRO_TRIPLES_STRIDE_2) {
-        TRIPLES(FROM_RESULTS, TRIPLE_STRIDE_2);
-    } else if (kernel == MICRO_GRADIENT_3X3) {
-        const int32_t a_channel = cursor->a_channel + cursor->k_rows * cursor->a_k_row;
-        const int32_t b_channel = cursor->b_channel + cursor->b_k_row;
-        GRADIENT(START_RESULTS, STORE, REVERSED_3X3(REVERSED_THREE));
-    } else {
-        multiply_tiles_general(cursor, 1);
-    }
-}
-
-#include "micro_kernel_nt_m4f_inl.h"
 
 #endif

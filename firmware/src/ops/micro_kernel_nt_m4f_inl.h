@@ -4,8 +4,8 @@
 #ifndef POET_OPS_MICRO_KERNEL_NT_M4F_INL_H
 #define POET_OPS_MICRO_KERNEL_NT_M4F_INL_H
 
-#include "micro_kernel.h"
-#include "registers_m4f.h"
+#include "micro_kernel_m4f_inl.h"
+#include "weight_gradient_m4f_inl.h"
 
 /* Assembler, laid out by hand. */
 /* clang-format off */

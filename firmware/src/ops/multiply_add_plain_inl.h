@@ -7,7 +7,7 @@
 
 #include "gemm.h"
 
-static inline void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b,
+static inline void poet_multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b,
                                     ptrdiff_t b_at)
 {
     for (int32_t i = 0; i < POET_TILE; i++) {
@@ -17,13 +17,13 @@ static inline void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_
     }
 }
 
-static inline float multiply_add_1x1(float sum, float a, float b)
+static inline float poet_multiply_add_1x1(float sum, float a, float b)
 {
     return sum + a * b;
 }
 
 /* One element of one row with one of each of four columns. */
-static inline void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
+static inline void poet_multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {
     sums[0] += a * b0;
     sums[1] += a * b1;

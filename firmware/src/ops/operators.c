@@ -8,4 +8,8 @@ const poet_operator poet_operators[] = {
 #undef POET_OPERATOR
 };
 
+POET_KERNELS(winograd)
+POET_KERNELS(depthwise)
+POET_KERNELS(depthwise_padded)
+
 const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};

@@ -112,6 +112,6 @@ void poet_product_add(const poet_product *p, const float *a, const float *c, flo
     } else {
         poet_gemm gemm;
         begin_tiles(p, &gemm);
-        poet_gemm_add(&gemm, is_transposed(p) ? c : a, is_transposed(p) ? a : c, y);
+        poet_gemm_add(&gemm, is_transposed(p) ? c : a, NULL, is_transposed(p) ? a : c, y);
     }
 }

@@ -15,6 +15,9 @@ typedef struct poet_product {
     int32_t y_m;
 } poet_product;
 
+/* One of the two below, as poet_gemm_way. */
+typedef void poet_product_way(const poet_product *product, const float *a, const float *c, float *y);
+
 void poet_product_compute(const poet_product *product, const float *a, const float *c, float *y);
 
 /* Adds to what is in y: k in several parts, one after the other, gives the bits of k as a whole. */

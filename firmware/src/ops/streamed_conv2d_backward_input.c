@@ -53,8 +53,12 @@ static int run(const poet_op_args *args, bool adds)
     float *gx = adds ? poet_sum_so_far(args, (int32_t)(conv.x_bytes / sizeof(float))) : args->outputs[0];
     poet_stream weights = poet_stream_begin(args, 1, p->k, conv.taps, p->tile, channels_together(&conv), tile);
     while (poet_stream_next(&weights)) {
-        poet_input_gradient(&conv, adds, weights.first, weights.count, args->inputs[0], weights.data,
-                            tile + p->tile * conv.taps, gx);
+        float *rows = tile + p->tile * conv.taps;
+        if (adds) {
+            poet_input_gradient_add(&conv, weights.first, weights.count, args->inputs[0], weights.data, rows, gx);
+        } else {
+            poet_input_gradient_part(&conv, weights.first, weights.count, args->inputs[0], weights.data, rows, gx);
+        }
     }
     return weights.status;
 }

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "poet/operator.h"
 #include "span.h"
 
 #define BLOCK 4   /* rows and columns of products, and tiles of a group */
@@ -16,8 +17,7 @@
 #define KERNEL 3  /* rows and columns */
 #define TILE 2    /* rows and columns of results */
 #define EXTENT 4  /* rows and columns behind them */
-#define TILES 8   /* at a time */
-#define LEAST_CHANNELS 8
+#define TILES POET_WINOGRAD_TILES
 
 #define U_FLOATS (BLOCK * POET_WINOGRAD_PART * PLACES) /* or half of V */
 #define V_FLOATS (TILES / BLOCK * U_FLOATS)
@@ -29,6 +29,8 @@
 #include "winograd_c_inl.h"
 #endif
 
+const uint8_t poet_winograd_kernels = 1;
+
 static int32_t tiles_along(int32_t extent)
 {
     return (extent + TILE - 1) / TILE;
@@ -37,20 +39,6 @@ static int32_t tiles_along(int32_t extent)
 static int32_t least(int32_t a, int32_t b)
 {
     return a < b ? a : b;
-}
-
-static bool extent_suits(int32_t extent)
-{
-    return extent == 4 || extent > 5;
-}
-
-bool poet_winograd_suits(int32_t n, int32_t groups, int32_t channels, int32_t filters, const poet_windows *windows)
-{
-    const poet_windows *win = windows;
-    const bool plain = groups == 1 && win->r == KERNEL && win->s == KERNEL && win->sh == 1 && win->sw == 1;
-    const bool large = channels >= LEAST_CHANNELS && filters >= LEAST_CHANNELS;
-    return plain && large && extent_suits(win->oh) && extent_suits(win->ow) &&
-           n * tiles_along(win->oh) * tiles_along(win->ow) >= TILES;
 }
 
 /* Where a tile's results begin. */
@@ -64,6 +52,7 @@ typedef struct tiles {
     int32_t count;
     place at[TILES];
     int32_t abreast[TILES]; /* how many lie side by side from this one on */
+    bool whole[TILES / BLOCK]; /* of four: two pairs side by side, of which all results are in y */
 } tiles;
 
 static int32_t count_tiles(const poet_winograd *job)
@@ -156,7 +145,6 @@ __attribute__((noinline)) static void transform_filters(const poet_winograd *job
     }
 }
 
-/* Whether the four tiles are two pairs side by side, of which all results are in y. */
 static bool are_whole(const poet_winograd *job, const tiles *taken, int32_t first)
 {
     bool whole = first + BLOCK <= taken->count;
@@ -202,7 +190,7 @@ __attribute__((noinline)) static void put_tiles(const poet_winograd *job, const 
     const place *at = &taken->at[first];
     const int32_t plane = job->out_h * job->out_w;
     float *rows[4];
-    if (are_whole(job, taken, first)) {
+    if (taken->whole[first / BLOCK]) {
         take_rows(result_at(job, &at[0], y), result_at(job, &at[2], y), job->out_w, rows);
         transform_outputs(m, rows, plane, filters, adds);
         return;
@@ -245,6 +233,9 @@ void poet_winograd_sum(const poet_winograd *job, const float *x, const float *w,
     for (int32_t tile = 0; tile < all; tile += TILES) {
         tiles taken;
         take_tiles(job, tile, all, &taken);
+        for (int32_t first = 0; first < TILES; first += BLOCK) {
+            taken.whole[first / BLOCK] = are_whole(job, &taken, first);
+        }
         for (int32_t channel = 0; channel < job->channels; channel += POET_WINOGRAD_PART) {
             const int32_t channels = least(job->channels - channel, POET_WINOGRAD_PART);
             const bool adds = job->adds || bias != NULL || channel > 0;

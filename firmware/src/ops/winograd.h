@@ -20,9 +20,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "optional.h"
 #include "shape.h"
 
 #define POET_WINOGRAD_PART 8      /* channels, or tiles of a weight gradient: decides bits */
+#define POET_WINOGRAD_TILES 8     /* at a time */
 #define POET_WINOGRAD_TOGETHER 4  /* filters: fewer take as long */
 #define POET_WINOGRAD_BYTES 7168u /* of workspace, whatever the shape */
 
@@ -44,11 +46,11 @@ typedef struct poet_winograd {
 } poet_winograd;
 
 /* `bias`, if not NULL, is one for each filter. */
-void poet_winograd_sum(const poet_winograd *job, const float *x, const float *w, const float *bias, float *workspace,
-                       float *y);
+POET_OPTIONAL void poet_winograd_sum(const poet_winograd *job, const float *x, const float *w, const float *bias,
+                                     float *workspace, float *y);
 
 /* Adds to gw[filters][channels][3][3] what so many images give; `out_h`, `out_w` and `out_image` are those of gy. */
-void poet_winograd_add_weight_gradient(const poet_winograd *job, const float *gy, const float *x, float *workspace,
-                                       float *gw);
+POET_OPTIONAL void poet_winograd_add_weight_gradient(const poet_winograd *job, const float *gy, const float *x,
+                                                     float *workspace, float *gw);
 
 #endif

@@ -178,24 +178,17 @@ static inline void multiply_places(const float *a, const float *b, int32_t count
     "vstm %[y0], {s16-s19}\n vstm %[y2], {s20-s23}\n vstm %[y1], {s24-s27}\n vstm %[y3], {s28-s31}\n"         \
     "add %[y0], %[y0], %[plane]\n add %[y1], %[y1], %[plane]\n add %[y2], %[y2], %[plane]\n"                  \
     "add %[y3], %[y3], %[plane]\n add %[m], %[m], #16\n subs %[filters], %[filters], #1\n bne 1b\n"
-#define TRANSFORM_RESULTS(PRESENT)                                                                            \
-    __asm__ volatile("1:\n" FOUR_TILES PRESENT STORE_RESULTS                                                  \
-                     : [m] "+&r"(m), [y0] "+&r"(y0), [y1] "+&r"(y1), [y2] "+&r"(y2), [y3] "+&r"(y3),          \
-                       [filters] "+&r"(filters)                                                               \
-                     : [plane] "r"(plane * 4)                                                                 \
-                     : FP_REGISTERS, "cc", "memory")
-
 static inline void transform_outputs(const float *m, float *const *rows, int32_t plane, int32_t filters, bool adds)
 {
     float *y0 = rows[0];
     float *y1 = rows[1];
     float *y2 = rows[2];
     float *y3 = rows[3];
-    if (adds) {
-        TRANSFORM_RESULTS(ADD_PRESENT);
-    } else {
-        TRANSFORM_RESULTS("");
-    }
+    __asm__ volatile("1:\n" FOUR_TILES "cbz %[adds], 2f\n" ADD_PRESENT "2:\n" STORE_RESULTS
+                     : [m] "+&r"(m), [y0] "+&r"(y0), [y1] "+&r"(y1), [y2] "+&r"(y2), [y3] "+&r"(y3),
+                       [filters] "+&r"(filters)
+                     : [plane] "r"(plane * 4), [adds] "l"((int32_t)adds)
+                     : FP_REGISTERS, "cc", "memory");
 }
 
 /* The results a, b, c, d of a tile are loaded to s16, s17, s28 and s29. */

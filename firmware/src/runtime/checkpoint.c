@@ -62,7 +62,8 @@ static uint32_t slot_block(uint32_t slot)
 
 /* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be
  * read; `status` says what the device said of it at last. */
-static bool read_header(const poet_block_device *device, uint32_t slot, slot_header *header, int *status)
+__attribute__((cold)) static bool read_header(const poet_block_device *device, uint32_t slot, slot_header *header,
+                                              int *status)
 {
     uint8_t bytes[HEADER_BYTES];
     for (uint32_t reads = 0; reads < POET_SAVED_READS; reads++) {
@@ -76,8 +77,8 @@ static bool read_header(const poet_block_device *device, uint32_t slot, slot_hea
 
 /* --- commit and restore --- */
 
-int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
-                           uint32_t step, uint32_t *bytes)
+__attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model,
+                                                 const uint8_t *residents, uint32_t step, uint32_t *bytes)
 {
     slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step};
     uint32_t slot = 0;
@@ -117,8 +118,8 @@ int poet_checkpoint_commit(const poet_block_device *device, const poet_model *mo
     return status != POET_OK ? status : device->sync(device->context);
 }
 
-int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint8_t *residents,
-                            uint32_t *step, uint32_t *bytes)
+__attribute__((cold)) int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model,
+                                                  uint8_t *residents, uint32_t *step, uint32_t *bytes)
 {
     slot_header headers[POET_SLOT_COUNT];
     bool usable[POET_SLOT_COUNT];

@@ -108,7 +108,7 @@ static bool lie_in_order(const poet_model *model, uint32_t first, uint32_t count
     return true;
 }
 
-bool poet_record_layout_is_sound(const poet_model *model)
+__attribute__((cold)) bool poet_record_layout_is_sound(const poet_model *model)
 {
     if (model->kept_count == 0) {
         return model->unit_count == 0 && model->check_count == 0 && model->bit_count == 0;

@@ -4,10 +4,36 @@
 #include <string.h>
 
 #include "poet/crc32.h"
+#include "poet/pager.h"
 
-int poet_kept_operands_write(void *context, uint32_t output, const void *data, uint32_t bytes)
+#include "operands.h"
+
+/* The kept tensors of one node, while its operator runs. */
+typedef struct kept_operands {
+    const poet_kept *const *inputs; /* NULL where an operand is in RAM */
+    const poet_kept *const *outputs;
+    poet_record *record;
+    poet_pager *pager;
+
+    struct { /* the output under way */
+        uint32_t done;
+        uint32_t block;
+        uint32_t crc;
+    } written;
+
+    struct { /* the transfer under way, and what was read before it from the tensor's begin on */
+        poet_kept_place place;
+        const void *data;
+        uint32_t bytes;
+        bool in_order;
+        uint32_t done;
+        uint32_t crc;
+    } read;
+} kept_operands;
+
+static int write(void *context, uint32_t output, const void *data, uint32_t bytes)
 {
-    poet_kept_operands *operands = context;
+    kept_operands *operands = context;
     const poet_kept *kept = operands->outputs[output];
     const poet_block_device *device = operands->record->device;
     int status = POET_OK;
@@ -33,9 +59,9 @@ int poet_kept_operands_write(void *context, uint32_t output, const void *data, u
     return POET_OK;
 }
 
-int poet_kept_operands_write_row(void *context, uint32_t output, uint32_t row, void *before, const void *after)
+static int write_row(void *context, uint32_t output, uint32_t row, void *before, const void *after)
 {
-    const poet_kept_operands *operands = context;
+    const kept_operands *operands = context;
     const poet_kept *kept = operands->outputs[output];
     const poet_block_device *device = operands->record->device;
     const uint32_t bytes = kept->bytes / kept->rows;
@@ -57,9 +83,9 @@ int poet_kept_operands_write_row(void *context, uint32_t output, uint32_t row, v
     return status;
 }
 
-int poet_kept_operands_read(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes)
+static int read(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes)
 {
-    poet_kept_operands *operands = context;
+    kept_operands *operands = context;
     const poet_kept *kept = operands->inputs[input];
     const uint32_t row_bytes = kept->bytes / kept->rows;
     const uint32_t row = offset / row_bytes;
@@ -82,9 +108,9 @@ int poet_kept_operands_read(void *context, uint32_t input, uint32_t offset, void
                                          bytes);
 }
 
-int poet_kept_operands_wait(void *context)
+static int wait(void *context)
 {
-    poet_kept_operands *operands = context;
+    kept_operands *operands = context;
     const poet_kept_place *place = &operands->read.place;
     const int status = poet_pager_wait(operands->pager);
     if (status != POET_OK || !operands->read.in_order || !place->checked) {
@@ -94,3 +120,58 @@ int poet_kept_operands_wait(void *context)
     operands->read.done += operands->read.bytes;
     return operands->read.done < place->bytes || operands->read.crc == place->crc ? POET_OK : POET_E_CORRUPT;
 }
+
+static void find_kept(const poet_model *model, const uint16_t *operands, uint32_t count, const poet_kept **kept)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        kept[i] = is_kept(model, operands[i]) ? kept_of(model, operands[i]) : NULL;
+    }
+}
+
+static int run(const poet_run *run, const poet_node *node, const poet_operator *operator, const poet_op_args *args)
+{
+    const poet_model *model = run->record->model;
+    const uint16_t *references = model->operands + node->operands;
+    const poet_kept *inputs[POET_MAX_INPUTS];
+    const poet_kept *outputs[POET_MAX_OUTPUTS];
+    find_kept(model, references, node->input_count, inputs);
+    find_kept(model, references + node->input_count, node->output_count, outputs);
+    kept_operands operands = {.inputs = inputs, .outputs = outputs, .record = run->record, .pager = run->pager};
+    const poet_sink sink = {&operands, write, write_row};
+    const poet_source source = {
+        .context = &operands,
+        .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
+        .read = read,
+        .wait = wait,
+    };
+    poet_op_args whole = *args;
+    whole.sink = &sink;
+    whole.source = &source;
+    return operator->run(&whole);
+}
+
+/* A unit that no node has written would count on as it was, and nobody would see it. */
+static bool all_are_written(const poet_record *record)
+{
+    for (uint32_t i = 0; i < record->model->kept_count; i++) {
+        const uint16_t check = record->model->kept[i].check;
+        if (check < record->model->unit_count && !record->checks[check].written) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int commit(poet_record *record)
+{
+    return all_are_written(record) ? poet_record_commit(record, record->step + 1u) : POET_E_ORDER;
+}
+
+const poet_kept_ways poet_kept_on_card = {
+    .run = run,
+    .find = poet_record_find,
+    .begin = poet_record_begin,
+    .end = poet_record_end,
+    .forget = poet_record_forget,
+    .commit = commit,
+};

@@ -26,7 +26,7 @@ int poet_pager_format(const poet_block_device *device)
     return status != POET_OK ? status : device->sync(device->context);
 }
 
-int poet_pager_open(poet_pager *pager, const poet_block_device *device)
+__attribute__((cold)) int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
     *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK};

@@ -58,7 +58,8 @@ static bool is_sound(const poet_model *model, const poet_node *node, const poet_
     return reference < end && operand_bytes(model, reference) >= needed;
 }
 
-static int check_node(const poet_model *model, const poet_node *node, const poet_operator_set *operators)
+__attribute__((cold)) static int check_node(const poet_model *model, const poet_node *node,
+                                            const poet_operator_set *operators)
 {
     if (node->op == 0) {
         const bool empty = node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0;
@@ -76,8 +77,9 @@ static int check_node(const poet_model *model, const poet_node *node, const poet
     }
 
     poet_sizes sizes;
-    if (operator->sizes(model->params + node->params, &sizes) != POET_OK) {
-        return POET_E_CORRUPT;
+    const int status = operator->sizes(model->params + node->params, &sizes);
+    if (status != POET_OK) {
+        return status == POET_E_UNSUPPORTED ? status : POET_E_CORRUPT;
     }
     if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
         sizes.workspace_bytes > node->workspace_bytes || node->uses != uses_of(node, &sizes) ||
@@ -98,7 +100,8 @@ static int check_node(const poet_model *model, const poet_node *node, const poet
     return POET_OK;
 }
 
-static int check_model(const poet_model *model, uint32_t page_count, const poet_operator_set *operators)
+__attribute__((cold)) static int check_model(const poet_model *model, uint32_t page_count,
+                                             const poet_operator_set *operators)
 {
     for (uint32_t i = 0; i < model->value_count; i++) {
         if (model->values[i].page != POET_NO_PAGE && model->values[i].page >= page_count) {
@@ -132,7 +135,8 @@ static int check_model(const poet_model *model, uint32_t page_count, const poet_
     return POET_OK;
 }
 
-static int check_step(const poet_model *model, const poet_schedule *schedule, const poet_step *step)
+__attribute__((cold)) static int check_step(const poet_model *model, const poet_schedule *schedule,
+                                            const poet_step *step)
 {
     if (step->action == POET_COMPUTE) {
         if (step->index >= model->node_count) {
@@ -157,7 +161,7 @@ static int check_step(const poet_model *model, const poet_schedule *schedule, co
 
 /* A transfer can fail; behind the first change of a resident weight there is none, so that a failed step has changed
  * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
-static int check_order(const poet_model *model, const poet_schedule *schedule)
+__attribute__((cold)) static int check_order(const poet_model *model, const poet_schedule *schedule)
 {
     bool changed = false;
     bool committed = false;
@@ -178,7 +182,8 @@ static int check_order(const poet_model *model, const poet_schedule *schedule)
     return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;
 }
 
-int poet_plan_check(const poet_model *model, const poet_schedule *schedule, const poet_operator_set *operators)
+__attribute__((cold)) int poet_plan_check(const poet_model *model, const poet_schedule *schedule,
+                                          const poet_operator_set *operators)
 {
     if (schedule->graph_hash != model->graph_hash) {
         return POET_E_HASH;

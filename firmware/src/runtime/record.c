@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kept.h"
+#include "kept_operands.h"
 #include "poet/checkpoint.h"
 #include "poet/crc32.h"
 #include "poet/saved.h"
@@ -179,7 +180,8 @@ static int read_record(poet_record *record, uint32_t place, bool apply, header *
 void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks,
                       uint32_t *homes)
 {
-    *record = (poet_record){.model = model, .residents = residents, .checks = checks, .second = homes};
+    *record = (poet_record){
+        .model = model, .residents = residents, .checks = checks, .second = homes, .ways = &poet_kept_on_card};
     record->changed = homes + word_count(record);
 }
 

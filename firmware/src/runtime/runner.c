@@ -269,13 +269,6 @@ static int place_outputs(poet_runner *runner, const poet_node *node, const poet_
     return POET_OK;
 }
 
-static void find_kept(const poet_model *model, const uint16_t *operands, uint32_t count, const poet_kept **kept)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        kept[i] = is_kept(model, operands[i]) ? kept_of(model, operands[i]) : NULL;
-    }
-}
-
 static int run_operator(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
@@ -298,22 +291,10 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     if (status != POET_OK) {
         return status;
     }
-    const poet_kept *kept_inputs[POET_MAX_INPUTS];
-    const poet_kept *kept_outputs[POET_MAX_OUTPUTS];
-    find_kept(model, model->operands + node->operands, node->input_count, kept_inputs);
-    find_kept(model, model->operands + node->operands + node->input_count, node->output_count, kept_outputs);
-    poet_kept_operands kept = {
-        .inputs = kept_inputs, .outputs = kept_outputs, .record = run->record, .pager = run->pager};
-    const poet_sink sink = {&kept, poet_kept_operands_write, poet_kept_operands_write_row};
-    const poet_source source = {
-        .context = &kept,
-        .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
-        .read = poet_kept_operands_read,
-        .wait = poet_kept_operands_wait,
-    };
+    const poet_operator *operator = poet_operator_find(runner->operators, node->op);
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace,
-                               run->learning_rate,           &sink,  &source};
-    status = poet_operator_find(runner->operators, node->op)->run(&args);
+                               run->learning_rate,           NULL,   NULL};
+    status = run->record == NULL ? operator->run(&args) : run->record->ways->run(run, node, operator, &args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, POET_NO_VALUE);
     }
@@ -329,7 +310,7 @@ static int fetch(poet_runner *runner, const poet_step *step, const poet_run *run
     void *data;
     int status = poet_pager_wait(run->pager);
     if (status == POET_OK) {
-        status = poet_record_find(run->record, kept_of(runner->model, operands[0]), 0, &place);
+        status = run->record->ways->find(run->record, kept_of(runner->model, operands[0]), 0, &place);
     }
     if (status == POET_OK) {
         status = place_value(runner, value, runner->schedule->offsets[step->place], &data);
@@ -353,7 +334,7 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     uint32_t crc;
     int status = await_inputs(runner, &runner->model->nodes[step->index], run, &data);
     if (status == POET_OK) {
-        status = poet_record_begin(run->record, kept, 0, &block);
+        status = run->record->ways->begin(run->record, kept, 0, &block);
     }
     if (status == POET_OK) {
         runner->moving = operands[0];
@@ -362,30 +343,14 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     if (status != POET_OK) {
         return status;
     }
-    poet_record_end(run->record, kept, crc);
+    run->record->ways->end(run->record, kept, crc);
     return run->trace ? complete_transfer_of(runner, run, operands[0]) : POET_OK;
 }
 
-/* A unit that no node has written would count on as it was, and nobody would see it. */
-static bool all_are_written(const poet_runner *runner, const poet_record *record)
-{
-    for (uint32_t i = 0; i < runner->model->kept_count; i++) {
-        const uint16_t check = runner->model->kept[i].check;
-        if (check < runner->model->unit_count && !record->checks[check].written) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int commit(const poet_runner *runner, const poet_run *run)
+static int commit(const poet_run *run)
 {
     const int status = poet_pager_wait(run->pager);
-    if (status != POET_OK) {
-        return status;
-    }
-    return all_are_written(runner, run->record) ? poet_record_commit(run->record, run->record->step + 1u)
-                                                : POET_E_ORDER;
+    return status == POET_OK ? run->record->ways->commit(run->record) : status;
 }
 
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
@@ -398,7 +363,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     case POET_OP_STORE:
         return store(runner, step, run);
     case POET_OP_COMMIT:
-        return commit(runner, run);
+        return commit(run);
     default:
         return run_operator(runner, step, run);
     }
@@ -542,7 +507,7 @@ int poet_runner_begin(poet_runner *runner, poet_run *run)
     runner->moving = POET_NO_VALUE;
     runner->traced = run->trace;
     if (run->record != NULL) {
-        poet_record_forget(run->record);
+        run->record->ways->forget(run->record);
     }
     run->under_way = true;
     set_window(run, !run->trace);
@@ -602,7 +567,7 @@ static bool has_changed_weights(const poet_runner *runner, const poet_run *run)
     return false;
 }
 
-int poet_runner_stop(poet_runner *runner, poet_run *run)
+__attribute__((cold)) int poet_runner_stop(poet_runner *runner, poet_run *run)
 {
     if (!run->under_way) {
         return POET_E_ORDER;

@@ -34,7 +34,7 @@ uint32_t poet_saved_blocks(const poet_model *model)
     return blocks;
 }
 
-uint32_t poet_saved_crc(const poet_model *model, const uint8_t *residents)
+__attribute__((cold)) uint32_t poet_saved_crc(const poet_model *model, const uint8_t *residents)
 {
     uint32_t crc = 0;
     for (uint32_t i = 0; i < model->resident_count; i++) {
@@ -46,7 +46,8 @@ uint32_t poet_saved_crc(const poet_model *model, const uint8_t *residents)
     return crc;
 }
 
-int poet_saved_write(const poet_block_device *device, const poet_model *model, const uint8_t *residents, uint32_t block)
+__attribute__((cold)) int poet_saved_write(const poet_block_device *device, const poet_model *model,
+                                           const uint8_t *residents, uint32_t block)
 {
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
@@ -63,7 +64,8 @@ int poet_saved_write(const poet_block_device *device, const poet_model *model, c
 }
 
 /* CRC of them as they are on the card, read through a buffer of one block. */
-static int check_once(const poet_block_device *device, const poet_model *model, uint32_t block, uint32_t *crc)
+__attribute__((cold)) static int check_once(const poet_block_device *device, const poet_model *model, uint32_t block,
+                                            uint32_t *crc)
 {
     uint8_t buffer[POET_BLOCK_BYTES];
     *crc = 0;
@@ -110,8 +112,8 @@ static int read_once(const poet_block_device *device, const poet_model *model, u
     return POET_OK;
 }
 
-int poet_saved_read(const poet_block_device *device, const poet_model *model, uint8_t *residents, uint32_t block,
-                    uint32_t crc)
+__attribute__((cold)) int poet_saved_read(const poet_block_device *device, const poet_model *model, uint8_t *residents,
+                                          uint32_t block, uint32_t crc)
 {
     int status = poet_saved_check(device, model, block, crc);
     for (uint32_t reads = 0; status == POET_OK && reads < POET_SAVED_READS; reads++) {

@@ -717,7 +717,7 @@ static int sync_blocks(void *context)
 /* --- start --- */
 
 /* Card-Specific Data, versions 1.0 and 2.0 (5.3.2, 5.3.3); 0 if they are something else. */
-static uint32_t blocks_from_csd(const uint8_t *csd)
+__attribute__((cold)) static uint32_t blocks_from_csd(const uint8_t *csd)
 {
     const uint32_t version = csd[0] >> 6;
 
@@ -740,7 +740,7 @@ static uint32_t blocks_from_csd(const uint8_t *csd)
  * for the rest of a block takes it for that, and finds its CRC wrong. Then comes the end of a write. A card without a
  * transfer ignores all this, and so does one that is busy: it has to be said again. To wait for the card would be
  * wrong: it drives no line before it is in SPI mode. */
-static void end_abandoned_transfer(poet_sdcard *card)
+__attribute__((cold)) static void end_abandoned_transfer(poet_sdcard *card)
 {
     static const uint8_t stop = TOKEN_STOP_WRITE_MULTIPLE;
 
@@ -753,13 +753,13 @@ static void end_abandoned_transfer(poet_sdcard *card)
 
 /* Whether the card says that it is idle, in full: silence, the answer, and silence again. What floats, what rushes and
  * what is left of a block does not look like that twice in a row. */
-static bool says_idle(poet_sdcard *card)
+__attribute__((cold)) static bool says_idle(poet_sdcard *card)
 {
     send_command(card, GO_IDLE_STATE, 0u);
     return receive_byte(card) == 0xFFu && receive_response(card) == R1_IDLE && receive_byte(card) == 0xFFu;
 }
 
-static int go_idle(poet_sdcard *card)
+__attribute__((cold)) static int go_idle(poet_sdcard *card)
 {
     const uint32_t start = card->spi->ticks();
     int convincing = 0;
@@ -777,7 +777,7 @@ static int go_idle(poet_sdcard *card)
 }
 
 /* Version 2 cards echo the check pattern; version 1 cards do not know the command. */
-static int negotiate_voltage(poet_sdcard *card)
+__attribute__((cold)) static int negotiate_voltage(poet_sdcard *card)
 {
     const uint32_t start = card->spi->ticks();
     uint8_t echo[4] = {0u};
@@ -798,7 +798,7 @@ static int negotiate_voltage(poet_sdcard *card)
 }
 
 /* The check of transfers is optional in SPI mode (7.2.2): some cards do not know the command. They are used without. */
-static int switch_crc_on(poet_sdcard *card)
+__attribute__((cold)) static int switch_crc_on(poet_sdcard *card)
 {
     uint8_t response = R1_NONE;
 
@@ -809,7 +809,7 @@ static int switch_crc_on(poet_sdcard *card)
     return response == R1_NONE ? POET_E_ABSENT : POET_OK;
 }
 
-static int leave_idle(poet_sdcard *card)
+__attribute__((cold)) static int leave_idle(poet_sdcard *card)
 {
     const uint32_t start = card->spi->ticks();
     uint8_t response;
@@ -823,7 +823,7 @@ static int leave_idle(poet_sdcard *card)
     return (response & R1_ILLEGAL_COMMAND) != 0u ? POET_E_UNSUPPORTED : POET_E_IO;
 }
 
-static int read_addressing(poet_sdcard *card)
+__attribute__((cold)) static int read_addressing(poet_sdcard *card)
 {
     uint8_t ocr[4];
     const int status = status_of(command_in_time(card, READ_OCR, 0u));
@@ -837,7 +837,7 @@ static int read_addressing(poet_sdcard *card)
 }
 
 /* Where transfers are not checked, the register's own checksum is. */
-static int receive_csd(poet_sdcard *card, uint8_t *csd)
+__attribute__((cold)) static int receive_csd(poet_sdcard *card, uint8_t *csd)
 {
     uint8_t crc[2];
 
@@ -851,7 +851,7 @@ static int receive_csd(poet_sdcard *card, uint8_t *csd)
     return whole ? POET_OK : POET_E_CORRUPT;
 }
 
-static int read_csd(poet_sdcard *card)
+__attribute__((cold)) static int read_csd(poet_sdcard *card)
 {
     const uint32_t start = card->spi->ticks();
     uint8_t csd[CSD_BYTES];
@@ -872,7 +872,7 @@ static int read_csd(poet_sdcard *card)
     return card->block_count > 0u ? POET_OK : POET_E_UNSUPPORTED;
 }
 
-static int identify(poet_sdcard *card)
+__attribute__((cold)) static int identify(poet_sdcard *card)
 {
     static int (*const steps[])(poet_sdcard *) = {
         go_idle, negotiate_voltage, switch_crc_on, leave_idle, read_addressing, read_csd,
@@ -885,7 +885,7 @@ static int identify(poet_sdcard *card)
     return status;
 }
 
-int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *device)
+__attribute__((cold)) int poet_sdcard_init(poet_sdcard *card, const poet_spi *spi, poet_block_device *device)
 {
     int status;
 

@@ -12,7 +12,8 @@ from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Resident
+from poet_profiles.graph import Graph, Operation, Resident
+from poet_profiles.operators import OPERATORS, is_depthwise, is_depthwise_padded, is_winograd, parse_params
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
@@ -242,6 +243,7 @@ def _source(
     tables = tables_for_both(graph, schedule, inference)
     nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
     operators = sorted({node.operation.op for node in nodes if node.operation})
+    kernels = _kernels(node.operation for node in nodes if node.operation)
     beside = f"{name}_{INFERENCE}"
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
@@ -253,6 +255,8 @@ def _source(
             "",
             *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
             "",
+            *(f"POET_KERNELS({kernel})" for kernel in kernels),
+            *([""] if kernels else []),
             model_tables(graph, schedule, words, name, inference),
             schedule_tables(graph, schedule, name, inference),
             f"static const poet_operator {name}_ops[] = {{",
@@ -294,6 +298,13 @@ def _text(words: str) -> str:
     """A string in C, in UTF-8; what could mean something to a compiler is a number there."""
     bytes = words.encode()
     return '"' + "".join(chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in bytes) + '"'
+
+
+def _kernels(operations: Iterable[Operation]) -> list[str]:
+    """Those that convolutions need and the core links only where they are named: as POET_KERNELS calls them."""
+    shapes = [parse_params(operation.params) for operation in operations if operation.op in OPERATORS]
+    rules = {"depthwise": is_depthwise, "depthwise_padded": is_depthwise_padded, "winograd": is_winograd}
+    return [kernel for kernel, suits in rules.items() if any(map(suits, shapes))]
 
 
 def _data(graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:

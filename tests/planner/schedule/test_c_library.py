@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from binascii import crc32
 from dataclasses import replace
@@ -59,6 +60,19 @@ def small_inference(graph: Graph) -> Inference:
     relu = Node("relu", 0.1, 0.2, (Value("relu", 0),), operation=Operation("relu", "size=2", ("in",), ("out",)))
     beside = Graph("beside", (relu,), first + 16, residents=(*graph.residents, *own), constants=graph.constants)
     return Inference(beside, store_all_schedule(beside))
+
+
+def convolution(channels: int, groups: int, padding: int) -> Graph:
+    params = f"n=1 c={channels} h=8 w=8 k={channels} r=3 s=3 sh=1 sw=1 ph={padding} pw={padding} g={groups} bias=0"
+    plane, weights = 256 * channels, 36 * channels * channels // groups
+    operation = Operation("conv2d", params, ("x", "w"), ("y",))
+    residents = (
+        Resident("w", "parameter", weights, 0, (channels, channels // groups, 3, 3)),
+        Resident("x", "input", plane, weights, (1, channels, 8, 8)),
+        Resident("y", "gradient", plane, weights + plane, (1, channels, 8, 8)),
+    )
+    nodes = (Node("conv", 0.1, 0.2, (Value("conv", 0),), operation=operation),)
+    return Graph("conv", nodes, resident_bytes=weights + 2 * plane, residents=residents)
 
 
 @pytest.fixture
@@ -214,3 +228,15 @@ def test_a_parameter_without_its_data_is_refused() -> None:
     wrong = replace(small_graph().residents[2], bytes=8)
     with pytest.raises(UserError, match="a_b has 4 bytes to begin with, not 8"):
         initial_bytes(replace(small_graph(), residents=(small_graph().residents[0], wrong)), INITIAL)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "padding", "named"),
+    [(4, 1, 1, []), (8, 1, 1, ["winograd"]), (8, 8, 1, ["depthwise"]), (8, 8, 0, ["depthwise_padded"])],
+)
+def test_kernels_that_its_convolutions_need_are_named(
+    channels: int, groups: int, padding: int, named: list[str], tmp_path: Path
+) -> None:
+    graph = convolution(channels, groups, padding)
+    write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path)
+    assert re.findall(r"POET_KERNELS\((\w+)\)", (tmp_path / "src/net.c").read_text()) == named

@@ -102,7 +102,7 @@ TracePart = structure("TracePart", rows=TraceRow * TRACE_ROWS, number=u32, crc=u
 Check = structure("Check", crc=u32, next_crc=u32, written=c.c_bool)
 Record = structure(
     "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), second=P(u32), changed=P(u32),
-    device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, batches=u32,
+    device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, batches=u32, ways=c.c_void_p,
 )  # fmt: skip
 Operators = structure("Operators", operators=c.c_void_p, count=c.c_size_t)
 Hooks = structure(

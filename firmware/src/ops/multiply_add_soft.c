@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products added to the sums of a tile, for cores without a floating-point unit: the same IEEE 754 results as the
- * compiler's library, at less than half its cost, because an element is taken apart once for the four products it
- * enters, and the general case alone is treated here. Zeros, subnormals, infinities and NaNs, and whatever might become
- * one, go to the library. */
-#ifndef POET_OPS_MULTIPLY_ADD_SOFT_INL_H
-#define POET_OPS_MULTIPLY_ADD_SOFT_INL_H
+/* For cores without a floating-point unit: the same IEEE 754 results as the compiler's library, at less than half its
+ * cost, because an element is taken apart once for the four products it enters, and the general case alone is treated
+ * here. Zeros, subnormals, infinities and NaNs, and whatever might become one, go to the library. */
+#include "multiply_add.h"
 
-#include <stddef.h>
+#ifdef POET_MULTIPLY_ADD_IS_SOFT
+
 #include <string.h>
-
-#include "gemm.h"
 
 #define SIGN 0x80000000u
 #define NEVER_IN_RANGE (-1000) /* exponent of what is not a normal number: no product with it passes for one */
@@ -169,8 +166,7 @@ __attribute__((always_inline)) static inline uint32_t multiply_add(uint32_t sum,
     return pack(mantissa, exponent, sign);
 }
 
-__attribute__((noinline, unused)) static void multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at,
-                                                               const float *const *b, ptrdiff_t b_at)
+void poet_multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b, ptrdiff_t b_at)
 {
     factor columns[POET_TILE];
     for (int32_t j = 0; j < POET_TILE; j++) {
@@ -187,7 +183,7 @@ __attribute__((noinline, unused)) static void multiply_add_4x4(float *sums, cons
     }
 }
 
-__attribute__((noinline, unused)) static float multiply_add_1x1(float sum, float a, float b)
+float poet_multiply_add_1x1(float sum, float a, float b)
 {
     factor row;
     factor column;
@@ -197,9 +193,7 @@ __attribute__((noinline, unused)) static float multiply_add_1x1(float sum, float
     return float_of(multiply_add(bits_of(sum), &row, &column));
 }
 
-/* One element of one row with one of each of four columns. */
-__attribute__((noinline, unused)) static void multiply_add_1x4(float *sums, float a, float b0, float b1, float b2,
-                                                               float b3)
+void poet_multiply_add_1x4(float *sums, float a, float b0, float b1, float b2, float b3)
 {
     const float columns[POET_TILE] = {b0, b1, b2, b3};
     factor row;
