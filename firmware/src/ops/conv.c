@@ -49,9 +49,20 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     return POET_OK;
 }
 
-void poet_conv_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x, float *y)
+/* Not inlined, because other products would pay for its registers. */
+__attribute__((noinline)) static void multiply_single(const poet_gemm *gemm, const float *w, const float *start,
+                                                      const float *x, float *y)
 {
     if (poet_depthwise_padded_multiply == NULL || !poet_depthwise_padded_multiply(gemm, w, start, x, y)) {
+        poet_gemm_multiply(gemm, w, start, x, y);
+    }
+}
+
+void poet_conv_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x, float *y)
+{
+    if (poet_depthwise_padded_might(gemm)) {
+        multiply_single(gemm, w, start, x, y);
+    } else {
         poet_gemm_multiply(gemm, w, start, x, y);
     }
 }

@@ -6,8 +6,15 @@
 
 #include <stdbool.h>
 
-#include "gemm.h"
+#include "micro_kernel.h"
 #include "optional.h"
+
+/* Whether asking is worth it: more rows share what a tile loads, and a kernel is whole or parted by a stride of 2. */
+static inline bool poet_depthwise_padded_might(const poet_gemm *gemm)
+{
+    return gemm->rows <= 2 && gemm->channels == 1 &&
+           (gemm->taps == KERNEL_WIDTH ? gemm->k_rows == KERNEL_WIDTH : gemm->out_column == 2);
+}
 
 /* The bits of poet_gemm_multiply, where this is such a convolution or its input gradient, and the target computes it
  * quicker. Says whether it has. */

@@ -22,9 +22,6 @@ static inline windows_kind windows_kind_of(const poet_gemm *gemm)
     const bool whole = gemm->k_rows == KERNEL_WIDTH && gemm->taps == KERNEL_WIDTH && gemm->a_k_row == KERNEL_WIDTH &&
                        gemm->a_tap == 1 && gemm->out_column == 1;
     const bool descends = gemm->b_tap == -1 && gemm->b_column == 1;
-    if (gemm->channels != 1 || gemm->rows > 2) { /* more rows share what a tile loads */
-        return WINDOWS_UNKNOWN;
-    }
     if (whole && gemm->b_tap == 1 && gemm->b_column <= 2) {
         return gemm->b_column == 1 ? WINDOWS_CLOSE : WINDOWS_APART;
     }
