@@ -114,9 +114,9 @@ typedef struct poet_operator_set {
     size_t count;
 } poet_operator_set;
 
-/* Kernels that are large, and take some convolutions alone: winograd, depthwise, depthwise_padded. A program links those
- * that one of its files names so, as the network's own does; without them such a convolution is POET_E_UNSUPPORTED, or
- * takes longer (depthwise_padded). */
+/* Kernels that are large, and take some convolutions alone: winograd, depthwise, depthwise_padded. A program links
+ * those that one of its files names so, as the network's own does; without them such a convolution is
+ * POET_E_UNSUPPORTED, or takes longer (depthwise_padded). */
 #define POET_KERNELS(name) \
     __attribute__((used)) static const uint8_t *const poet_##name##_named = &poet_##name##_kernels;
 

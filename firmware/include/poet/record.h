@@ -48,11 +48,11 @@ typedef struct poet_record {
     uint32_t *second;   /* a bit for each home: the second one counts; POET_BIT_WORDS(bit_count), caller-owned */
     uint32_t *changed;  /* as many: a next version has been written; behind the others */
     const poet_block_device *device;
-    uint32_t sequence; /* of the record that counts; 0: there is none */
-    uint32_t refused;  /* sequence of a newer one whose tensors are damaged; 0: none */
-    uint32_t place;    /* where the record that counts stands, 0 or 1 */
-    uint32_t step;     /* steps that count */
-    uint32_t batches;  /* on the card */
+    uint32_t sequence;                 /* of the record that counts; 0: there is none */
+    uint32_t refused;                  /* sequence of a newer one whose tensors are damaged; 0: none */
+    uint32_t place;                    /* where the record that counts stands, 0 or 1 */
+    uint32_t step;                     /* steps that count */
+    uint32_t batches;                  /* on the card */
     const struct poet_kept_ways *ways; /* the runner's */
 } poet_record;
 

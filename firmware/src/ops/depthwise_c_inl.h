@@ -38,7 +38,7 @@ static inline void add_four(float *sums, float weight, const float *row, int32_t
         poet_multiply_add_1x4(sums, weight, row[0], row[step], row[2 * step], row[3 * step]);
     } else {
         poet_multiply_add_1x4(sums, weight, element(row, width, column), element(row, width, column + step),
-                         element(row, width, column + 2 * step), element(row, width, column + 3 * step));
+                              element(row, width, column + 2 * step), element(row, width, column + 3 * step));
     }
 }
 

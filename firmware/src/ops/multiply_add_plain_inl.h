@@ -8,7 +8,7 @@
 #include "gemm.h"
 
 static inline void poet_multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b,
-                                    ptrdiff_t b_at)
+                                         ptrdiff_t b_at)
 {
     for (int32_t i = 0; i < POET_TILE; i++) {
         for (int32_t j = 0; j < POET_TILE; j++) {

@@ -51,7 +51,7 @@ typedef struct place {
 typedef struct tiles {
     int32_t count;
     place at[TILES];
-    int32_t abreast[TILES]; /* how many lie side by side from this one on */
+    int32_t abreast[TILES];    /* how many lie side by side from this one on */
     bool whole[TILES / BLOCK]; /* of four: two pairs side by side, of which all results are in y */
 } tiles;
 
