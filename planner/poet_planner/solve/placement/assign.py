@@ -133,7 +133,8 @@ class Placer:
 
     def _place(self, found: list[Incumbent]) -> PlacedSchedule:
         best = self._newest
-        if best is None or not np.array_equal(best.incumbent.events, found[0].events):
+        is_answered = best is not None and (self._fits(best) or best.placement.impossible)
+        if best is None or not is_answered or not np.array_equal(best.incumbent.events, found[0].events):
             best = self._place_newest(found[0], self._problem, 0)
         try:
             if not self._fits(best):
