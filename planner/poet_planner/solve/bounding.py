@@ -193,7 +193,10 @@ class LargeStateSpace:
 
 @dataclass
 class Downsets:
-    """The RAM when the last node of a downset is first computed, for graphs that branch."""
+    """The RAM when the last node of a downset is first computed, for large graphs.
+
+    Other methods prove small graphs to the end, and whether they run depends on how close the bound is.
+    """
 
     problem: Problem
     params: DownsetParams
@@ -204,7 +207,7 @@ class Downsets:
         return self.params.share
 
     def applies(self, known: Known) -> bool:
-        return known.overhead_j > 0
+        return graph_size(self.problem) > self.params.large
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         return Gain(search_downsets(self.problem, known.overhead_j, budget, self.params))

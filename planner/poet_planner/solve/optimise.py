@@ -204,6 +204,7 @@ class _Run:
         self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
+        self._proof.bound_large_graph(self._budget)
         self._try_to_place()
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)

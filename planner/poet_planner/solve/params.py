@@ -72,7 +72,7 @@ class EffortParams(Checked):
     placing_share: Share = 0.25  # kept for offsets: fraction of the time limit
     most_placing_s: Amount = 8.0  # the same at most, where the first schedule had offsets: seconds
     lacking_share: Share = 0.5  # kept for offsets where it had none, and the bound is poor: fraction of the time limit
-    poor_bound: Share = 0.5  # a bound is poor that has closed less than this: fraction of the overhead
+    poor_bound: Share = 0.75  # a bound is poor that has closed less than this: fraction of the overhead
     replanning_share: Share = 0.25  # effort of each plan made again: fraction of the first search's
     overtime_s: Amount = 1.0  # for offsets if there are none at the time limit, or for the shortest time: seconds
     overtime_share: Share = 0.05  # the same, if it is more: fraction of the time limit
@@ -216,6 +216,7 @@ class RelaxationParams(Checked):
 class DownsetParams(Checked):
     """The RAM when the last node of a downset is first computed."""
 
+    large: Count = 600  # a graph is large that has more nodes, values and edges
     step: Share = 0.05  # another downset is looked for that proves so much more: fraction of the overhead
     share: Share = 0.3  # fraction of the time left
     search_s_per_node: Amount = 0.003  # effort of a search beside it: seconds a node

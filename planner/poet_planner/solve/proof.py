@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proof: raises the lower bound until it meets the best schedule.
 
-First the bounding methods of `bounding` run, then the relaxation is refined (`relaxation.refinement`). A search goes on
+The bounding methods of `bounding` run first, then the relaxation is refined (`relaxation.refinement`). A search goes on
 beside both, and it also starts from their solutions. See docs/optimiser/overview.md, "The pipeline".
 """
 
@@ -107,10 +107,21 @@ class Proof:
         """
         budget = budget.until(lambda: self.complete)
         self._run_bounding_methods(budget)
-        self._bound_by_downsets(budget)
         if self._context.has(Part.RELAXATION):
             with self._context.timed(Part.RELAXATION):
                 self._refine_relaxation(budget)
+
+    def bound_large_graph(self, budget: TimeBudget) -> None:
+        """Raise the bound of a large graph by downsets, with a search beside it that takes about as long.
+
+        The search must have found a schedule.
+        """
+        budget = budget.until(lambda: self.complete)
+        params = self._context.params.downsets
+        downsets = Downsets(self._problem, params)
+        if self._is_open(downsets, budget):
+            with self._background_search(params.search_s_per_node * len(self._problem.node_time), budget):
+                self._run_method(downsets, budget)
 
     def _run_bounding_methods(self, budget: TimeBudget) -> None:
         """Run the bounding methods: all of them once with few states, then with more states those that are worth it."""
@@ -137,14 +148,6 @@ class Proof:
         while self._is_open(large, budget):
             with self._background_search(self._params.background_s, budget):
                 self._run_method(large, budget)
-
-    def _bound_by_downsets(self, budget: TimeBudget) -> None:
-        """Raise the bound by the last nodes of downsets, with a search beside it that takes about as long."""
-        params = self._context.params.downsets
-        downsets = Downsets(self._problem, params)
-        if self._is_open(downsets, budget):
-            with self._background_search(params.search_s_per_node * len(self._problem.node_time), budget):
-                self._run_method(downsets, budget)
 
     def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
         """Whether a method is switched on, applies, and has time left."""

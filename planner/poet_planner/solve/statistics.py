@@ -68,7 +68,7 @@ class Parts:
     aggregation : bool
         Values that are cheap to get from one another, as one.
     downsets : bool
-        The RAM when the last node of a downset is first computed, for graphs that branch.
+        The RAM when the last node of a downset is first computed, for large graphs.
     relaxation : bool
         The order-free relaxation: its LP and all that follows here down to ``milp``.
     event_points : bool

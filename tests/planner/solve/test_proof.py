@@ -12,7 +12,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.params import DEFAULTS, ProofParams
+from poet_planner.solve.params import DEFAULTS, DownsetParams, ProofParams
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
@@ -96,7 +96,9 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(hundred: int, state_
         problem, least = solved_problem(seed)
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
-        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, Context(parts))
+        context = Context(parts, replace(DEFAULTS, downsets=DownsetParams(large=1)))
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, context)
+        proving.bound_large_graph(TimeBudget(60.0))
         proving.run(TimeBudget(60.0))
         assert store_all_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)

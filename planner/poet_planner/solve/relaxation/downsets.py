@@ -19,6 +19,7 @@ from poet_planner.solve.instance import Flags, Problem, inputs_of, outside_worki
 from poet_planner.solve.milp.linear_model import LP_SAFETY, SCALE, LinearModel, Rows
 from poet_planner.solve.params import DEFAULTS, DownsetParams
 from poet_planner.solve.relaxation.cutting_planes import LEAST_S, lp_of
+from poet_planner.solve.relaxation.model import about_entries, seconds_to_state_lp
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
 
@@ -37,6 +38,8 @@ def search_downsets(
         Energy of the best schedule above E0, in joules. It takes no part in the proof.
     """
     store_all_j = float(problem.node_energy.sum())
+    if budget.left() < seconds_to_state_lp(about_entries(problem, event_points=1)):
+        return store_all_j
     moment = LastNode(problem)
     step_j = params.step * overhead_j
     downset = np.ones(len(problem.node_time), dtype=np.bool_)
