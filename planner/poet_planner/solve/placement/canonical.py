@@ -14,8 +14,8 @@ built from below, along the skyline of what is placed (MiniMalloc, ASPLOS 2023, 
 
 If a state fails, a set of sections explains why: every state that is equal there fails, too. The search returns to the
 last decision that changed one of them (conflict-directed backjumping, Prosser 1993), and prefers sections that explain
-many failures (dom/wdeg, Boussemart et al. 2004). States that failed are remembered. Restarts take other orders, every
-second one by those failures.
+many failures (dom/wdeg, Boussemart et al. 2004). States that failed are remembered. Restarts take other orders, two
+of three by those failures.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from poet_planner.solve.jit import allocating, compiled, inlined
 from poet_planner.solve.statespace.bitset import has, put, words_of
 from poet_planner.solve.time_budget import UNLIMITED, Flags, TimeBudget, interruptible
 
-DECISIONS = 1000  # of the first runs at least
+DECISIONS = 700  # of the first runs at least
 DECISIONS_PER_BLOCK = 2  # the same: a run without any failure has about one for each block
 ROUND = 64  # runs with as many decisions; then there are twice as many
 DISTURBANCE = 0.2  # of an order from the second time on: standard deviation of the logarithm of what it goes by
+SLIGHT_DISTURBANCE = 0.1  # the same of the order by failures, which changes of itself
 REMEMBERED = 2**18  # failed states
 
 # What a run comes to.
@@ -145,9 +146,10 @@ def search(
     for run in count():
         if run < len(plain):
             by = plain[run]
+        elif run % 3:
+            by = length * _mean_weight(blocks) * np.exp(SLIGHT_DISTURBANCE * random.standard_normal(len(size)))
         else:
-            chosen = length * _mean_weight(blocks) if run % 2 else plain[run // 2 % len(plain)]
-            by = chosen * np.exp(DISTURBANCE * random.standard_normal(len(size)))
+            by = plain[run // 3 % len(plain)] * np.exp(DISTURBANCE * random.standard_normal(len(size)))
         _fill(blocks, np.argsort(-by, kind="stable"))
         result = interruptible(partial(_run, blocks, limit), budget)
         while result == FULL:
