@@ -253,7 +253,7 @@ class PlacementParams(Checked):
     securing_share: Share = 0.3  # for that: fraction of the time left
     securing_passes: Count = 2  # passes of eviction in each budget that is tried for it
     reserve: Share = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
-    canonical_runs: Count = 64  # of the complete search
+    canonical_runs: Count = 128  # of the complete search
     ejection_moves: Count = 20_000  # of a round of the ejection search
     ejection_rounds: Count = 75  # rounds of a search
     growths: Positives = (0.1, 0.3, 0.03)  # growth of a block's weight when it ejects, by rounds: fraction of it
