@@ -15,7 +15,6 @@ Exits 1 if anything is off. It needs the package seglearn. The emulated MKR1000 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,15 @@ class Project:
             yield batch
 
 
+def load_example() -> Any:
+    """The example's own module."""
+    spec = spec_from_file_location("watch", EXAMPLE / "watch.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def copy_example(example: Any, folder: Path, user: int) -> None:
     """Its sources, and what the simulated sensor plays, into an empty folder."""
     shutil.copytree(EXAMPLE / "src", folder / "src")
@@ -162,8 +171,7 @@ def main() -> int:
     parser.add_argument("--board", choices=BATCHES, default="mkr1000")
     parser.add_argument("--user", type=int, choices=(9, 10), default=9)
     asked = parser.parse_args()
-    sys.path.insert(0, str(EXAMPLE))
-    example = importlib.import_module("watch")
+    example = load_example()
     tested, labels = example.tested_with(asked.user)
     module = example.pretrained()
     expected = [round(example.accuracy(module, tested, labels) * len(tested))]
