@@ -62,7 +62,7 @@ profiles: $(STAMP)
 	mkdir -p build
 	rm -f build/nrf52840.csv build/mkr1000.csv
 	@# soft floats are quicker on the zeros of training: what fits the MKR1000 is timed in place (docs/profiling.md)
-	$(BIN)/poet-plan --model digits_cnn_small --profile m0 --time-limit 10 --out build/in-place
+	$(BIN)/poet-plan --model digits_cnn_small --profile m0 --gradients resident --time-limit 10 --out build/in-place
 	$(BIN)/poet-plan data --model digits_cnn_small --steps 5 --out build/in-place.npz
 	$(BIN)/poet-harness flash --board mkr1000 --emulate --plan build/in-place
 	$(BIN)/poet-harness profile --board mkr1000 --emulate --plan build/in-place --data build/in-place.npz --steps 5 \

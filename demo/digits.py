@@ -108,7 +108,8 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     graph, data, profile = OUT / "graph.json", OUT / "data.npz", OUT / f"{BOARD}.csv"
     plan, algorithm1, store_all = OUT / "plan", OUT / "algorithm1", OUT / "store_all"
-    common = ("poet-plan", "--profile", str(profile), "--model", MODEL)
+    # Gradients with places of their own can be read back and compared; a step is cheaper without.
+    common = ("poet-plan", "--profile", str(profile), "--model", MODEL, "--gradients", "resident")
 
     say("1. Build the firmware for the board")
     run("pio", "run", "--silent", "-e", BOARD)

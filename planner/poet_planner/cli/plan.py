@@ -100,7 +100,7 @@ def plan(
         Gradients,
         typer.Option(
             help="Give gradients places of their own in RAM (resident), or treat them like activations (paged); "
-            "auto: where they would not fit, and on Linux boards."
+            "auto: where they would not fit or a step is cheaper, and on Linux boards."
         ),
     ] = Gradients.AUTO,
     card_above: Annotated[

@@ -6,7 +6,6 @@ A form decides what the optimiser may choose from. A short search in each form t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.graph.streaming import Streaming
+from poet_planner.planning.short_search import found_j, once_j
 
 if TYPE_CHECKING:
     from poet_planner.planning.task import Task
@@ -28,7 +28,6 @@ FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some part
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
-SEARCH_S = 0.3  # effort in each form: of so many seconds on a usual core
 
 Made = TypeVar("Made")
 
@@ -128,20 +127,11 @@ class _Candidate:
 
     @property
     def once_j(self) -> float:
-        """Every node once: no schedule costs less."""
-        return sum(node.energy_j for node in self.graph.nodes)
+        return once_j(self.graph)
 
     @cached_property
     def found_j(self) -> float:
-        """Energy of the schedule that a short search finds; infinite if it finds none."""
-        from poet_planner.solve.instance import build_problem
-        from poet_planner.solve.search.annealer import moves_per_second
-        from poet_planner.solve.search.portfolio import Portfolio
-
-        problem = build_problem(self.graph, self.budget_bytes, None)
-        portfolio = Portfolio(problem, seed=0)
-        portfolio.run(int(SEARCH_S * moves_per_second(problem)))
-        return portfolio.incumbent.energy if portfolio.incumbent else math.inf
+        return found_j(self.graph, self.budget_bytes)
 
 
 def _cheapest(best: _Candidate, others: Iterable[_Candidate]) -> _Candidate:

@@ -13,8 +13,10 @@ from poet_profiles.graph import Graph, Kept, Node, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
+from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.card_form import ALL_CARD_FORMS, CardForm, CardForms, cheapest_on_card
 from poet_planner.planning.flash import has_room_in_flash
+from poet_planner.planning.short_search import found_j, once_j
 from poet_planner.report.quantities import bytes_text
 
 if TYPE_CHECKING:
@@ -95,9 +97,10 @@ def choose_residents(
 ) -> Residency:
     """Choose where parameters and gradients lie.
 
-    Where gradients leave no room for the largest node, they become values; where that is not enough, or flash has no
-    room for what is frozen, larger parameters go to the card. What still does not fit is left in the form that needs
-    the least RAM.
+    Where gradients leave no room for the largest node, they become values; also where they leave too little for the
+    store-all schedule, and a short search finds a cheaper one with gradients as values. Where that is not enough, or
+    flash has no room for what is frozen, larger parameters go to the card. What still does not fit is left in the form
+    that needs the least RAM.
 
     Parameters
     ----------
@@ -142,14 +145,17 @@ def _fitting(
     budget = budget_bytes(task)
     in_ram = least = smallest_ram_bytes(task.graph)
     in_flash = has_room_in_flash(task.graph, task.board)
-    if in_ram <= budget and in_flash:
+    if gradients is not Gradients.AUTO and in_ram <= budget and in_flash:
         return Residency(task, budget)
     if gradients is Gradients.AUTO and in_flash:
         paged = forms.in_ram(False)
         least = smallest_ram_bytes(paged.graph)
-        if least <= budget and paged.graph.resident_bytes < task.graph.resident_bytes:
+        smaller = least <= budget and paged.graph.resident_bytes < task.graph.resident_bytes
+        if smaller and _is_cheaper(paged.graph, task.graph, budget):
             note = "gradients have no places of their own in RAM (--gradients resident gives them)"
             return Residency(paged, budget, note=note)
+    if in_ram <= budget and in_flash:
+        return Residency(task, budget)
     if parameters is Parameters.AUTO and gradients is Gradients.AUTO and forms.on_card is not None:
         on_card = cheapest_on_card(forms.card_forms, forms.on_card, budget_bytes)
         if not in_flash:
@@ -158,6 +164,16 @@ def _fitting(
             note = _card_note(on_card.graph, min(in_ram, least), budget)
             return Residency(on_card, budget, note=_joined(note, _slices_note(on_card.graph)))
     return Residency(task, budget)
+
+
+def _is_cheaper(one: Graph, other: Graph, budget_bytes: int) -> bool:
+    """Whether short searches find it so; without a search where it cannot be, or the other one does not fit."""
+    if smallest_ram_bytes(other) > budget_bytes:
+        return True
+    if store_all_schedule(other).peak_bytes <= budget_bytes:
+        return False
+    known_j = found_j(other, budget_bytes)
+    return once_j(one) < known_j and found_j(one, budget_bytes) < known_j
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

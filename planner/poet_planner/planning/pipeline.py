@@ -312,7 +312,7 @@ def plan(
     gradients : str
         ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations; on a
         Linux board they live until the step ends. ``"auto"``: they are values on a Linux board, and have places on
-        others, unless they would not fit.
+        others, unless they would not fit or a step is cheaper without.
     card_above : int or str, optional
         The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``. Default is what
         makes the step cheaper: 2 KB or 256 bytes.

@@ -300,6 +300,26 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
     assert settled(Gradients.PAGED) == (100_000, 179_100)
 
 
+def test_gradients_become_values_where_a_step_is_cheaper_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside them 216 KB have room for the demo's largest operator, but what is in their way goes to the card."""
+
+    def energy_j(ram: str, gradients: str) -> float:
+        arguments = ("--profile", "nrf52840", "--model", "digits_cnn", "--ram", ram, "--gradients", gradients)
+        assert run(monkeypatch, *arguments, "--time-limit", 1, "--json", "--out", tmp_path / "plan") == 0
+        streams = capsys.readouterr()
+        summary = json.loads(streams.out)
+        assert ("--gradients resident" in streams.err) == (gradients == "auto" and not summary["resident_gradients"])
+        return float(summary["energy_j"])
+
+    resident_j = energy_j("216KB", "resident")
+    assert energy_j("216KB", "auto") < 0.5 * resident_j
+    # With room for everything they are resident: nothing is cheaper.
+    energy_j("440KB", "auto")
+    assert json.loads((tmp_path / "plan" / "summary.json").read_text())["resident_gradients"]
+
+
 def test_gradients_become_values_where_they_do_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
