@@ -120,11 +120,15 @@ def test_rows_of_another_board_or_source_are_not_taken_for_done(tmp_path: Path) 
         assert list(rows["op"]) == 2 * ["idle", *(item.op for item in wanted)]
 
 
-def test_no_card_to_be_labelled_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "item", ["page_in,bytes=512 pattern=sequential", "streamed_linear,m=1 k=128 n=4 bias=0 tile=2"]
+)
+def test_no_card_to_be_labelled_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str) -> None:
+    """A card is labelled for page transfers, and for operators with tensors on it."""
     monkeypatch.setattr(SimulatedDevice, "_format", lambda _: "err -9 no card, or no label on it")
     options = ["--board", "nrf52840", "--meter", "nominal", "--format-card", "--out", str(tmp_path / "p.csv")]
     configs = tmp_path / "c.csv"
-    configs.write_text("op,params\npage_in,bytes=512 pattern=sequential\n")
+    configs.write_text(f"op,params\n{item}\n")
     with serve(SimulatedDevice()) as url:
         result = CliRunner().invoke(app, ["profile", "--port", url, "--configs", str(configs), *options])
     assert isinstance(result.exception, UserError)

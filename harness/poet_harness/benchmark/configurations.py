@@ -36,6 +36,14 @@ class Configuration:
     def is_page(self) -> bool:
         return self.op in PAGE_OPS
 
+    @property
+    def uses_card(self) -> bool:
+        """A transfer, or an operator with tensors on the card."""
+        if self.op not in OPERATORS:
+            return self.is_page
+        sizes = OPERATORS[self.op].sizes(parse_params(self.params))
+        return sizes.kept_outputs or sizes.kept_input is not None
+
 
 def from_graph(path: Path) -> list[Configuration]:
     """Every operator configuration of a ``poet-graph/1``, and page transfers of its values' sizes.

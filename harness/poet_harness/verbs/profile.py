@@ -136,7 +136,7 @@ def command(
                 wanted = chosen or _standard(description)
             if description.storage == "none" or not pages:
                 wanted = [item for item in wanted if not item.is_page]
-            if any(item.is_page for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
+            if any(item.uses_card for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
                 target.device.format()
             is_agent = target.device.hello.is_agent
             profiler = (AgentProfiler if is_agent else Profiler)(target.device, target.meter, description, effort)
