@@ -13,7 +13,7 @@ from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.cli.network import DEFAULT_MODEL
 from poet_planner.cli.options import Methods, Seed, SolverName
-from poet_planner.planning.memory_policy import Parameters
+from poet_planner.planning.memory_policy import Gradients, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +58,13 @@ def sweep(
             "(excluded)."
         ),
     ] = Parameters.AUTO,
+    gradients: Annotated[
+        Gradients,
+        typer.Option(
+            help="Give gradients places of their own in RAM (resident; on microcontrollers the same as auto, whatever "
+            "the budgets are), or treat them like activations (paged)."
+        ),
+    ] = Gradients.AUTO,
     methods: Methods = "optimal",
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method at a point, at most.")] = 8.0,
     seed: Seed = 0,
@@ -89,7 +96,7 @@ def sweep(
     check_writable(path)
     if path.exists() and not resume:
         raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
-    subjects = _subjects(graph, model, profile, board, batch, parameters)
+    subjects = _subjects(graph, model, profile, board, batch, parameters, gradients)
     settings = [setting for one in subjects for setting in settings_of(one, ram or RAMS, deadline or ("none",))]
     options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
     points = plan_missing(settings, wanted, options, path, jobs, scheduler)
@@ -166,6 +173,7 @@ def _subjects(
     boards: list[str] | None,
     batches: list[int] | None,
     parameters: Parameters,
+    gradients: Gradients,
 ) -> list[Subject]:
     """Each graph, or each model on each board of each profile in each batch size.
 
@@ -190,7 +198,7 @@ def _subjects(
     of_samples: Sequence[int | None] = batches or [None]
     made: list[tuple[Subject, str | None]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
-        task = _task(forms_of(network, profile, board, batch), parameters)
+        task = _task(forms_of(network, profile, board, batch), parameters, gradients)
         if not any(node.energy_j for node in task.graph.nodes):
             raise UserError(
                 f"{task.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
@@ -206,12 +214,12 @@ def _subjects(
     ]
 
 
-def _task(forms: Forms, parameters: Parameters) -> Task:
+def _task(forms: Forms, parameters: Parameters, gradients: Gradients) -> Task:
     """In one form for all budgets."""
-    from poet_planner.planning.memory_policy import Gradients, choose_residents, usual_form
+    from poet_planner.planning.memory_policy import choose_residents, usual_form
 
-    if parameters in (Parameters.CARD, Parameters.EXCLUDED):
-        return choose_residents(forms, parameters, Gradients.AUTO, _board_bytes).task
+    if parameters in (Parameters.CARD, Parameters.EXCLUDED) or gradients is not Gradients.AUTO:
+        return choose_residents(forms, parameters, gradients, _board_bytes).task
     return usual_form(forms)
 
 

@@ -198,20 +198,20 @@ def test_what_cannot_be_swept_is_one_line(
     assert "--jobs 0" in refused(monkeypatch, capsys, "sweep", "--graph", path, "--jobs", 0)
 
 
-def test_a_sweep_over_a_model_with_its_parameters_on_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_over_a_model_in_other_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is planned in one form, whole, as the board's RAM has room for it: parameters are fetched, not streamed."""
     command = ["poet-plan", "sweep", "--profile", "nrf52840", "--model", "digits_cnn_small", "--ram", "100%"]
     graphs = set()
-    for parameters in ("resident", "card"):
-        out = tmp_path / parameters
-        options = ["--parameters", parameters, "--time-limit", "0.5", "--out", str(out)]
-        monkeypatch.setattr("sys.argv", [*command, *options])
+    for form in (("--parameters", "resident"), ("--parameters", "card"), ("--gradients", "paged")):
+        out = tmp_path / form[1]
+        monkeypatch.setattr("sys.argv", [*command, *form, "--time-limit", "0.5", "--out", str(out)])
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
         graphs.add(pd.read_csv(out / "points.csv", dtype=str)["graph_hash"][0])
-    on_card = prepare("digits_cnn_small", profile="nrf52840", parameters="card").graph
-    assert len(graphs) == 2 and graph_hash(on_card) in graphs
+    others = [{"parameters": "card"}, {"gradients": "paged"}]
+    prepared = {graph_hash(prepare("digits_cnn_small", profile="nrf52840", **other).graph) for other in others}
+    assert len(graphs) == 3 and prepared < graphs
 
 
 def test_a_sweep_over_batches_and_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
