@@ -136,7 +136,7 @@ def usual_form(forms: Forms) -> Task:
 def _fitting(
     forms: Forms, parameters: Parameters, gradients: Gradients, budget_bytes: Callable[[Task], int]
 ) -> Residency:
-    """The first form that fits, or the one that needs the least RAM."""
+    """The first form that fits, with gradients as values if a step is cheaper so; or what needs the least RAM."""
     task = forms.in_ram(True) if gradients is not Gradients.AUTO else usual_form(forms)
     if gradients is Gradients.PAGED:
         resident, task = task, forms.in_ram(False)
@@ -145,7 +145,8 @@ def _fitting(
     budget = budget_bytes(task)
     in_ram = least = smallest_ram_bytes(task.graph)
     in_flash = has_room_in_flash(task.graph, task.board)
-    if gradients is not Gradients.AUTO and in_ram <= budget and in_flash:
+    enough = store_all_schedule(task.graph).peak_bytes if gradients is Gradients.AUTO else in_ram
+    if enough <= budget and in_flash:
         return Residency(task, budget)
     if gradients is Gradients.AUTO and in_flash:
         paged = forms.in_ram(False)
@@ -170,8 +171,6 @@ def _is_cheaper(one: Graph, other: Graph, budget_bytes: int) -> bool:
     """Whether short searches find it so; without a search where it cannot be, or the other one does not fit."""
     if smallest_ram_bytes(other) > budget_bytes:
         return True
-    if store_all_schedule(other).peak_bytes <= budget_bytes:
-        return False
     known_j = found_j(other, budget_bytes)
     return once_j(one) < known_j and found_j(one, budget_bytes) < known_j
 
