@@ -100,10 +100,16 @@ def own() -> Iterator[Blocks]:
 
 
 def cut(blocks: int, seed: int) -> Blocks:
-    """A full rectangle of time and bytes, cut in two again and again: there are offsets, and no byte is spare."""
-    draw = random.Random(seed)
-    uncut = [(0, CUT_STEPS, 0, CUT_BYTES)]
-    while len(uncut) < blocks:
+    """There are offsets, and no byte is spare."""
+    pieces = cut_rectangle(random.Random(seed), CUT_STEPS, CUT_BYTES, blocks)
+    start, end, size = np.array([(one[0], one[1], one[3] - one[2]) for one in pieces], dtype=np.int64).T.copy()
+    return Blocks(f"cut {blocks}, seed {seed}", start, end, size, CUT_BYTES)
+
+
+def cut_rectangle(draw: random.Random, steps: int, capacity: int, pieces: int) -> list[tuple[int, int, int, int]]:
+    """A full rectangle of time and bytes, cut in two again and again: lower, upper, bottom and top of each piece."""
+    uncut = [(0, steps, 0, capacity)]
+    while len(uncut) < pieces:
         lower, upper, bottom, top = uncut.pop(draw.randrange(len(uncut)))
         if draw.random() < 0.5 and upper - lower > 1:
             at = draw.randrange(lower + 1, upper)
@@ -113,8 +119,7 @@ def cut(blocks: int, seed: int) -> Blocks:
             uncut += [(lower, upper, bottom, at), (lower, upper, at, top)]
         else:
             uncut.append((lower, upper, bottom, top))
-    start, end, size = np.array([(one[0], one[1], one[3] - one[2]) for one in uncut], dtype=np.int64).T.copy()
-    return Blocks(f"cut {blocks}, seed {seed}", start, end, size, CUT_BYTES)
+    return uncut
 
 
 def layered(nodes: int, width: int, seed: int, moves: int) -> Blocks:

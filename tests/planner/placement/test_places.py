@@ -16,6 +16,7 @@ from poet_planner.solve.placement import canonical
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.errors import UserError
 
+from benchmarks.planner.placement import cut_rectangle
 from tests.support.graphs.blocks import Block, fits, full
 
 # Lower, upper and size of blocks in hexadecimal. Their loads never exceed the capacity, yet they fit in no way.
@@ -39,18 +40,8 @@ def search(blocks: list[Block], capacity: int, seed: int = 0) -> tuple[canonical
 
 
 def cut(rng: random.Random, steps: int, capacity: int, pieces: int) -> list[Block]:
-    """A full rectangle of time and bytes, cut in two again and again: it fits, and nothing may be wasted."""
-    uncut = [(0, steps, 0, capacity)]
-    while len(uncut) < pieces:
-        lower, upper, bottom, top = uncut.pop(rng.randrange(len(uncut)))
-        if rng.random() < 0.5 and upper - lower > 1:
-            at = rng.randrange(lower + 1, upper)
-            uncut += [(lower, at, bottom, top), (at, upper, bottom, top)]
-        elif top - bottom > 1:
-            at = rng.randrange(bottom + 1, top)
-            uncut += [(lower, upper, bottom, at), (lower, upper, at, top)]
-        else:
-            uncut.append((lower, upper, bottom, top))
+    """It fits, and nothing may be wasted."""
+    uncut = cut_rectangle(rng, steps, capacity, pieces)
     rng.shuffle(uncut)
     return [(lower, upper, top - bottom) for lower, upper, bottom, top in uncut]
 
