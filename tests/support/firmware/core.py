@@ -401,8 +401,15 @@ class Net:
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
     def infer_by(self, inference: Net) -> None:
-        """Let another net be the inference beside this one: its residents begin with this one's."""
+        """Let another net be the inference beside this one: its residents begin with this one's.
+
+        Both use the same tables, one after the other. Those of a build are as long as the longer needs; so are these.
+        """
         self.model.residents = inference.model.residents
+        self.blocks = max(self.blocks, inference.blocks, key=len)
+        self.pages = max(self.pages, inference.pages, key=len)
+        for tables in (self.tables, self.built.tables):
+            tables.blocks, tables.pages = self.blocks, self.pages
         self.built.inference = c.pointer(inference.plan)
         self.inference = inference
 
