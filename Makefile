@@ -55,7 +55,8 @@ lint-types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 profiles: $(STAMP)
 	$(BIN)/python -m poet_planner.planning.published_profiles --out profiles
