@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numba
 import pytest
+from poet_planner.solve.instance import build_problem
 from poet_planner.solve.jit import forget_older, keep_elsewhere
+from poet_profiles.graph import Graph, Node, PageCost, Value
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,14 @@ def test_where_the_package_cannot_be_written_numba_keeps_its_code_elsewhere(
     keep_elsewhere(package)
     assert first.parent == Path(numba.config.CACHE_DIR).parent == tmp_path / "cache" / "poet" / "numba"
     assert Path(numba.config.CACHE_DIR) != first
+
+
+@pytest.mark.parametrize("page", [PageCost(1, 2, 3, 4), None])
+def test_whole_numbers_as_costs_are_not_compiled_for_anew(page: PageCost | None) -> None:
+    """Compiling all of search and proof takes a minute; a file of JSON may say 2 where another says 2.0."""
+
+    def problem_type(one: float) -> object:
+        graph = Graph("two", (Node("first", one, one, (Value("first", 4, page),)), Node("last", one, one, ())))
+        return numba.typeof(build_problem(graph, 64, None))
+
+    assert problem_type(1) == problem_type(0.5)
