@@ -148,7 +148,10 @@ class JoulescopeMeter(Meter):
             for signal in SIGNALS:
                 self._driver.publish(f"{self._path}/{signal}/ctrl", on)
         except DRIVER_ERRORS as error:
-            raise UserError(f"{self.identity}: gone ({error}); plug it in again and use --resume", NO_DEVICE) from None
+            raise UserError(
+                f"{self.identity}: gone ({error}); plug it in; repeat the command, with --resume if it has that",
+                NO_DEVICE,
+            ) from None
 
     def _samples(self) -> int:
         with self._lock:

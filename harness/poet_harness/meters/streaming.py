@@ -75,7 +75,9 @@ class StreamingMeter(Meter):
             raise self._gone(self._failure)
 
     def _gone(self, error: Exception) -> UserError:
-        return UserError(f"{self.identity}: gone ({error}); plug it in again and use --resume", NO_DEVICE)
+        return UserError(
+            f"{self.identity}: gone ({error}); plug it in; repeat the command, with --resume if it has that", NO_DEVICE
+        )
 
     def _halt(self) -> None:
         if self._thread is None:

@@ -225,7 +225,10 @@ class Link:
         return data
 
     def _lost(self, error: Exception) -> UserError:
-        return UserError(f"{self.name}: the port is gone ({error}); plug it in again and use --resume", NO_DEVICE)
+        return UserError(
+            f"{self.name}: the port is gone ({error}); plug it in; repeat the command, with --resume if it has that",
+            NO_DEVICE,
+        )
 
 
 def _values(text: str) -> dict[str, str]:
