@@ -48,6 +48,7 @@ from tests.support.firmware.core import (
     Network,
     Poet,
 )
+from tests.support.firmware.fenced import fenced
 
 SIZE, BATCH = 160, 4
 BYTES = 4 * SIZE
@@ -133,7 +134,7 @@ class Application:
             self.net.infer_by(beside(self.inference, self.inference_nodes))
             self.network.infer = c.pointer(self.net.inference.plan)
         self.poet = Poet()
-        self.ram = (c.c_uint32 * (self.ram_bytes // 4))()
+        self.ram = fenced(c.c_uint32, self.ram_bytes // 4)
         self.reset()
         for name in ("poet_input", "poet_target", "poet_tensor", "poet_infer_input", "poet_output"):
             getattr(self.core, name).restype = c.c_void_p

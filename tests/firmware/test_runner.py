@@ -44,6 +44,7 @@ from tests.support.firmware.core import (
     Runner,
     TraceRow,
 )
+from tests.support.firmware.fenced import fenced
 
 SIZE = 160
 BYTES = 4 * SIZE
@@ -99,7 +100,7 @@ class Bench:
     ram_bytes: int = 1 << 16
 
     def __post_init__(self) -> None:
-        self.ram = (c.c_uint64 * (self.ram_bytes // 8))()
+        self.ram = fenced(c.c_uint64, self.ram_bytes // 8)
         self.runner = Runner()
         self.run_ = Run(hooks=c.pointer(HOOKS), learning_rate=0.5)
         self.x = np.random.default_rng(1).standard_normal(SIZE).astype(np.float32)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.firmware.fenced import fenced
 
 FIRMWARE = ROOT / "firmware"
 NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
@@ -389,14 +390,12 @@ class Net:
             self.steps,
             self.offsets,
         )
-        self.blocks = (Block * live)()
-        self.pages = (Page * max(1, len(paged)))()
-        self.checks = (Check * max(1, layout.checks))()
-        self.homes = (u32 * max(1, 2 * -(-layout.bits // 32)))()
-        self.trace = TracePart()
-        self.tables = Tables(
-            self.blocks, self.pages, self.checks, self.homes, c.pointer(self.trace), c.pointer(OPERATORS)
-        )
+        self.blocks = fenced(Block, live)
+        self.pages = fenced(Page, len(paged))
+        self.checks = fenced(Check, layout.checks)
+        self.homes = fenced(u32, 2 * -(-layout.bits // 32))
+        self.trace = fenced(TracePart, 1)
+        self.tables = Tables(self.blocks, self.pages, self.checks, self.homes, self.trace, c.pointer(OPERATORS))
         self.plan = Plan(c.pointer(self.model), c.pointer(self.schedule))
         self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
 
