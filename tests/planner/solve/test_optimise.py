@@ -39,7 +39,7 @@ def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> 
         graph, ram, deadline = instance(seed)
         least = least_energy(graph, ram, deadline)
         try:
-            schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=3))
+            schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=120))
         except NoScheduleError:
             assert math.isinf(least), seed
             continue
@@ -48,8 +48,7 @@ def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> 
         assert schedule.bound_j <= least * (1 + 1e-9), seed
         if schedule.gap > 1e-6:
             unproven.append(seed)
-    # A deadline that binds may leave a gap.
-    assert len(unproven) <= 1
+    assert unproven == []
 
 
 @pytest.mark.parametrize("seed", [1004, 1009, 1015, 1028])
@@ -60,7 +59,7 @@ def test_least_time_is_that_of_brute_force(seed: int) -> None:
     least = least_energy(seconds, ram, deadline)
     if math.isinf(least):
         return
-    schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=2, objective=Objective.TIME))
+    schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=120, objective=Objective.TIME))
     assert verify(graph, schedule).faults == ()
     assert (schedule.objective, schedule.time_s) == (Objective.TIME, pytest.approx(least, rel=1e-9))
     assert schedule.bound_s is not None
@@ -85,7 +84,7 @@ def test_bound_of_the_relaxation_is_never_above_brute_force(seed: int) -> None:
     least = least_energy(graph, ram, deadline)
     parts = Parts(state_space=False, retained_sets=False)
     try:
-        schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=2, parts=parts))
+        schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=60, parts=parts))
     except NoScheduleError:
         assert math.isinf(least)
         return
@@ -110,7 +109,7 @@ def test_schedules_with_dma_are_sound(seed: int) -> None:
 )
 def test_known_optima_of_the_papers_graphs_are_met(name: str, share: float, overhead: float) -> None:
     graph, plain = paper_graph(name)
-    schedule = optimise(graph, int(share * plain.peak_bytes), None, OptimiseOptions(time_limit_s=20))
+    schedule = optimise(graph, int(share * plain.peak_bytes), None, OptimiseOptions(time_limit_s=120))
     assert verify(graph, schedule).faults == ()
     assert schedule.energy_j / plain.energy_j - 1 <= overhead + 5e-7
 
@@ -118,9 +117,9 @@ def test_known_optima_of_the_papers_graphs_are_met(name: str, share: float, over
 def test_a_board_that_allocates_is_refused_nothing_for_want_of_offsets() -> None:
     graph = graph_of(UNPLACEABLE)
     with pytest.raises(NoScheduleError, match="could be given offsets"):
-        optimise(graph, 20, None, OptimiseOptions(time_limit_s=1))
+        optimise(graph, 20, None, OptimiseOptions(time_limit_s=60))
     allocating = replace(graph, allocates=True)
-    schedule = optimise(allocating, 20, None, OptimiseOptions(time_limit_s=1))
+    schedule = optimise(allocating, 20, None, OptimiseOptions(time_limit_s=60))
     assert verify(allocating, schedule).faults == ()
     assert (schedule.energy_j, schedule.peak_bytes, schedule.arena_bytes) == (7.0, 20, 20)
 
@@ -128,23 +127,23 @@ def test_a_board_that_allocates_is_refused_nothing_for_want_of_offsets() -> None
 def test_no_schedule_says_what_would_do() -> None:
     graph, plain = paper_graph("linear.m4")
     with pytest.raises(NoScheduleError) as caught:
-        optimise(graph, plain.peak_bytes // 3, None, OptimiseOptions(time_limit_s=2))
+        optimise(graph, plain.peak_bytes // 3, None, OptimiseOptions(time_limit_s=60))
     assert caught.value.exit_code == 3
     assert caught.value.smallest_ram_bytes == 3256
     assert "3256" in str(caught.value)
-    assert optimise(graph, 3256, None, OptimiseOptions(time_limit_s=2)).peak_bytes <= 3256
+    assert optimise(graph, 3256, None, OptimiseOptions(time_limit_s=60)).peak_bytes <= 3256
 
 
 def test_deadline_shorter_than_plain_training_is_refused() -> None:
     graph, plain = paper_graph("linear.m4")
     with pytest.raises(NoScheduleError) as caught:
-        optimise(graph, plain.peak_bytes, 0.9 * plain.time_s, OptimiseOptions(time_limit_s=1))
+        optimise(graph, plain.peak_bytes, 0.9 * plain.time_s, OptimiseOptions(time_limit_s=60))
     assert caught.value.shortest_time_s == pytest.approx(plain.time_s)
 
 
 def test_without_paging_nothing_is_paged() -> None:
     graph, plain = paper_graph("linear.m4")
-    schedule = optimise(graph, plain.peak_bytes // 2, None, OptimiseOptions(time_limit_s=2, paging=False))
+    schedule = optimise(graph, plain.peak_bytes // 2, None, OptimiseOptions(time_limit_s=60, paging=False))
     assert verify(graph, schedule).faults == ()
     assert not {"page_in", "page_out"} & {step.do.value for step in schedule.steps}
 
