@@ -209,7 +209,7 @@ def test_an_ssh_connection_that_is_cut_ends_in_one_line_and_resume_goes_on(
         if not resumed:
             assert isinstance(done.exception, UserError)
             assert done.exception.exit_code == NO_DEVICE
-            assert "the port is gone" in str(done.exception) and "--resume" in str(done.exception)
+            assert "the port is gone" in str(done.exception) and "with --resume" in str(done.exception)
             assert 1 < len(keys(out)) < len(whole), "it was cut in the middle of the rows"
     assert done.exit_code == 0, done.output
     assert sorted(keys(out)) == sorted(whole[["op", "params"]].itertuples(index=False, name=None))

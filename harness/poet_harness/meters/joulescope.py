@@ -21,6 +21,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..connection.ports import by_number
+from ..protocol.link import LostDeviceError
 from .meter import Mark, Meter, MeterError, Window
 from .sampled import WindowIntegrator, assign
 
@@ -148,10 +149,7 @@ class JoulescopeMeter(Meter):
             for signal in SIGNALS:
                 self._driver.publish(f"{self._path}/{signal}/ctrl", on)
         except DRIVER_ERRORS as error:
-            raise UserError(
-                f"{self.identity}: gone ({error}); plug it in; repeat the command, with --resume if it has that",
-                NO_DEVICE,
-            ) from None
+            raise LostDeviceError(f"{self.identity}: gone", error) from None
 
     def _samples(self) -> int:
         with self._lock:

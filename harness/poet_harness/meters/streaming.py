@@ -11,6 +11,7 @@ from collections.abc import Callable
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..protocol.link import LostDeviceError
 from .meter import Meter
 
 FIRST_SAMPLES_S = 3.0
@@ -74,10 +75,8 @@ class StreamingMeter(Meter):
         if self._failure:
             raise self._gone(self._failure)
 
-    def _gone(self, error: Exception) -> UserError:
-        return UserError(
-            f"{self.identity}: gone ({error}); plug it in; repeat the command, with --resume if it has that", NO_DEVICE
-        )
+    def _gone(self, error: Exception) -> LostDeviceError:
+        return LostDeviceError(f"{self.identity}: gone", error)
 
     def _halt(self) -> None:
         if self._thread is None:

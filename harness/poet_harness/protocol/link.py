@@ -67,6 +67,13 @@ class DeviceError(UserError):
         self.text = text
 
 
+class LostDeviceError(UserError):
+    """A port or an instrument that answered until now is gone: pulled out, or without power. Exit code 4."""
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} ({error}); plug it in; repeat the command, with --resume if it has that", NO_DEVICE)
+
+
 class SilentDeviceError(UserError):
     """Nothing answers at the port."""
 
@@ -224,11 +231,8 @@ class Link:
         self._heard |= bool(data)
         return data
 
-    def _lost(self, error: Exception) -> UserError:
-        return UserError(
-            f"{self.name}: the port is gone ({error}); plug it in; repeat the command, with --resume if it has that",
-            NO_DEVICE,
-        )
+    def _lost(self, error: Exception) -> LostDeviceError:
+        return LostDeviceError(f"{self.name}: the port is gone", error)
 
 
 def _values(text: str) -> dict[str, str]:
