@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.firmware.core import E_MEMORY, OK, Arena, Block
+from tests.support.firmware.fenced import fenced
 
 BYTES = 256
 CAPACITY = 6
@@ -20,8 +21,8 @@ operations = st.lists(st.tuples(st.booleans(), offsets, sizes), max_size=60)
 
 @given(operations=operations)
 def test_any_sequence_agrees_with_the_model(core: c.CDLL, operations: list[tuple[bool, int, int]]) -> None:
-    memory = (c.c_uint32 * (BYTES // 4))()
-    table = (Block * CAPACITY)()
+    memory = fenced(c.c_uint32, BYTES // 4)
+    table = fenced(Block, CAPACITY)
     arena = Arena()
     core.poet_arena_init(c.byref(arena), memory, BYTES, table, CAPACITY)
     live: dict[int, int] = {}

@@ -36,6 +36,7 @@ from tests.support.firmware.core import (
 )
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
+from tests.support.firmware.fenced import fenced
 
 TOKENS, WORDS, WIDTH = 6, 37, 150  # a row is padded to two blocks, and the rows' bits take two words
 ROW_BYTES, ROW_BLOCKS = 4 * WIDTH, 2
@@ -388,7 +389,7 @@ def test_rows_that_an_operator_does_not_expect_are_refused(
     core: c.CDLL, kept: list[tuple[int, int, int | None]], nodes: list[object]
 ) -> None:
     def status(net: Net) -> int:
-        ram = (c.c_uint64 * (1 << 13))()
+        ram = fenced(c.c_uint64, 1 << 13)
         parts = (Runner(), net.model, net.schedule, net.tables, ram)
         return int(core.poet_runner_init(*(c.byref(part) for part in parts), c.sizeof(ram)))
 

@@ -41,6 +41,7 @@ from tests.support.firmware.core import (
 )
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
+from tests.support.firmware.fenced import fenced
 
 SIZE = 300
 BYTES = 4 * SIZE
@@ -409,7 +410,7 @@ def test_page_benchmarks_keep_away_from_what_is_kept(core: c.CDLL) -> None:
 
 
 def refused(core: c.CDLL, net: Net) -> int:
-    ram = (c.c_uint64 * (1 << 13))()
+    ram = fenced(c.c_uint64, 1 << 13)
     return int(
         core.poet_runner_init(
             *(c.byref(part) for part in (Runner(), net.model, net.schedule, net.tables, ram)), c.sizeof(ram)

@@ -34,7 +34,6 @@ def instance(seed: int) -> tuple[Graph, int, float | None]:
 
 @pytest.mark.parametrize("tens", range(12))
 def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> None:
-    unproven = []
     for seed in range(1000 + 10 * tens, 1010 + 10 * tens):
         graph, ram, deadline = instance(seed)
         least = least_energy(graph, ram, deadline)
@@ -46,9 +45,7 @@ def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> 
         assert verify(graph, schedule).faults == (), seed
         assert schedule.energy_j == pytest.approx(least, rel=1e-9), seed
         assert schedule.bound_j <= least * (1 + 1e-9), seed
-        if schedule.gap > 1e-6:
-            unproven.append(seed)
-    assert unproven == []
+        assert schedule.gap <= 1e-6, seed
 
 
 @pytest.mark.parametrize("seed", [1004, 1009, 1015, 1028])
