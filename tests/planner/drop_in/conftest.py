@@ -4,10 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from poet_planner.drop_in import profile_here
+from poet_runtime.traced_graph import TracedGraph
+
+measured = profile_here._timed
+
+
+def given(traced: TracedGraph, *rest: Any) -> dict[str, Any]:
+    """Times by what an operator yields, in the place of measured ones, by which a busy computer would choose plans."""
+    operators = {operator.id: operator for operator in traced.operators}
+
+    def time_s(id: str) -> float:
+        yields = sum(traced.values[value].bytes for value in operators[id].values if value in traced.values)
+        return 1e-6 + yields * (2e-8 if "conv" in id or "mm" in id else 1e-9)
+
+    return {"times_s": {id: time_s(id) for id in measured(traced, *rest)["times_s"]}, "overhead_s": 1e-6}
+
+
+@pytest.fixture(autouse=True)
+def _given_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile_here, "_timed", given)
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ CHEAP = PageCost(1e-9, 1e-9, 1e-9, 1e-9)
 
 
 def compiled(module: nn.Module, batch: Any, **asked: Any) -> Step:
-    options = poet.OptimiseOptions(time_limit_s=20.0, gap=0.5)
+    options = poet.OptimiseOptions(time_limit_s=60.0, gap=0.5)
     return poet.compile(module, cross_entropy, example=batch, options=options, quiet=True, **asked)
 
 

@@ -42,7 +42,7 @@ def adamw(parameters: Any) -> Optimizer:
 
 
 def compiled(module: nn.Module, batch: Batch, optimizer: Optimizer, **asked: Any) -> Step:
-    options = poet.OptimiseOptions(time_limit_s=5.0, gap=0.5)
+    options = poet.OptimiseOptions(time_limit_s=60.0, gap=0.5)
     return poet.compile(module, cross_entropy, example=batch, optimizer=optimizer, options=options, quiet=True, **asked)
 
 
