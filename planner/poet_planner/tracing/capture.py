@@ -30,7 +30,6 @@ from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
-from torch.nn.utils.stateless import _reparametrize_module
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
@@ -212,16 +211,25 @@ def _own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
 def _standing_in(
     module: nn.Module, loss: Loss | None, state: dict[str, Tensor], loss_parameters: dict[str, Tensor]
 ) -> Iterator[None]:
-    """Within, the tensors of ``state`` are the parameters and buffers."""
-    own = {name.partition(".")[2]: state[name] for name in loss_parameters}
-    with _reparametrize_module(
-        module, {name: tensor for name, tensor in state.items() if name not in loss_parameters}, tie_weights=True
-    ):
-        if not isinstance(loss, nn.Module):
-            yield
-        else:
-            with _reparametrize_module(loss, own, tie_weights=True):
-                yield
+    """Within, each slot that holds a parameter or a buffer holds what stands for it, whatever its names are."""
+    known = {**dict(module.named_parameters()), **dict(module.named_buffers()), **loss_parameters}
+    stands = {id(tensor): state[name] for name, tensor in known.items()}
+    slots = [
+        (held, key, tensor)
+        for whole in (module, loss)
+        if isinstance(whole, nn.Module)
+        for part in whole.modules()
+        for held in (part._parameters, part._buffers)
+        for key, tensor in held.items()
+        if id(tensor) in stands
+    ]
+    for held, key, tensor in slots:
+        held[key] = stands[id(tensor)]
+    try:
+        yield
+    finally:
+        for held, key, tensor in slots:
+            held[key] = tensor
 
 
 @contextmanager

@@ -3,25 +3,37 @@
 
 Looked at is what hangs on them: attributes, containers, objects and classes of the user's own, variables that the
 user's functions have closed over, and globals that they name. Installed packages' code keeps its secrets.
+
+None of it is asked. A subclass of a container may forbid changes, sort what it shows or import what it lists: what
+it holds is read and moved by the methods of the built-in type that it is made of, and only what differs is moved.
 """
 
 from __future__ import annotations
 
+import array
 import itertools
 import random
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence, MutableSet
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 Undo = Callable[[], object]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-_CONTAINERS = (list, tuple, dict, set, deque)
+# A subclass before its base.
+_CONTAINERS = (OrderedDict, dict, list, tuple, set, deque)
+_BUFFERS = (np.ndarray, bytearray, array.array)
+# Larger ones are data sets; a copy of one may not fit.
+_MOST_BUFFER_BYTES = 64 << 10
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+# Whoever wrote them, they are there to hold what others put in.
+_HOLDERS = (MutableMapping, MutableSequence, MutableSet, SimpleNamespace)
 
 
 class Snapshot:
@@ -30,12 +42,18 @@ class Snapshot:
     def __init__(self, *parts: object, data: bool = True) -> None:
         self._undo: list[Undo] = [put for _, put in generators().values()]
         for _, thing in _reachable(*parts):
-            self._undo += _undo_tensor(thing, data) if isinstance(thing, Tensor) else _undo(thing)
+            self._undo += _undo_tensor(thing, data) if _is_a(thing, Tensor) else _undo(thing)
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Put everything back, whatever one of it raises; the first fault is raised at the end."""
+        faults = []
         for undo in self._undo:
-            undo()
+            try:
+                undo()
+            except Exception as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
 
 
 def plain_state(*parts: object) -> dict[str, object]:
@@ -48,12 +66,21 @@ def plain_state(*parts: object) -> dict[str, object]:
         generator = _generator(thing)
         if generator is not None:
             state[path] = repr(generator[0])
-        for name, value in _items(thing):
-            plain = isinstance(value, _PLAIN)
-            state[_joined(path, name)] = value if plain else Tensor if isinstance(value, Tensor) else type(value)
-        if isinstance(thing, _CONTAINERS):
-            state[f"the length of {path}"] = len(thing)
+        if _is_buffer(thing):
+            state[path] = bytes(_bytes_of(thing))
+        items = [*_items(thing)]
+        for name, value in items:
+            state[_joined(path, name)] = _shown(value)
+        if _base(thing) is not None:
+            state[f"the length of {path}"] = len(items)
     return state
+
+
+def _shown(value: object) -> object:
+    """A plain value, or what another one is; NaN is NaN."""
+    if _is_a(value, float, complex):
+        return repr(value)
+    return value if _is_a(value, *_PLAIN) else Tensor if _is_a(value, Tensor) else type(value)
 
 
 def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
@@ -67,56 +94,111 @@ def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
         seen.add(id(thing))
         yield path, thing
         children = [(_joined(path, name), child) for name, child in _items(thing)]
+        children += [(_joined(path, name), child) for name, child in _beside(thing)]
         children.append((type(thing).__qualname__, type(thing)))
         pending += reversed(children)
 
 
+def _is_a(thing: object, *kinds: type) -> bool:
+    """As `isinstance`, which asks an object for its class; a proxy answers that as it likes."""
+    return issubclass(type(thing), kinds)
+
+
 def _has_state(thing: object) -> bool:
-    if isinstance(thing, (nn.Module, *_CONTAINERS, partial, CellType, MethodType, Tensor)):
+    if _is_a(thing, nn.Module, *_CONTAINERS, *_BUFFERS, *_HOLDERS, partial, CellType, MethodType, Tensor):
         return True
     if _generator(thing) is not None:
         return True
-    return hasattr(thing, "__dict__") and _is_users(thing if isinstance(thing, type | FunctionType) else type(thing))
+    if _is_a(thing, type, FunctionType):
+        return _is_users(thing)
+    return _is_users(type(thing)) and (_attributes(thing) is not None or any(True for _ in _slots(thing)))
 
 
-def _is_users(thing: type | FunctionType) -> bool:
+def _is_users(thing: Any) -> bool:
     """Whether a class or a function is no installed package's."""
-    file = getattr(sys.modules.get(thing.__module__ or ""), "__file__", None) or ""
+    module = _module_of(thing)
+    file = str(getattr(sys.modules.get(module), "__file__", None) or "")
     installed = "site-packages" in file or "dist-packages" in file
-    root = (thing.__module__ or "").partition(".")[0]
+    root = module.partition(".")[0]
     return (not installed and root not in sys.stdlib_module_names) or root == "__main__"
+
+
+def _module_of(thing: Any) -> str:
+    """Of a class or a function; a class may have put anything there."""
+    found = type.__getattribute__(thing, "__module__") if isinstance(thing, type) else thing.__module__
+    return found if isinstance(found, str) else ""
+
+
+def _base(thing: object) -> type | None:
+    """The built-in type that a container is made of."""
+    return next((base for base in _CONTAINERS if _is_a(thing, base)), None)
+
+
+def _held(container: Any, base: Any) -> list[Any]:
+    """What a container holds in its order; pairs, if it has keys."""
+    return [*base.items(container)] if issubclass(base, dict) else [*base.__iter__(container)]
+
+
+def _attributes(thing: object) -> dict[str, Any] | None:
+    """An object's own attributes."""
+    try:
+        found = object.__getattribute__(thing, "__dict__")
+    except Exception:  # a property of this name is the user's code
+        return None
+    return found if type(found) is dict else None
+
+
+def _slots(thing: object) -> Iterator[tuple[str, Any, Any]]:
+    """Attributes of an object that have a place of their own: name, descriptor and value."""
+    for kind in type(thing).__mro__:
+        for name, place in vars(kind).items() if "__slots__" in vars(kind) and _is_users(kind) else ():
+            if type(place) is MemberDescriptorType:
+                try:
+                    yield name, place, place.__get__(thing)
+                except AttributeError:
+                    continue
 
 
 def _items(thing: Any) -> Iterable[tuple[str, object]]:
     """What one thing holds, and under which names."""
-    if isinstance(thing, nn.Module):
+    base = _base(thing)
+    if _is_a(thing, nn.Module):
         return _module_items(thing)
-    if isinstance(thing, dict):
-        return [(str(key), value) for key, value in thing.items()]
-    if isinstance(thing, list | tuple | deque):
-        return [(str(index), value) for index, value in enumerate(thing)]
-    if isinstance(thing, CellType):
+    if base is not None and issubclass(base, dict):
+        return [(_name(key), value) for key, value in _held(thing, base)]
+    if base is not None:
+        # A set has no order that could be told.
+        return [("" if base is set else str(index), value) for index, value in enumerate(_held(thing, base))]
+    if _is_a(thing, CellType):
         return [("", thing.cell_contents)] if _is_full(thing) else []
-    if isinstance(thing, MethodType):
+    if _is_a(thing, MethodType):
         return [("", thing.__self__), ("", thing.__func__)]
-    if isinstance(thing, partial):
+    if _is_a(thing, partial):
         return [("", thing.func), ("", thing.args), ("", thing.keywords)]
-    if isinstance(thing, FunctionType):
+    if _is_a(thing, FunctionType):
         return [*_function_items(thing)] if _is_users(thing) else []
-    if isinstance(thing, type):
+    if _is_a(thing, type):
         return [(name, value) for name, value in vars(thing).items() if not name.startswith("__")]
-    return (
-        []
-        if isinstance(thing, Tensor) or _generator(thing)
-        else vars(thing).items()
-        if hasattr(thing, "__dict__")
-        else []
-    )
+    return [] if _is_a(thing, Tensor, *_BUFFERS) or _generator(thing) else _own(thing)
+
+
+def _beside(thing: Any) -> Iterable[tuple[str, object]]:
+    """Attributes of a container's, beside what it holds."""
+    return _own(thing) if _base(thing) is not None else []
+
+
+def _own(thing: Any) -> list[tuple[str, object]]:
+    slots = [(name, value) for name, _, value in _slots(thing)]
+    return [*((_name(name), value) for name, value in (_attributes(thing) or {}).items()), *slots]
+
+
+def _name(key: object) -> str:
+    return str(key) if _is_a(key, *_PLAIN) else type(key).__name__
 
 
 def _module_items(module: nn.Module) -> Iterator[tuple[str, object]]:
-    for name, value in vars(module).items():
-        yield from value.items() if name in ("_parameters", "_buffers", "_modules") else ((name, value),)
+    for name, value in (_attributes(module) or {}).items():
+        yield from value.items() if name in _MODULE_DICTS else ((name, value),)
 
 
 def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
@@ -159,40 +241,45 @@ def generators() -> dict[str, tuple[object, Undo]]:
 
 def _generator(thing: Any) -> tuple[object, Undo] | None:
     """The state of a source of numbers, and what puts it back."""
-    if isinstance(thing, torch.Generator):
+    if _is_a(thing, torch.Generator):
         data = thing.get_state()
         return data.numpy().tobytes(), partial(thing.set_state, data)
-    if isinstance(thing, random.Random):
+    if _is_a(thing, random.Random) and not _is_a(thing, random.SystemRandom):
         return thing.getstate(), partial(thing.setstate, thing.getstate())
-    if isinstance(thing, itertools.count):
+    if _is_a(thing, itertools.count):
         return thing, _nothing
-    if type(thing).__module__.startswith("numpy.random"):
+    if _module_of(type(thing)).startswith("numpy.random"):
         bits = getattr(thing, "bit_generator", None) or getattr(thing, "_bit_generator", None)
         return (bits.state, partial(setattr, bits, "state", bits.state)) if bits is not None else None
     return None
 
 
 def _undo(thing: Any) -> Iterator[Undo]:
-    generator = _generator(thing)
+    base, generator = _base(thing), _generator(thing)
     if generator is not None:
         yield generator[1]
-    elif isinstance(thing, nn.Module):
-        for one in (vars(thing), *(value for value in vars(thing).values() if isinstance(value, dict))):
-            yield partial(_refill, one, one.copy(), one.update)
-    elif isinstance(thing, list | deque):
-        yield partial(_refill, thing, list(thing), thing.extend)
-    elif isinstance(thing, set | dict):
-        yield partial(_refill, thing, thing.copy(), thing.update)
-    elif isinstance(thing, CellType):
+    elif _is_buffer(thing):
+        yield partial(_rewrite, thing, bytes(_bytes_of(thing)))
+    elif _is_a(thing, CellType):
         if _is_full(thing):
             yield partial(setattr, thing, "cell_contents", thing.cell_contents)
-    elif isinstance(thing, type):
-        yield partial(_reassign, thing, {name: value for name, value in _items(thing) if isinstance(value, _PLAIN)})
-    elif isinstance(thing, FunctionType):
-        names = {name: value for name, value in _items(thing) if isinstance(value, _PLAIN)}
+    elif _is_a(thing, type):
+        yield partial(_reassign, thing, {name: value for name, value in _items(thing) if _is_a(value, *_PLAIN)})
+    elif _is_a(thing, FunctionType):
+        names = {name: value for name, value in _items(thing) if _is_a(value, *_PLAIN)}
         yield partial(thing.__globals__.update, names.items() & thing.__globals__.items())
-    elif not isinstance(thing, tuple | MethodType | partial):
-        yield partial(_refill, vars(thing), vars(thing).copy(), vars(thing).update)
+    elif not _is_a(thing, MethodType, partial):
+        if base is not None and base is not tuple:
+            yield partial(_refill, thing, base, _held(thing, base))
+        attributes = _attributes(thing)
+        if attributes is not None:
+            inner = (
+                [attributes[name] for name in _MODULE_DICTS if name in attributes] if _is_a(thing, nn.Module) else []
+            )
+            for one in (attributes, *inner):
+                yield partial(_refill, one, _base(one), _held(one, _base(one)))
+        for _, place, value in _slots(thing):
+            yield partial(_put, place, thing, value)
 
 
 def _undo_tensor(tensor: Tensor, data: bool) -> Iterator[Undo]:
@@ -218,9 +305,64 @@ def _reassign(owner: type, kept: dict[str, object]) -> None:
             setattr(owner, name, value)
 
 
-def _refill(container: Any, kept: Any, fill: Callable[[Any], object]) -> None:
-    container.clear()
-    fill(kept)
+def _refill(container: Any, base: Any, kept: list[Any]) -> None:
+    """Let a container hold what it held; what is there already stays untouched."""
+    held = _held(container, base)
+    if issubclass(base, dict):
+        if _same_pairs(held, kept):
+            return
+        mine = {id(key) for key, _ in kept}
+        for key, _ in held:
+            if id(key) not in mine:
+                base.__delitem__(container, key)
+        for key, value in kept:
+            if base.get(container, key, held) is not value:
+                base.__setitem__(container, key, value)
+        if not _same_pairs(_held(container, base), kept):  # another order
+            base.clear(container)
+            for key, value in kept:
+                base.__setitem__(container, key, value)
+    elif base is set:
+        if {*map(id, held)} != {*map(id, kept)}:
+            set.clear(container)
+            set.update(container, kept)
+    elif [*map(id, held)] != [*map(id, kept)]:
+        base.clear(container)
+        base.extend(container, kept)
+
+
+def _put(place: Any, thing: Any, kept: object) -> None:
+    if place.__get__(thing) is not kept:
+        place.__set__(thing, kept)
+
+
+def _same_pairs(one: list[Any], other: list[Any]) -> bool:
+    return [(id(key), id(value)) for key, value in one] == [(id(key), id(value)) for key, value in other]
+
+
+def _is_buffer(thing: Any) -> bool:
+    """Whether it holds numbers in memory of its own, few enough to be kept."""
+    if _is_a(thing, np.ndarray):
+        view = np.ndarray.view(thing, np.ndarray)
+        return bool(view.dtype != object and view.flags.writeable and view.nbytes <= _MOST_BUFFER_BYTES)
+    return _is_a(thing, bytearray, array.array) and memoryview(thing).nbytes <= _MOST_BUFFER_BYTES
+
+
+def _bytes_of(thing: Any) -> bytes:
+    return np.ndarray.tobytes(thing) if _is_a(thing, np.ndarray) else memoryview(thing).tobytes()
+
+
+def _rewrite(thing: Any, kept: bytes) -> None:
+    """Put a buffer's numbers back, if others are there now; of one whose length has changed, too."""
+    if _bytes_of(thing) == kept:
+        return
+    if _is_a(thing, np.ndarray):
+        view = np.ndarray.view(thing, np.ndarray)
+        view[...] = np.frombuffer(kept, view.dtype).reshape(view.shape)
+    elif _is_a(thing, bytearray):
+        bytearray.__setitem__(thing, slice(None), kept)
+    else:
+        array.array.__setitem__(thing, slice(None), array.array(thing.typecode, kept))
 
 
 def _nothing() -> None:

@@ -186,6 +186,18 @@ class Tied(nn.Module):
         return self.out(self.table(tokens).mean(1))
 
 
+class TwoNames(nn.Module):
+    """A module under two names, whose weight another module shares: as peft prompts a tied language model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Tied()
+        self.words = self.base.table
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.base(tokens) + self.words(tokens).sum()
+
+
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -557,6 +569,9 @@ LAYERS: dict[str, Make] = {
     )(nn.Linear(6, CLASSES)),
     # Tricks.
     "tied": lambda: Model("zoo", Tied(), (torch.randint(9, (3, 4)),), (torch.arange(3),), F.cross_entropy),
+    "tied under two names": lambda: Model(
+        "zoo", TwoNames(), (torch.randint(9, (3, 4)),), (torch.arange(3),), F.cross_entropy
+    ),
     "residual, lists, dicts": lambda: _model(Residual(), torch.randn(3, 6)),
     "shared layer": _linear(_shared, layer=lambda: nn.Linear(8, 8)),
     "weight norm": _vector(parametrizations.weight_norm(nn.Linear(8, 8))),
