@@ -135,10 +135,26 @@ def accumulate(parameter: Tensor, gradient: Tensor) -> None:
     """As autograd does; the layout, too, because sums over a gradient (a clipped norm) go in its order."""
     if parameter.grad is not None:
         parameter.grad += gradient
-    elif gradient.stride() == parameter.stride():
+    elif has_gradients_layout(parameter, gradient.stride()):
         parameter.grad = gradient
     else:
-        parameter.grad = torch.empty_like(parameter).copy_(gradient)
+        parameter.grad = torch.empty_strided(
+            parameter.shape, gradients_layout(parameter), dtype=parameter.dtype, device=parameter.device
+        ).copy_(gradient)
+
+
+def gradients_layout(parameter: Tensor) -> tuple[int, ...]:
+    """The strides that autograd gives a gradient that it copies: the parameter's, if that has no gaps."""
+    return torch.empty_like(parameter, device="meta").stride()
+
+
+def has_gradients_layout(parameter: Tensor, stride: Sequence[int]) -> bool:
+    """Whether autograd keeps a gradient of these strides; an axis of one element never takes a step.
+
+    As ``torch/csrc/autograd/utils/grad_layout_contract.h`` has it.
+    """
+    layout = zip(parameter.shape, stride, gradients_layout(parameter), strict=True)
+    return all(extent == 1 or one == other for extent, one, other in layout)
 
 
 def store_all_steps(graph: TracedGraph) -> Iterator[Step]:

@@ -37,12 +37,15 @@ def measured(graph: TracedGraph, module: nn.Module, inputs: Sequence[Any], targe
 def rehearsed(graph: TracedGraph, residents: Mapping[str, Tensor]) -> TracedGraph:
     """The same of a step on any numbers.
 
-    Workspace is what the kernel allocates at most, its results left out. Known afterwards is also the range of the
-    numbers in each integer tensor. The step runs once; residents and random generator stay as they are.
+    Workspace is what the kernel allocates at most, its results left out. Known afterwards are also the range of the
+    numbers in each integer tensor, and the strides of the gradients. The step runs once; residents and random
+    generator stay as they are.
     """
     rehearsal = _GpuRehearsal(graph, residents) if graph.device != "cpu" else _Rehearsal(graph, residents)
     with device_named(graph.device).kept_randomness():
         peaks = rehearsal.peaks()
+        seen = rehearsal.result().gradients
+    gradients = {id: replace(ref, stride=seen[id].stride()) for id, ref in graph.gradients.items()}
     values = {id: replace(value, bytes=rehearsal.bytes.get(id, value.bytes)) for id, value in graph.values.items()}
 
     def with_workspace(operator: TracedOperator) -> TracedOperator:
@@ -51,7 +54,7 @@ def rehearsed(graph: TracedGraph, residents: Mapping[str, Tensor]) -> TracedGrap
         return replace(operator, workspace_bytes=max(0, peaks.get(operator.id, 0) - results))
 
     operators = tuple(with_workspace(operator) for operator in graph.operators)
-    return replace(graph, operators=operators, values=values, ranges=rehearsal.ranges)
+    return replace(graph, operators=operators, values=values, gradients=gradients, ranges=rehearsal.ranges)
 
 
 class _Rehearsal(Execution):

@@ -30,6 +30,7 @@ from torch import Tensor, nn, optim
 
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
+from poet_planner.drop_in.gradient_layouts import in_parameter_layouts
 from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.profile_here import HOST, costed_here
@@ -177,6 +178,7 @@ class _Planner:
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
         residents = residents_of(traced, self.model, inputs, targets)
+        traced = in_parameter_layouts(traced, residents)
         if self.device != "cpu":
             refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
         graph = self._costed(traced, residents)

@@ -11,7 +11,7 @@ from poet_profiles.graph import Graph
 from poet_runtime.traced_graph import OptimizerUpdate, TracedGraph
 from torch import Tensor
 
-from poet_planner.drop_in.inner_optimizer import InnerOptimizer, UpdateCost
+from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.lowering import with_updates
 from poet_planner.lowering.draft import added
 
@@ -43,7 +43,7 @@ def updating_inside(
                 f"optimizer: the forward pass of {traced.name} itself changes {id}, as max_norm does; leave optimizer= "
                 "out, and call its step() behind poet's"
             )
-    costs = {id: _cost(id, traced, tensors[id], optimizer) for id in trained}
+    costs = {id: optimizer.cost(tensors[id]) for id in trained}
     by_node = {added(id, "update"): costs[id] for id in trained}
     updated = with_updates(graph, {id: traced.gradients[id].source for id in trained}, f"optim.{optimizer.name}")
     nodes = (
@@ -59,10 +59,3 @@ def updating_inside(
     )
     updates = [OptimizerUpdate(added(id, "update"), id, costs[id].workspace_bytes) for id in trained]
     return replace(updated, nodes=tuple(nodes)), traced.updating(updates)
-
-
-def _cost(id: str, traced: TracedGraph, parameter: Tensor, optimizer: InnerOptimizer) -> UpdateCost:
-    """An update of a gradient in another layout than the parameter's takes a copy of it as well."""
-    cost = optimizer.cost(parameter)
-    same = traced.gradients[id].stride == parameter.stride()
-    return cost if same else replace(cost, workspace_bytes=cost.workspace_bytes + parameter.nbytes)

@@ -214,7 +214,7 @@ def _standing_in(
     """Within, each slot that holds a parameter or a buffer holds what stands for it, whatever its names are."""
     known = {**dict(module.named_parameters()), **dict(module.named_buffers()), **loss_parameters}
     stands = {id(tensor): state[name] for name, tensor in known.items()}
-    slots = [
+    slots: list[tuple[dict[str, Any], str, Any]] = [
         (held, key, tensor)
         for whole in (module, loss)
         if isinstance(whole, nn.Module)
