@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss and gradients of a module, or its output alone, as one flat ATen graph, by `make_fx` over fake tensors.
+"""Loss and gradients of a module, or its output alone, as one flat ATen graph, by `make_fx`.
 
 No decomposition table is given, so that convolution, batch norm, layer norm and attention stay whole: the operators
 are those that eager PyTorch runs, which is what makes the graph's results equal to eager's bit for bit.
@@ -7,11 +7,11 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 
 from __future__ import annotations
 
-import logging
+import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from poet_profiles.errors import UserError
 from poet_runtime.traced_graph import Kind
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
-from torch._functorch import config as functorch_config
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -30,9 +29,11 @@ from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._pytree import tree_map_only
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
+from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
 
@@ -71,13 +72,15 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     module : nn.Module
         In the mode (train or eval) that is wanted.
     inputs, targets : sequences of Tensor
-        The tensors of a batch. Only shapes and types of them matter.
+        The tensors of a batch. Only shapes and types of them get into the graph.
     run : callable
         The loss of ``module`` for tensors in the places of these, a scalar.
     loss : callable
         What ``run`` computes the loss with; it may be a module with parameters of its own.
 
-    The step is traced twice over, to see that it is always the same. Module, loss and batch stay as they are.
+    The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
+    that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
+    Module, loss and batch stay as they are.
 
     Raises
     ------
@@ -142,7 +145,7 @@ def _captured(
     state_count = len(parameters) + len(buffers)
     rebound: dict[str, Tensor] = {}
 
-    def step(questions: list[str], flipped: int | None, *flat: Tensor) -> list[Tensor | None]:
+    def step(asked: refusals.Asked, *flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
@@ -152,15 +155,13 @@ def _captured(
             within.enter_context(_standing_in(module, loss, state, loss_parameters))
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
-            watch = within.enter_context(refusals.Watch(where, questions, flipped))
+            watch = within.enter_context(refusals.Watch(where, asked, flat))
             if loss is None:
                 within.enter_context(torch.no_grad())
             try:
                 value = run(module, given, wanted)
             except GuardOnDataDependentSymNode:
-                raise UserError(
-                    f"{watch.number_taken_at} takes a number out of a tensor and goes on with it; keep it a tensor"
-                ) from None
+                raise UserError(f"{watch.number_taken_at} {refusals.NUMBER_TAKEN}") from None
             gradients: Sequence[Tensor | None] = ()
             if loss is None:
                 refuse_unfit_output(value)
@@ -246,101 +247,112 @@ def _autocast_cache() -> Iterator[None]:
 def _repeatable(step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot) -> GraphModule:
     """The step's graph, once it is sure that it is the same for all steps and all data."""
     start = plain_state(*parts)
+    everything = range(len(flat))
+    questions: list[str] = []
     try:
-        return _traced_twice(step, flat, parts, start, snapshot, [])
+        first = _over_fakes(step, flat)
+        refusals.refuse_numbers(first)
     except refusals.NeedsDataError:
         snapshot.restore()
-    # It asks questions about its data: computed along, they answer them, and every other answer is tried, too.
-    before = Snapshot(*parts)
-
-    def otherwise(number: int) -> GraphModule | None:
-        before.restore()
-        try:
-            return _Fake(flat).graph(step, [], number)
-        except UserError:
-            return GraphModule({}, torch.fx.Graph())
-        except Exception:
-            return None
-
-    try:
-        with (
-            functorch_config.patch(fake_tensor_propagate_real_tensors=True),
-            _quiet("torch.fx.experimental.symbolic_shapes"),
-        ):
-            questions: list[str] = []
-            graph = _traced_twice(step, flat, parts, start, before, questions)
-            refusals.refuse_answers_that_matter(graph, questions, otherwise)
-            return graph
-    finally:
-        before.restore()
-
-
-def _traced_twice(
-    step: Step,
-    flat: Sequence[Tensor],
-    parts: Sequence[object],
-    start: dict[str, object],
-    snapshot: Snapshot,
-    questions: list[str],
-) -> GraphModule:
-    fake = _Fake(flat)
-    first = fake.graph(step, questions)
+        first = _over_data(step, flat, everything, refusals.Asked(questions))
     once = plain_state(*parts)
+    written = written_placeholders(first)
     try:
-        second = fake.graph(step, [])
+        second = _over_data(step, flat, written)
     except RuntimeError as error:
         if "backward through the graph a second time" not in str(error):
             raise
         raise UserError(
             "the step goes back into the step before through what the model keeps; detach() what it keeps"
         ) from None
-    refusals.refuse_changes_from_step_to_step(start, once, plain_state(*parts), data=bool(questions))
+    refusals.refuse_changes_from_step_to_step(start, once, plain_state(*parts))
+    refusals.refuse_what_was_kept(second)
     if refusals.difference(first, second) is not None:
-        # PyTorch's cache of fake results may hand out one tensor where a kernel makes two that are alike: a step that
-        # starts with all of it there tells the same step from another one.
+        # Perhaps it asks whether its tensors are fake; and PyTorch's cache of fake results may hand out one tensor
+        # where a kernel makes two. Then it is the same over data, time after time.
         snapshot.restore()
         questions.clear()
-        fake = _Fake(flat)
-        first, second = fake.graph(step, questions), fake.graph(step, [])
-    refusals.refuse_another_step(first, second)
+        first = _over_data(step, flat, written, refusals.Asked(questions))
+        refusals.refuse_another_step(first, second)
+        _one_mode(first)
+
+    def otherwise(number: int) -> GraphModule | None:
+        snapshot.restore()
+        try:
+            return _over_data(step, flat, everything, refusals.Asked([], number))
+        except UserError:
+            return GraphModule({}, torch.fx.Graph())
+        except Exception:
+            return None
+
+    refusals.refuse_answers_that_matter(first, questions, otherwise)
     return first
 
 
-class _Fake:
-    """A batch and the state of a model without data, unless data are asked for; two steps may start from the same."""
+def _over_fakes(step: Step, flat: Sequence[Tensor]) -> GraphModule:
+    """What the step does with a batch and a state without data."""
+    mode = FakeTensorMode(
+        allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True
+    )
 
-    def __init__(self, flat: Sequence[Tensor]) -> None:
-        self._mode = FakeTensorMode(
-            allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True
-        )
-        self._flat = [self._fake(tensor) for tensor in flat]
-
-    def _fake(self, tensor: Tensor) -> Tensor:
+    def fake(tensor: Tensor) -> Tensor:
         # A Parameter, unlike a plain tensor, would leave its data behind.
-        fake = self._mode.from_tensor(tensor.detach().requires_grad_(tensor.requires_grad))
+        made = mode.from_tensor(tensor.detach().requires_grad_(tensor.requires_grad))
         if isinstance(tensor, nn.Parameter):
-            fake._is_param = True
-        return fake
+            made._is_param = True
+        return made
 
-    def graph(self, step: Step, questions: list[str], flipped: int | None = None) -> GraphModule:
-        """What one step does."""
-
-        def taken(*flat: Tensor) -> list[Tensor | None]:
-            return step(questions, flipped, *flat)
-
-        with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing(), self._mode:
-            return make_fx(taken)(*self._flat)
+    fakes = [*map(fake, flat)]
+    with mode:
+        return _traced(step, fakes, refusals.Asked())
 
 
-@contextmanager
-def _quiet(logger_name: str) -> Iterator[None]:
-    logger = logging.getLogger(logger_name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def _over_data(
+    step: Step, flat: Sequence[Tensor], written: Container[int], asked: refusals.Asked | None = None
+) -> GraphModule:
+    """What it does with these tensors: of those that it writes, by number, with copies."""
+
+    def stand_in(number: int, tensor: Tensor) -> Tensor:
+        data = tensor.detach().clone() if number in written else tensor.detach()
+        needs_grad = tensor.requires_grad
+        return nn.Parameter(data, needs_grad) if isinstance(tensor, nn.Parameter) else data.requires_grad_(needs_grad)
+
+    devices = {tensor.device for tensor in flat if tensor.device.type not in ("cpu", "meta")}
+    with torch.random.fork_rng(devices=[*devices]):
+        protected = [tensor for number, tensor in enumerate(flat) if number not in written]
+        asked = replace(asked or refusals.Asked(), protected=refusals.storages(protected))
+        return _traced(step, [*itertools.starmap(stand_in, enumerate(flat))], asked)
+
+
+def _traced(step: Step, flat: Sequence[Tensor], asked: refusals.Asked) -> GraphModule:
+    # Where a message looks for the user's line it goes no further than a function of this name.
+    def taken(*flat: Tensor) -> list[Tensor | None]:
+        return step(asked, *flat)
+
+    with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing():
+        graph = make_fx(taken)(*flat)
+    _drop_unread(graph)
+    return graph
+
+
+def _drop_unread(graph: GraphModule) -> None:
+    """Take out what nobody reads: over fake tensors views are made that eager PyTorch leaves out, over data checks."""
+    for node in reversed(graph.graph.nodes):
+        if node.op == "call_function" and not node.users and is_pure(node.target, node.args, node.kwargs):
+            graph.graph.erase_node(node)
+
+
+def _one_mode(graph: GraphModule) -> None:
+    """Let the layouts of a step over data be fake tensors of one mode, as those of a step over fake tensors are."""
+    mode = FakeTensorMode(allow_fallback_kernels=True)
+
+    def layout(tensor: Tensor) -> Tensor:
+        with mode:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+    for node in graph.graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = tree_map_only(Tensor, layout, node.meta["val"])
 
 
 def _numbered(name: str, count: int) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,31 +14,67 @@ from typing import Any
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules import module as hooks_on_every_module
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from poet_planner.tracing import schema
 
 aten = torch.ops.aten
 _GENERATORS = ("PyTorch's random generator", "Python's random generator", "NumPy's random generator")
+
+
+NUMBER_TAKEN = "takes a number out of a tensor and goes on with it; keep it a tensor"
+_WAY_CHOSEN = (
+    "looks at its data to choose its way; a plan always takes the same: compute both and choose with torch.where"
+)
 
 
 class NeedsDataError(Exception):
     """The step asks a question about its data, and tracing has no data."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What one trace of a step is asked beside the step.
+
+    Attributes
+    ----------
+    questions : list of str
+        What to say of each question that the step asks about its data, if the answer matters, is put here, in order.
+    flipped : int, optional
+        The question, by number, that gets the wrong answer: whether the step is another one then tells whether the
+        answer matters.
+    protected : frozenset of int
+        Storages that it must not write: they are the user's own.
+    """
+
+    questions: list[str] = field(default_factory=list)
+    flipped: int | None = None
+    protected: frozenset[int] = frozenset()
+
+
+def storages(tensors: Iterable[Tensor]) -> frozenset[int]:
+    """The addresses of what tensors lie in."""
+    return frozenset(tensor.untyped_storage()._cdata for tensor in tensors)
+
+
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator of a step while it is traced.
+
+    A question about what depends neither on the tensors of the step nor on a random number has one answer for good: it
+    is given and forgotten.
 
     Parameters
     ----------
     path : callable
         The path of the module that is running.
-    questions : list of str
-        Where the step asks about its data is put here, in order.
-    flipped : int, optional
-        The question, by number, that gets the wrong answer: whether the step is another one then tells whether the
-        answer matters.
+    flat : sequence of Tensor
+        Parameters, buffers and batch.
 
     Attributes
     ----------
@@ -45,11 +82,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Where a number has last been taken out of a tensor.
     """
 
-    def __init__(self, path: Callable[[], str], questions: list[str], flipped: int | None = None) -> None:
+    def __init__(self, path: Callable[[], str], asked: Asked, flat: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._path = path
-        self._questions = questions
-        self._flipped = flipped
+        self._asked = asked
+        # Weak references keep an address from being another storage's later.
+        self._references = [StorageWeakRef(tensor.untyped_storage()) for tensor in flat]
+        self._dependent = set(storages(flat))
         self.number_taken_at = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -59,22 +98,62 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"{here(self._path())} draws from a torch.Generator of its own; a plan draws from PyTorch's: leave "
                 "generator= out"
             )
-        if func is aten._local_scalar_dense.default and args[0].dtype is torch.bool:
-            return self._answer(bool, args)
-        if func is aten._local_scalar_dense.default:
-            self.number_taken_at = here(self._path())
+        given = _tensors((args, kwargs))
+        if self._asked.protected:
+            self._refuse_to_write(func, args, kwargs)
+        depends = torch.Tag.nondeterministic_seeded in func.tags or not self._dependent.isdisjoint(storages(given))
+        if depends and schema.has_shape_of_data(func, args, kwargs):
+            raise UserError(
+                f"{here(self._path())} calls {func}, and the shape of what that returns depends on its data; it has no "
+                "place in a fixed graph"
+            )
         if func is aten.equal.default:
-            return self._answer(torch.equal, args)
-        return func(*args, **kwargs)
+            return self._answer(torch.equal, args, depends)
+        if func is aten._local_scalar_dense.default:
+            (tensor,) = args
+            if tensor.dtype is torch.bool or not (depends and isinstance(tensor, FakeTensor)):
+                return self._answer(Tensor.item, args, depends)
+            self.number_taken_at = here(self._path())
+        results = func(*args, **kwargs)
+        if depends:
+            self._note((*_tensors(results), *(given if func._schema.is_mutable else ())))
+        return results
 
-    def _answer(self, question: Callable[..., bool], tensors: Sequence[Tensor]) -> bool:
-        data = [tensor.real_tensor if isinstance(tensor, FakeTensor) else tensor for tensor in tensors]
-        if any(tensor is None for tensor in data):
+    def _note(self, tensors: Iterable[Tensor]) -> None:
+        """These depend on the step's tensors."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._dependent:
+                self._references.append(StorageWeakRef(storage))
+                self._dependent.add(storage._cdata)
+
+    def _refuse_to_write(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        arguments = {**dict(enumerate(args)), **kwargs}
+        places = (*schema.declared_writes(func), *schema.hidden_writes(func, args, kwargs))
+        if not self._asked.protected.isdisjoint(storages(_tensors([arguments.get(place) for place in places]))):
+            raise UserError(
+                f"{here(self._path())} writes into a parameter, a buffer or the batch, but not while it is traced; a "
+                "plan cannot follow that"
+            )
+
+    def _answer(self, question: Callable[..., Any], tensors: Sequence[Tensor], depends: bool) -> Any:
+        if any(isinstance(tensor, FakeTensor) for tensor in tensors):
             raise NeedsDataError
-        self._questions.append(here(self._path()))
         with torch.utils._python_dispatch._disable_current_modes():
-            answer = question(*data)
-        return answer != (len(self._questions) - 1 == self._flipped)
+            answer = question(*tensors)
+        if not depends:
+            return answer
+        questions = self._asked.questions
+        words = NUMBER_TAKEN if not isinstance(answer, bool) else _WAY_CHOSEN
+        questions.append(f"{here(self._path())} {words}")
+        if len(questions) - 1 != self._asked.flipped:
+            return answer
+        return not answer if isinstance(answer, bool) else answer + 1
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    """All that lie in one storage."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and leaf.layout is torch.strided]
 
 
 def here(path: str) -> str:
@@ -136,7 +215,7 @@ def refuse_hooks_on_gradients(module: nn.Module, loss: object) -> None:
 
 
 def refuse_changes_from_step_to_step(
-    start: Mapping[str, object], once: Mapping[str, object], twice: Mapping[str, object], data: bool
+    start: Mapping[str, object], once: Mapping[str, object], twice: Mapping[str, object]
 ) -> None:
     """Refuse a step that keeps books in Python.
 
@@ -144,14 +223,12 @@ def refuse_changes_from_step_to_step(
     ----------
     start, once, twice : mapping of str to object
         The plain state before, after one step and after two.
-    data : bool
-        Whether tracing computed with data, and drew from PyTorch's generator like a step.
 
     Raises
     ------
     UserError
     """
-    for name in _GENERATORS[data:]:
+    for name in _GENERATORS:
         if start.get(name) != once.get(name):
             raise UserError(
                 f"the step draws from {name}, or seeds it, which a plan would not repeat; draw with PyTorch, and seed "
@@ -165,8 +242,8 @@ def refuse_changes_from_step_to_step(
         )
 
 
-def refuse_another_step(first: GraphModule, second: GraphModule) -> None:
-    """Refuse a step that is another one the second time, or reads what the first has kept.
+def refuse_what_was_kept(second: GraphModule) -> None:
+    """Refuse a step that reads what the one before it has kept.
 
     Raises
     ------
@@ -179,6 +256,15 @@ def refuse_another_step(first: GraphModule, second: GraphModule) -> None:
             f"{module_of(user)} reads a tensor that it has kept from an earlier step or made at its first call; make "
             "it in __init__, and register_buffer what changes from step to step"
         )
+
+
+def refuse_another_step(first: GraphModule, second: GraphModule) -> None:
+    """Refuse a step that is another one the second time.
+
+    Raises
+    ------
+    UserError
+    """
     node = difference(first, second)
     if node is not None:
         raise UserError(
@@ -201,13 +287,22 @@ def refuse_answers_that_matter(
     ------
     UserError
     """
-    for number, place in enumerate(questions):
+    for number, words in enumerate(questions):
         other = otherwise(number)
         if other is not None and difference(first, other) is not None:
-            raise UserError(
-                f"{place} looks at its data to choose its way; a plan always takes the same: compute both and choose "
-                "with torch.where"
-            )
+            raise UserError(words)
+
+
+def refuse_numbers(graph: GraphModule) -> None:
+    """Refuse a step over fake tensors that goes on with a number out of one.
+
+    Raises
+    ------
+    UserError
+    """
+    for node in graph.graph.find_nodes(op="call_function", target=aten._local_scalar_dense.default):
+        if node.users:
+            raise UserError(f"{module_of(node)} {NUMBER_TAKEN}")
 
 
 def difference(first: GraphModule, second: GraphModule) -> fx.Node | None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 
@@ -147,6 +149,48 @@ def hidden_writes(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, 
     if not names or not bound[flag]:
         return ()
     return tuple(position(target, name) for name in names if bound[name] is not None)
+
+
+def written_placeholders(graph: GraphModule) -> set[int]:
+    """The placeholders of a traced step, by number, that it writes: themselves, or through views of them."""
+    of = {node: number for number, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
+    written = set()
+    for node in graph.graph.nodes:
+        if not isinstance(node.target, OpOverload):
+            continue
+        arguments = {**dict(enumerate(node.args)), **node.kwargs}
+        for place in (*declared_writes(node.target), *hidden_writes(node.target, node.args, node.kwargs)):
+            written |= {of[one] for one in tree_leaves(arguments.get(place)) if isinstance(one, Node) and one in of}
+        seen = node.args[0] if node.args else None
+        if isinstance(seen, Node) and seen in of and not is_fresh(node.target):
+            of[node] = of[seen]
+    return written
+
+
+def is_fresh(target: OpOverload) -> bool:
+    """Whether its results have storages of their own."""
+    return not is_view(target) and all(result.alias_info is None for result in target._schema.returns)
+
+
+def has_shape_of_data(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the shape of what it yields hangs on what its operands hold."""
+    if torch.Tag.dynamic_output_shape not in target.tags:
+        return False
+    bound = bound_arguments(target, args, kwargs)
+    if target._schema.name == "aten::index":  # by numbers it takes as many as there are
+        return any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in bound["indices"])
+    return bound.get("output_size") is None
+
+
+def is_pure(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an operator does nothing but yield its results."""
+    return (
+        isinstance(target, OpOverload)
+        and bool(target._schema.returns)
+        and not target._schema.is_mutable
+        and not hidden_writes(target, args, kwargs)
+        and torch.Tag.nondeterministic_seeded not in target.tags
+    )
 
 
 def unread(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
