@@ -279,6 +279,11 @@ LAPTOP = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1
 SERVER = {f"intel-rapl:{index}": f"package-{index}" for index in range(11)} | {"intel-rapl:0:0": "dram",
           "intel-rapl:1:0": "dram"}  # fmt: skip
 DIES = {f"intel-rapl:{index}": f"package-0-die-{index}" for index in range(2)}
+WHOLE_AND_DIES = DIES | {
+    "intel-rapl:2": "package-0",
+    "intel-rapl:3": "package-1-die-0",
+    "intel-rapl-mmio:0": "package-1",
+}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +295,9 @@ DIES = {f"intel-rapl:{index}": f"package-0-die-{index}" for index in range(2)}
         (LAPTOP, "intel-rapl:0:0", ["core (intel-rapl:0:0)"]),
         (SERVER, "", [f"package-{index} (intel-rapl:{index})" for index in range(11)]),
         (SERVER, "intel-rapl:1:0", ["dram (intel-rapl:1:0)"]),
-        (DIES, "", ["package-0-die-0 (intel-rapl:0)", "package-0-die-1 (intel-rapl:1)"]),
+        (DIES, "", ["package-0-die-0 (intel-rapl:0) = package-0-die-1 (intel-rapl:1) as one counter"]),
+        (DIES, "package-0-die-1", ["package-0-die-1 (intel-rapl:1)"]),
+        (WHOLE_AND_DIES, "", ["package-0 (intel-rapl:2)", "package-1-die-0 (intel-rapl:3)"]),
     ],
 )
 def test_rapl_adds_up_packages_alone_and_names_what_it_read(
@@ -328,6 +335,114 @@ def test_rapl_asks_where_it_cannot_tell(tmp_path: Path, kernel: dict[str, str], 
     with pytest.raises(UserError, match=words) as caught:
         rapl.open_rapl(address, BOARD, tmp_path)
     assert caught.value.exit_code == NO_DEVICE
+
+
+RANGE_J = 262_143.0
+THREADRIPPER = {f"package-0-die-{die}": (68.0, 1000.0, 0) for die in range(2)}
+EPYC = {f"package-{socket}-die-{die}": (100.0, 5000.0, socket) for socket in range(2) for die in range(4)}
+CASCADE_LAKE_AP = {f"package-{socket}-die-{die}": (90.0 + die, 900.0 * die, 2 * socket + die)
+                   for socket in range(2) for die in range(2)}  # fmt: skip
+
+
+def count_dies(
+    monkeypatch: pytest.MonkeyPatch, root: Path, dies: dict[str, tuple[float, float, int]]
+) -> dict[int, float]:
+    """Zones of ``(watt, joule at the start, register)``. A register is brought up to date every millisecond, and wraps.
+
+    What it returns adds joules to a register.
+    """
+    registers: dict[str, tuple[float, float, int]] = {}
+    for place, (name, register) in enumerate(dies.items()):
+        tree(
+            root / f"sys/class/powercap/intel-rapl:{place}",
+            name=name,
+            max_energy_range_uj=int(RANGE_J * 1e6),
+            energy_uj=0,
+        )
+        registers[f"intel-rapl:{place}"] = register
+    began_s, added_j = time.monotonic(), dict.fromkeys(range(8), 0.0)
+
+    def number(file: Path) -> float:
+        watt, start_j, register = registers[file.parent.name]
+        elapsed_s = int((time.monotonic() - began_s) * 1000) / 1000
+        return (start_j + elapsed_s * watt + added_j[register]) % RANGE_J * 1e6
+
+    monkeypatch.setattr(rapl, "number", number)
+    return added_j
+
+
+@pytest.mark.parametrize(
+    ("dies", "watt", "counters"),
+    [(THREADRIPPER, 68.0, 1), (EPYC, 200.0, 2), (CASCADE_LAKE_AP, 2 * (90 + 91), 4)],
+)
+def test_a_counter_is_counted_once_whatever_the_kernel_calls_its_zones(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dies: dict[str, tuple[float, float, int]],
+    watt: float,
+    counters: int,
+) -> None:
+    """Zen 1 and 2 show the socket's counter as one of each die; Intel's dies have counters of their own."""
+    count_dies(monkeypatch, tmp_path, dies)
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert meter.identity.count(" + ") == counters - 1
+    assert meter.identity.count(" = ") == len(dies) - counters
+    assert measure(meter, length_s=0.3).energy_j == pytest.approx(watt * 0.3, rel=0.05)
+
+
+def test_a_program_that_has_to_wait_still_sees_one_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading takes so long that a fast processor draws more than a joule meanwhile."""
+    count_dies(monkeypatch, tmp_path, THREADRIPPER)
+    quick = rapl.number
+
+    def number(file: Path) -> float:
+        time.sleep(0.03)
+        return quick(file)
+
+    monkeypatch.setattr(rapl, "number", number)
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert "as one counter" in meter.identity
+    meter._read()
+    meter._read()
+
+
+def test_a_die_that_is_brought_up_to_date_a_little_later_is_still_of_one_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By three milliseconds, while the counter moves by 5 J each 20 ms."""
+    for die in range(2):
+        tree(tmp_path / f"sys/class/powercap/intel-rapl:{die}", name=f"package-0-die-{die}", energy_uj=0)
+    began_s = time.monotonic()
+
+    def number(file: Path) -> float:
+        late_s = 0.003 * (file.parent.name == "intel-rapl:1")
+        return 5e6 * int((time.monotonic() - began_s - late_s) / 0.02)
+
+    monkeypatch.setattr(rapl, "number", number)
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert measure(meter, length_s=0.4).energy_j == pytest.approx(250 * 0.4, rel=0.1)
+
+
+def test_dies_of_one_counter_are_one_across_its_wrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read one after the other, one die has wrapped before the other; two counters wrap each at its own time."""
+    near = {name: (watt, RANGE_J - 20, register) for name, (watt, _, register) in THREADRIPPER.items()}
+    count_dies(monkeypatch, tmp_path, near | {"package-1": (50.0, RANGE_J - 25, 7)})
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert (
+        "package-0-die-0 (intel-rapl:0) = package-0-die-1 (intel-rapl:1) as one counter + package-1" in meter.identity
+    )
+    assert measure(meter, length_s=0.6).energy_j == pytest.approx((68 + 50) * 0.6, rel=0.05)
+
+
+def test_counters_that_met_by_chance_are_never_one_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They moved alike when the meter was opened; once they move apart, windows are refused."""
+    added_j = count_dies(monkeypatch, tmp_path, {"package-0-die-0": (50.0, 7.0, 0), "package-0-die-1": (50.0, 7.0, 1)})
+    meter = rapl.open_rapl("", BOARD, tmp_path)
+    assert "as one counter" in meter.identity
+    added_j[1] += 3.0
+    with pytest.raises(MeterError, match=r"die-0 .* and package-0-die-1 .* have moved apart: start again"):
+        measure(meter)
+    assert measure(rapl.open_rapl("", BOARD, tmp_path)).energy_j == pytest.approx(100 * 0.2, rel=0.05)
 
 
 class Clock:
