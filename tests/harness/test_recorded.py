@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_harness.cli import app
 from poet_harness.meters.meter import Activity, Mark, MeterError
-from poet_harness.meters.recorded import RecordedMeter, read_trace, read_windows
+from poet_harness.meters.recorded import RecordedMeter, Recording, read_trace, read_windows
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from typer.testing import CliRunner
@@ -77,6 +77,7 @@ def test_the_verb_prints_a_table(ramp: Path, tmp_path: Path) -> None:
         ("time_s,power_w", ["0,1", "1,x"], r"trace.csv:3: power_w: 'x' is not a finite number"),
         ("time_s,power_w", ["0,1", "1,inf"], r"trace.csv:3: power_w"),
         ("time_s,power_w", ["0,1", "2,1", "1,1"], r"trace.csv:4: time_s: 1.0 is not after 2.0"),
+        ("time_s,power_w", ["0,1", "1,1", "1,1"], r"trace.csv:4: time_s: 1.0 is not after 1.0"),
         ("time_s,power_w", ["0,1"], r"two samples or more"),
     ],
 )
@@ -111,3 +112,89 @@ def test_a_recording_is_played_back_window_by_window(tmp_path: Path) -> None:
     assert first.energy_j == pytest.approx(0.4, rel=0.03)
     with pytest.raises(MeterError, match="only 2 windows"):
         meter.end([mark])
+
+
+@pytest.mark.parametrize("voltage_v", ["nan", "inf", "-3", "0", "3300", "1e9"])
+def test_what_is_no_voltage_is_refused_before_the_trace_is_read(tmp_path: Path, voltage_v: str) -> None:
+    arguments = [
+        "energy",
+        "--trace",
+        str(tmp_path / "none"),
+        "--windows",
+        str(tmp_path / "none"),
+        "--voltage",
+        voltage_v,
+    ]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exception is not None
+    assert "is no supply voltage" in str(result.exception)
+
+
+def test_a_window_column_holds_zeros_and_ones(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "time_s,power_w,window", "0,1,0", "1,1,3.3", "2,1,0")
+    with pytest.raises(UserError, match=r"t.csv:3: window: 3.3 is neither 0 nor 1"):
+        RecordedMeter(path, load_board("nrf52840"))
+
+
+RATE_HZ = 100_000
+
+
+def exported(times_s: np.ndarray, kept: np.ndarray, path: Path) -> Path:
+    """10 mW with a burst of 80 mW for 50 ms of a window of 0.2 s, as an exporter writes it that leaves rows out."""
+    power_w = np.where((times_s >= 0.12) & (times_s < 0.17), 0.08, 0.01)
+    window = (times_s >= 0.0999999) & (times_s < 0.2999999)
+    rows = zip(times_s[kept], power_w[kept], window[kept], strict=True)
+    return write(path, "time_s,power_w,window", *(f"{time:.7f},{power},{int(high)}" for time, power, high in rows))
+
+
+BURST = slice(12_000, 17_000)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "lost"),
+    [
+        ([], 0),
+        ([slice(5_000, 6_000), slice(35_000, 36_000)], 0),
+        ([BURST], 5_000),
+        ([slice(20_000, 20_001)], 1),
+        ([slice(20_000, 20_010), slice(20_011, 20_013)], 12),
+        ([slice(11_000, 29_000, 3)], 6_000),
+    ],
+    ids=["none", "outside", "a burst", "one sample", "side by side", "every third"],
+)
+def test_samples_that_an_export_left_out_are_lost(tmp_path: Path, dropped: list[slice], lost: int) -> None:
+    times_s = np.arange(0, 0.4, 1 / RATE_HZ)
+    kept = np.ones(len(times_s), dtype=bool)
+    for gap in dropped:
+        kept[gap] = False
+    meter = RecordedMeter(exported(times_s, kept, tmp_path / "t.csv"), load_board("nrf52840"))
+    [window] = meter.end([Mark(Activity.COMPUTE, 0.2, 0.0, 0.2)])
+    assert window.samples == pytest.approx(20_000, abs=1)
+    assert window.lost == lost
+    assert ("lost" in window.fault(0.2)) == (lost > 20)
+
+
+@settings(max_examples=30)
+@given(st.floats(0.0, 0.3), st.integers(0, 2**32 - 1))
+def test_jitter_and_a_rate_that_changes_are_no_losses(jitter: float, seed: int) -> None:
+    """Each sample comes late by up to 0.3 of a period; the rate changes up to a hundredfold."""
+    random = np.random.default_rng(seed)
+    for periods_s in ([1e-3], [1e-3, 1e-2], [1e-2, 1e-4, 3e-3]):
+        steps_s = np.repeat(periods_s, 300)
+        times_s = np.cumsum(steps_s) + jitter * steps_s * random.random(len(steps_s))
+        recording = Recording.of_power(times_s, np.ones(len(times_s)))
+        assert recording.lost(times_s[0], times_s[-1]) == 0
+
+
+def test_the_verb_says_how_much_of_a_window_lies_in_gaps(tmp_path: Path) -> None:
+    times_s = np.arange(0, 0.4, 1 / RATE_HZ)
+    kept = np.ones(len(times_s), dtype=bool)
+    kept[BURST] = False
+    trace = exported(times_s, kept, tmp_path / "t.csv")
+    windows = write(tmp_path / "w.csv", "start_s,end_s,label", "0.1,0.3,holed", "0.15,0.25,edge", "0.3,0.35,whole")
+    arguments = ["energy", "--trace", str(trace), "--windows", str(windows)]
+    rows = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert [row["lost_samples"] for row in rows] == [5000, 5000, 0]
+    assert [row["gap_s"] for row in rows] == pytest.approx([0.05, 0.02, 0], abs=2 / RATE_HZ)
+    printed = CliRunner().invoke(app, arguments).stdout
+    assert "a part of the energy is a guess: holed (25.0%), edge (20.0%) of the time" in printed

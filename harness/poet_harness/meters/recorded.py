@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
+# A step is judged by so many before it and after it. Where every other one is too long, the shorter ones are the pace.
+PACE_STEPS, FEWEST_STEPS, PACE_QUANTILE = 50, 25, 0.45
+LONG_STEP = 1.5
+BLOCK_STEPS = 10_000
+MOST_VOLTAGE_V = 1000.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,33 @@ class Recording:
         """Energy between two instants within the trace."""
         return self._until(end_s) - self._until(start_s)
 
+    @cached_property
+    def missing(self) -> NDArray[np.int64]:
+        """How many samples are missing between each sample and the next, by the pace of those around."""
+        steps_s = np.diff(self.times_s)
+        parts = []
+        for start in range(0, len(steps_s), BLOCK_STEPS):  # most of a long trace is even, and looked at no closer
+            first = max(0, start - PACE_STEPS)
+            part = _missing(steps_s[first : start + BLOCK_STEPS + PACE_STEPS])
+            parts.append(part[start - first :][:BLOCK_STEPS])
+        return np.concatenate(parts)
+
+    def lost(self, start_s: float, end_s: float) -> int:
+        """How many samples are missing from a window; those of a gap at its edge count whole."""
+        first, last = self._steps(start_s, end_s)
+        return int(self.missing[first:last].sum())
+
+    def gap_s(self, start_s: float, end_s: float) -> float:
+        """For how long no sample tells what was drawn in a window."""
+        first, last = self._steps(start_s, end_s)
+        edges_s = np.clip(self.times_s[first : last + 1], start_s, end_s)
+        return float(np.diff(edges_s)[self.missing[first:last] > 0].sum())
+
+    def _steps(self, start_s: float, end_s: float) -> tuple[int, int]:
+        """The steps that a window lies in, the last one excluded."""
+        first = max(int(np.searchsorted(self.times_s, start_s, side="right")) - 1, 0)
+        return first, int(np.searchsorted(self.times_s, end_s))
+
     def _until(self, time_s: float) -> float:
         if self.power_w is None:
             return float(np.interp(time_s, self.times_s, self.total_j))
@@ -65,14 +98,39 @@ class Recording:
         return float(self.total_j[left] + elapsed_s * power_w)
 
 
+def _missing(steps_s: Floats) -> NDArray[np.int64]:
+    """Samples missing in each step.
+
+    A step is as long as those around it, or so many times as long. Where the rate changes, those on one side count.
+    A sample that came late makes one step longer and the next one shorter: with its neighbours, a step must be too long
+    as well.
+    """
+    if steps_s.max() < LONG_STEP * steps_s.min():
+        return np.zeros(len(steps_s), dtype=np.int64)
+    import pandas as pd
+
+    def pace(steps_s: Floats) -> Floats:
+        steps = pd.Series(steps_s).rolling(PACE_STEPS, min_periods=min(FEWEST_STEPS, (len(steps_s) + 1) // 2))
+        return np.asarray(steps.quantile(PACE_QUANTILE), dtype=np.float64)
+
+    pace_s = np.fmax(pace(steps_s), pace(steps_s[::-1])[::-1])
+    paces = steps_s / pace_s
+    ends = np.concatenate(([1.0], paces, [1.0]))
+    alone, among = np.rint(paces) - 1, np.rint(ends[:-2] + paces + ends[2:]) - 3
+    missing: NDArray[np.int64] = np.maximum(0, np.minimum(alone, among)).astype(np.int64)
+    return missing
+
+
 def read_trace(path: Path, voltage_v: float | None) -> Recording:
     """Read a CSV with ``time_s`` and one of ``power_w``, ``current_a`` (needs ``voltage_v``) or ``energy_j``.
 
     Raises
     ------
     UserError
-        With file, line and column, if the trace cannot be integrated.
+        With file, line and column, if the trace cannot be integrated; if the voltage is none.
     """
+    if voltage_v is not None and not 0 < voltage_v <= MOST_VOLTAGE_V:
+        raise UserError(f"--voltage: {voltage_v:g} is no supply voltage; give it in volt, above 0, such as 3.3")
     return _recording(path, _read(path), voltage_v)
 
 
@@ -108,7 +166,11 @@ class RecordedMeter(Meter):
     def __init__(self, path: Path, board: Board) -> None:
         table = _read(path)
         self._recording = _recording(path, table, board.voltage_v)
-        line = _column(path, table, "window") > 0.5
+        window = _column(path, table, "window")
+        if not np.isin(window, (0, 1)).all():
+            row = int(np.argmin(np.isin(window, (0, 1))))
+            raise UserError(f"{path}:{row + 2}: window: {window[row]:g} is neither 0 nor 1")
+        line = window == 1
         middles_s = (self._recording.times_s[1:] + self._recording.times_s[:-1]) / 2
         rising, falling = middles_s[line[1:] & ~line[:-1]], middles_s[~line[1:] & line[:-1]]
         self._edges = list(
@@ -132,10 +194,12 @@ class RecordedMeter(Meter):
     def _window(self, start_s: float, end_s: float) -> Window:
         recording, period_s = self._recording, self._period_s
         edges_j = recording.energy_j(start_s, start_s + period_s) + recording.energy_j(end_s - period_s, end_s)
+        lost = recording.lost(start_s, end_s)
         return Window(
             duration_s=end_s - start_s,
             energy_j=recording.energy_j(start_s, end_s),
-            samples=int(np.searchsorted(recording.times_s, end_s) - np.searchsorted(recording.times_s, start_s)),
+            samples=int(np.searchsorted(recording.times_s, end_s) - np.searchsorted(recording.times_s, start_s)) + lost,
+            lost=lost,
             period_s=period_s,
             edge_power_w=edges_j / (2 * period_s),
         )
