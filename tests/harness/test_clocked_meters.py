@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import shutil
@@ -65,7 +66,10 @@ def test_ina_power_voltage_and_shunt_are_read_in_the_kernels_units(tmp_path: Pat
     assert ina.find(tmp_path) == ["hwmon3"]
     meter = ina.open_ina("", BOARD, tmp_path)
     assert meter.voltage_v == pytest.approx(5.012)
-    assert meter.identity == "ina226 hwmon3, shunt 0.01 ohm, every 34 ms"
+    assert meter.identity == (
+        "ina226 hwmon3, shunt 0.01 ohm (the driver's default), in steps of 6.25 mW, up to 8.19 A, every 34 ms"
+    )
+    assert (meter.power_step_w, meter.most_a) == (pytest.approx(6.25e-3), pytest.approx(8.192))
     assert measure(meter).energy_j == pytest.approx(1.5 * 0.2, rel=1e-6)
 
 
@@ -74,6 +78,113 @@ def test_two_sensors_must_be_told_apart(tmp_path: Path) -> None:
     tree(tmp_path / "sys/class/hwmon/hwmon4", name="ina219", power1_input=1)
     with pytest.raises(UserError, match="sensors found: hwmon3, hwmon4"):
         ina.open_ina("", BOARD, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("chip", "shunt_uohm", "step_w", "most_a"),
+    [
+        # The steps that the kernel's own driver showed above simulated chips.
+        ("ina219", 100_000, 2.0e-3, 3.2),
+        ("ina219", 10_000, 20e-3, 32.0),
+        ("ina220", 100_000, 2.0e-3, 3.2),
+        ("ina226", 100_000, 0.625e-3, 0.8192),
+        ("ina231", 10_000, 6.25e-3, 8.192),
+        # By the driver's source: 0.2 of a step of the current, which is 20 uV over the shunt.
+        ("ina238", 100_000, 0.04e-3, 1.6384),
+        # Its shunt is inside.
+        ("ina260", "", 10e-3, math.inf),
+    ],
+)
+def test_a_sensors_resolution_and_range_follow_from_its_shunt(
+    tmp_path: Path, chip: str, shunt_uohm: int, step_w: float, most_a: float
+) -> None:
+    tree(tmp_path / "sys/class/hwmon/hwmon0", name=chip, power1_input=0, in1_input=3000, shunt_resistor=shunt_uohm)
+    meter = ina.open_ina("", BOARD, tmp_path)
+    assert meter.power_step_w == pytest.approx(step_w)
+    assert meter.most_a == pytest.approx(most_a)
+    assert f"in steps of {step_w * 1e3:.3g} mW" in meter.identity
+
+
+CURRENT_SENSORS = [
+    *("ina209", "ina219", "ina220", "ina226", "ina228", "ina230", "ina231", "ina233", "ina234", "ina237", "ina238"),
+    *("ina260", "ina700", "ina780", "sy24655", "sq52206", "isl28022", "ltc2945", "ltc2947", "ltc4282", "pac1921"),
+    *("adm1275", "adm1293", "lm25066"),
+]
+OTHER_POWERS = ("amdgpu", "BAT0", "corsairpsu", "fam15h_power", "nouveau", "zenpower")
+
+
+@pytest.mark.parametrize("chip", CURRENT_SENSORS)
+def test_every_current_sensor_of_the_same_interface_is_found(tmp_path: Path, chip: str) -> None:
+    """Among powers that are not the board's, and sensors without a power."""
+    for place, name in enumerate([*OTHER_POWERS, chip]):
+        tree(tmp_path / f"sys/class/hwmon/hwmon{place}", name=name, power1_input=place * 1_000_000)
+    tree(tmp_path / "sys/class/hwmon/hwmon8", name="ltc2990", curr1_input=5, in1_input=5)
+    tree(tmp_path / "sys/class/hwmon/hwmon9", name="amd_energy", energy1_input=5)
+    assert ina.find(tmp_path) == ["hwmon6"]
+    assert measure(ina.open_ina("", BOARD, tmp_path)).energy_j == pytest.approx(6.0 * 0.2, rel=1e-6)
+    assert ina.open_ina("corsairpsu", BOARD, tmp_path).identity == "corsairpsu hwmon2"
+    with pytest.raises(UserError, match=r"found: hwmon6, and of other kinds hwmon0 \(amdgpu\), hwmon1 \(BAT0\)"):
+        ina.open_ina("hwmon8", BOARD, tmp_path)
+
+
+def test_channels_of_an_ina3221_are_three_and_sums_are_none(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/hwmon/hwmon2"
+    tree(folder, name="ina3221", in1_input=5000, curr1_input=800, shunt1_resistor=100_000, in4_input=80)
+    tree(folder, in2_input=3300, curr2_input=100, shunt2_resistor=10_000, in5_input=1, in2_label="camera")
+    tree(folder, curr4_input=900, in7_label="sum of shunt voltages", in7_input=81)
+    assert ina.find(tmp_path) == ["hwmon2/1", "hwmon2/2"]
+    meter = ina.open_ina("hwmon2/1", BOARD, tmp_path)
+    assert meter.voltage_v == pytest.approx(5.0)
+    assert meter.power_step_w == pytest.approx(5e-3)  # a milliampere: finer than that the driver does not show
+    assert meter.most_a == pytest.approx(1.6384)
+    assert measure(meter).energy_j == pytest.approx(4.0 * 0.2, rel=1e-6)
+    meter = ina.open_ina("camera", BOARD, tmp_path)
+    assert meter.power_step_w == pytest.approx(3.3 * 4e-3)  # 40 uV over 10 milliohm
+
+
+@pytest.mark.parametrize("shunt", ["0.100000", "100000"])
+def test_the_other_driver_of_an_ina226_is_read(tmp_path: Path, shunt: str) -> None:
+    """ina2xx-adc, which Debian's kernels have: its readings are numbered through, and older ones show microohms."""
+    folder = tmp_path / "sys/bus/iio/devices/iio:device0"
+    tree(folder, name="ina226", in_shunt_resistor=shunt, in_sampling_frequency=114)
+    tree(folder, in_voltage0_raw=4000, in_voltage0_scale=0.0025, in_voltage1_raw=4000, in_voltage1_scale=1.25)
+    tree(folder, in_power2_raw=800, in_power2_scale=0.625, in_current3_raw=100, in_current3_scale=1.0)
+    assert ina.find(tmp_path) == ["iio:device0"]
+    meter = ina.open_ina("iio:device0", BOARD, tmp_path)
+    assert meter.identity == "ina226 iio:device0, shunt 0.1 ohm, in steps of 0.625 mW, up to 0.819 A, 114 Hz"
+    assert meter.voltage_v == pytest.approx(5.0)
+    assert measure(meter).energy_j == pytest.approx(0.5 * 0.2, rel=1e-6)
+
+
+@pytest.mark.parametrize("shows_power", [True, False])
+def test_channels_of_iio_are_powers_or_volts_and_amperes_of_one_number(tmp_path: Path, shows_power: bool) -> None:
+    folder = tmp_path / "sys/bus/iio/devices/iio:device3"
+    tree(folder, name="pac1934")
+    for channel, (volt, milliampere) in {1: (5.0, 300), 2: (3.3, 200)}.items():
+        tree(folder, **{f"in_voltage{channel}_raw": int(volt * 1000 / 0.5), f"in_voltage{channel}_scale": 0.5})
+        tree(folder, **{f"in_current{channel}_raw": milliampere * 4, f"in_current{channel}_scale": 0.25})
+        if shows_power:
+            tree(folder, **{f"in_power{channel}_raw": int(volt * milliampere * 10), f"in_power{channel}_scale": 0.1})
+    tree(tmp_path / "sys/bus/iio/devices/iio:device4", name="ads1015", in_voltage0_raw=1, in_voltage0_scale=1)
+    assert ina.find(tmp_path) == ["iio:device3/1", "iio:device3/2"]
+    meter = ina.open_ina("iio:device3/2", BOARD, tmp_path)
+    assert meter.voltage_v == pytest.approx(3.3)
+    assert meter.power_step_w == pytest.approx(1e-4 if shows_power else 3.3 * 0.25e-3)
+    assert measure(meter).energy_j == pytest.approx(0.66 * 0.2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("chip", "below_mv", "full_mv"),
+    [("ina219", 319, 320), ("ina226", 80, 82), ("ina231", -80, -82), ("ina238", 162, 163)],
+)
+def test_a_reading_at_full_scale_is_none(tmp_path: Path, chip: str, below_mv: int, full_mv: int) -> None:
+    folder = tmp_path / "sys/class/hwmon/hwmon0"
+    tree(folder, name=chip, power1_input=10**6, in1_input=5000, in0_input=below_mv, shunt_resistor=100_000)
+    meter = ina.open_ina("", BOARD, tmp_path)
+    assert measure(meter).energy_j == pytest.approx(0.2, rel=1e-6)
+    rewrite(folder / "in0_input", full_mv)
+    with pytest.raises(MeterError, match=f"{chip}: at its full scale"):
+        measure(meter)
 
 
 def test_a_slow_sensor_is_taken_at_its_own_pace() -> None:

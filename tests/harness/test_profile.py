@@ -548,6 +548,26 @@ def test_costs_in_place_without_the_cards_current_are_left_out(tmp_path: Path) -
     assert not {"page_in", "page_out"} & set(read_profile(tmp_path / "p.csv")["op"])
 
 
+def test_rows_within_a_few_steps_of_the_meter_are_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asleep the board draws 3.6 mW, awake 6.9 mW more, and with the card at work more than 80."""
+    meter = NominalMeter(BOARD)
+    meter.power_step_w = 2e-3
+    with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
+        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, BOARD, QUICK)
+        outcome = profiler.run(SOME, writer)
+    rows = read_profile(tmp_path / "p.csv")
+    marked = {
+        op for op, words in zip(rows["op"], rows["meter"], strict=True) if words.endswith(", fewer than 20 steps")
+    }
+    assert marked == {"idle", *(item.op for item in SOME if not item.is_page)}
+    assert {item.op for item, _ in outcome.coarse} == marked
+    assert dict((item.op, words) for item, words in outcome.coarse)["idle"] == "3.6 mW"
+    _report(wide_console(), tmp_path / "p.csv", outcome, "measured")
+    assert "fewer than 20 steps of the meter" in capsys.readouterr().out
+
+
 def test_refused_page_rows_name_the_wire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

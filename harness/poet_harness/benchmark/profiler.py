@@ -38,6 +38,9 @@ STEADY_ATTEMPTS = 3
 REST_S = 1.0
 # What a card that moves data draws at the least; the chip alone does not reach it.
 LEAST_CARD_A = 5e-3
+IDLE = Configuration("idle", "")
+# A power of fewer steps of the meter is known to a twentieth at best.
+FEWEST_STEPS = 20
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Outcome:
         Lowest and highest of the run; empty for a board without such a sensor.
     past_the_meter : list
         Page transfers whose rows were refused, with what they drew: the card's current is not in the measurement.
+    coarse : list
+        Configurations whose power is within a few steps of the meter, with that power; their rows are marked.
     below_idle : list
         Configurations that drew less than the sleeping board; their rows have an energy of zero.
     closings : list
@@ -76,6 +81,7 @@ class Outcome:
     unsteady: list[tuple[Configuration, str]] = field(default_factory=list)
     temperatures_c: tuple[float, ...] = ()
     past_the_meter: list[tuple[Configuration, str]] = field(default_factory=list)
+    coarse: list[tuple[Configuration, str]] = field(default_factory=list)
     below_idle: list[Configuration] = field(default_factory=list)
     closings: list[Closing] = field(default_factory=list)
     through_cache: bool = False
@@ -124,9 +130,8 @@ class Profiler:
         self._watch = DriftWatch()
         idle = self._through_resets(partial(measure_idle, self._device, self._meter, self._effort))
         self._idle_power_w = idle.energy_j / idle.time_s
-        asleep = Configuration("idle", "")
-        if not self.is_done(asleep, profile):
-            self._append(profile, asleep, replace(idle, energy_j=0.0), 1.0)
+        if not self.is_done(IDLE, profile):
+            self._append(profile, IDLE, replace(idle, energy_j=0.0), 1.0)
         first: tuple[Configuration, Measurement] | None = None
         for item in configurations:
             began(item)
@@ -267,6 +272,10 @@ class Profiler:
             whole_bytes = sum(OPERATORS[item.op].sizes(parse_params(item.params)).outputs)
         if measured.energy_j < 0:
             self._outcome.below_idle.append(item)
+        power_w = self._idle_power_w if item.op == IDLE.op else measured.energy_j / measured.time_s
+        if abs(power_w) < FEWEST_STEPS * self._meter.power_step_w:
+            self._outcome.coarse.append((item, f"{power_w * 1e3:.3g} mW"))
+            how = f", fewer than {FEWEST_STEPS} steps{how}"
         row = ProfileRow(
             board=self._board.name,
             op=item.op,

@@ -10,6 +10,7 @@ A meter that samples the board's window line finds the windows itself; one that 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -109,6 +110,10 @@ class Meter(ABC):
         Whether it reads anything; False where energies follow from times alone.
     shortest_window_s : float
         A window this long is measured well; the harness repeats an operator until its window is.
+    power_step_w : float
+        Smallest difference between two powers that it shows; 0 if it shows finer ones than anybody needs.
+    most_a : float
+        The largest current that it measures.
     """
 
     identity: str
@@ -116,6 +121,8 @@ class Meter(ABC):
     source: str = "measured"
     senses: bool = True
     shortest_window_s: float = 0.1
+    power_step_w: float = 0.0
+    most_a: float = math.inf
 
     @abstractmethod
     def begin(self) -> None:

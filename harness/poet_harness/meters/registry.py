@@ -60,7 +60,7 @@ KINDS: dict[str, Kind] = {
     "ppk2-source": _kind("Nordic PPK2 as the board's supply", "D0", "ppk2", "open_ppk2", supply=True),
     "joulescope": _kind("Joulescope JS110, JS220 or JS320", "input 0", "joulescope", "open_joulescope"),
     "lpm01a": _kind("ST X-NUCLEO-LPM01A as the board's supply", "D7", "lpm01a", "open_lpm01a"),
-    "ina": _kind("INA219 or INA226 on this computer's I2C", "clock", "ina", "open_ina"),
+    "ina": _kind("current sensor on this computer's I2C (INA219 ...)", "clock", "ina", "open_ina"),
     "jetson": _kind("INA3221 of a Jetson, rail by rail or the module's sum", "clock", "jetson", "open_jetson"),
     "pmic": _kind("rails of a Raspberry Pi 5's power chip, not its input", "clock", "pmic", "open_pmic"),
     "rapl": _kind("energy counters of x86 processor packages", "clock", "rapl", "open_rapl"),

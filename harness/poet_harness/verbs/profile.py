@@ -294,6 +294,12 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
         "wire behind the meter (nRF52840-DK: from the SoC's side of P22, not from VDD of the Arduino header; "
         "docs/boards.md, Wiring), then --resume",
     )
+    _list(
+        console,
+        outcome.coarse,
+        "rows have a power (above the sleeping board's) of fewer than 20 steps of the meter, and rough energies: set "
+        "the sensor's shunt, or take a finer meter (docs/meters.md)",
+    )
     if outcome.through_cache:
         console.print(
             "pages went through the kernel's cache, each flushed and dropped: the folder's file system takes no direct "
