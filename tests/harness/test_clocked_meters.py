@@ -129,7 +129,7 @@ def test_every_current_sensor_of_the_same_interface_is_found(tmp_path: Path, chi
 
 def test_channels_of_an_ina3221_are_three_and_sums_are_none(tmp_path: Path) -> None:
     folder = tmp_path / "sys/class/hwmon/hwmon2"
-    tree(folder, name="ina3221", in1_input=5000, curr1_input=800, shunt1_resistor=100_000, in4_input=80)
+    tree(folder, name="ina3221", in1_input=5000, curr1_input=800, shunt1_resistor=100_000, in4_input=80_000)
     tree(folder, in2_input=3300, curr2_input=100, shunt2_resistor=10_000, in5_input=1, in2_label="camera")
     tree(folder, curr4_input=900, in7_label="sum of shunt voltages", in7_input=81)
     assert ina.find(tmp_path) == ["hwmon2/1", "hwmon2/2"]
@@ -138,6 +138,9 @@ def test_channels_of_an_ina3221_are_three_and_sums_are_none(tmp_path: Path) -> N
     assert meter.power_step_w == pytest.approx(5e-3)  # a milliampere: finer than that the driver does not show
     assert meter.most_a == pytest.approx(1.6384)
     assert measure(meter).energy_j == pytest.approx(4.0 * 0.2, rel=1e-6)
+    rewrite(folder / "in4_input", 163_800)  # microvolt
+    with pytest.raises(MeterError, match="full scale"):
+        measure(meter)
     meter = ina.open_ina("camera", BOARD, tmp_path)
     assert meter.power_step_w == pytest.approx(3.3 * 4e-3)  # 40 uV over 10 milliohm
 
@@ -250,6 +253,94 @@ def test_jetpack_5_rails_leave_shunts_and_sums_out(tmp_path: Path) -> None:
     assert measure(meter).energy_j == pytest.approx(4.0 * 0.2, rel=1e-6)
     with pytest.raises(UserError, match="no rail VDD_X; rails found: VDD_IN"):
         jetson.open_jetson("VDD_X", BOARD, tmp_path)
+
+
+def labelled(root: Path, hwmon: str, *rails: str) -> None:
+    """A chip with rails of 5 V: 100 mA the first, 200 mA the second ..."""
+    folder = root / "sys/class/hwmon" / hwmon
+    tree(folder, name="ina3221")
+    for place, label in enumerate(rails, 1):
+        tree(folder, **{f"in{place}_label": label, f"in{place}_input": 5000, f"curr{place}_input": 100 * place})
+        tree(folder, **{f"shunt{place}_resistor": 5000})
+
+
+@pytest.mark.parametrize(
+    ("rails", "address", "found", "words", "watt"),
+    [
+        (
+            ["VDD_IN", "VDD_CPU_GPU_CV", "VDD_SOC"],
+            "",
+            ["VDD_IN"],
+            "rail VDD_IN, the module's input, carrier not incl",
+            0.5,
+        ),
+        (
+            ["POM_5V_IN", "POM_5V_GPU", "POM_5V_CPU"],
+            "",
+            ["POM_5V_IN"],
+            "rail POM_5V_IN, the module's input, carrier",
+            0.5,
+        ),
+        (
+            ["VDD_IN", "VDD_GPU", "VDD_MUX"],
+            "",
+            ["VDD_IN"],
+            "rail VDD_IN, the module's input, carrier not included",
+            0.5,
+        ),
+        (["VDD_IN", "VDD_GPU", "VDD_MUX"], "board", ["VDD_IN"], "VDD_IN + VDD_MUX, module and carrier board", 2.0),
+        (["VDD_IN", "VDD_GPU", "VDD_MUX"], "VDD_MUX", ["VDD_IN"], "rail VDD_MUX, in steps of 40 mW", 1.5),
+    ],
+)
+def test_the_rails_are_what_the_design_guides_say(
+    tmp_path: Path, rails: list[str], address: str, found: list[str], words: str, watt: float
+) -> None:
+    labelled(tmp_path, "hwmon1", *rails)
+    assert jetson.find(tmp_path) == found
+    meter = jetson.open_jetson(address, BOARD, tmp_path)
+    assert meter.identity.startswith(f"ina3221 {words}")
+    assert "whole board" not in meter.identity
+    assert measure(meter).energy_j == pytest.approx(watt * 0.2, rel=1e-6)
+
+
+def test_a_nano_with_jetpack_4(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/i2c/drivers/ina3221x/6-0040/iio:device0"
+    for index, (name, milliwatt) in enumerate([("POM_5V_IN", 2100), ("POM_5V_GPU", 100), ("POM_5V_CPU", 500)]):
+        tree(
+            folder,
+            **{f"rail_name_{index}": name, f"in_power{index}_input": milliwatt, f"in_voltage{index}_input": 5000},
+        )
+    assert jetson.find(tmp_path) == ["POM_5V_IN"]
+    assert measure(jetson.open_jetson("", BOARD, tmp_path)).energy_j == pytest.approx(2.1 * 0.2, rel=1e-6)
+
+
+def test_thors_input_has_a_sensor_of_its_own(tmp_path: Path) -> None:
+    labelled(tmp_path, "hwmon1", "VDD_GPU", "VDD_CPU_SOC_MSS", "VIN_SYS_5V0")
+    tree(tmp_path / "sys/class/hwmon/hwmon2", name="ina238", power1_input=25_000_000, in1_input=20_000)
+    assert jetson.find(tmp_path) == ["VIN"]
+    meter = jetson.open_jetson("", BOARD, tmp_path)
+    assert (meter.identity, meter.voltage_v) == ("ina238 rail VIN, the input by its sensor", 20.0)
+    assert measure(meter).energy_j == pytest.approx(25 * 0.2, rel=1e-6)
+
+
+def test_a_breakout_beside_a_jetson_is_not_its_input(tmp_path: Path) -> None:
+    agx_orin(tmp_path)
+    tree(tmp_path / "sys/class/hwmon/hwmon9", name="ina238", power1_input=1, in1_input=5000)
+    assert jetson.find(tmp_path) == ["module"]
+    assert "VIN +" not in jetson.open_jetson("", BOARD, tmp_path).identity
+
+
+def test_an_agx_xavier_is_refused_with_what_is_not_known(tmp_path: Path) -> None:
+    labelled(tmp_path, "hwmon1", "GPU", "CPU", "SOC")
+    labelled(tmp_path, "hwmon2", "CV", "VDDRQ", "SYS5V")
+    assert jetson.find(tmp_path) == []
+    with pytest.raises(
+        UserError, match=r"found: GPU, CPU, SOC, CV, VDDRQ, SYS5V; which of them feeds another is not kn"
+    ):
+        jetson.open_jetson("", BOARD, tmp_path)
+    with pytest.raises(UserError, match="no rail board; rails found: GPU"):
+        jetson.open_jetson("board", BOARD, tmp_path)
+    assert jetson.open_jetson("GPU", BOARD, tmp_path).identity == "ina3221 rail GPU, in steps of 40 mW"
 
 
 def agx_orin(root: Path, **labels: str) -> None:

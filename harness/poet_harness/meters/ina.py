@@ -3,7 +3,7 @@
 
 hwmon (``/sys/class/hwmon``): ``powerN_input`` in microwatt, ``in1_input`` (bus) and ``in0_input`` (over the shunt) in
 millivolt, ``shunt_resistor`` in microohm. The INA3221 shows volts and amperes of three channels and no power; its
-inputs from the fourth on are shunt voltages and sums.
+inputs from the fourth on are shunt voltages (in microvolt) and sums.
 
 IIO (``/sys/bus/iio/devices``): ``in_powerN_raw``, ``in_voltageN_raw`` and ``in_currentN_raw``, each times its ``scale``
 in milliwatt, millivolt and milliampere; ``_input`` where the driver has multiplied already.
@@ -172,17 +172,22 @@ def _words(sensor: Sensor, step_w: float) -> str:
     return ", ".join(filter(None, words))
 
 
+def ina3221_step_a(folder: Path, channel: str) -> float:
+    """One step of a channel's current: 40 uV over the shunt, and no less than the driver shows."""
+    shunt_ohm = _positive(folder / f"shunt{channel}_resistor") * MICRO
+    return max(MILLI, INA3221_STEP_V / shunt_ohm) if shunt_ohm else MILLI
+
+
 def _hwmon(folder: Path) -> Iterator[Sensor]:
     chip, averaging = text(folder / "name"), averaged(folder)
     if chip == "ina3221":
         for channel in INA3221_CHANNELS:
             volt = _hwmon_quantity(folder, f"in{channel}_input", MILLI)
             shunt_ohm = _positive(folder / f"shunt{channel}_resistor") * MICRO
-            step_a = max(MILLI, INA3221_STEP_V / shunt_ohm) if shunt_ohm else MILLI
-            ampere = _hwmon_quantity(folder, f"curr{channel}_input", MILLI, step_a)
+            ampere = _hwmon_quantity(folder, f"curr{channel}_input", MILLI, ina3221_step_a(folder, channel))
             if volt and ampere:
                 address, label = f"{folder.name}/{channel}", text(folder / f"in{channel}_label")
-                shunt_volt = _hwmon_quantity(folder, f"in{int(channel) + 3}_input", MILLI)
+                shunt_volt = _hwmon_quantity(folder, f"in{int(channel) + 3}_input", MICRO)
                 yield Sensor(address, chip, label, None, volt, ampere, shunt_volt, shunt_ohm, averaging)
         return
     channels = _channels(folder, r"power(\d+)_input")
