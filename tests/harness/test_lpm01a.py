@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from poet_harness.meters.lpm01a import Lpm01aMeter, Transcript
 from poet_harness.meters.meter import Activity, Mark, MeterError
+from poet_harness.meters.registry import open_meter
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
@@ -83,6 +84,74 @@ def test_a_refused_setting_is_told() -> None:
     ):
         Lpm01aMeter(port, BOARD)
     assert caught.value.exit_code == NO_DEVICE
+
+
+@pytest.mark.parametrize("late_s", [0.02, 0.25])
+def test_an_overcurrent_is_called_one(late_s: float) -> None:
+    """In the instrument's own words, which others have seen; before its first time stamp and after."""
+    with plugged_in(SimulatedLpm01a(lambda time_s: 0.07 if time_s > late_s else 0.01, [FALL_S])) as port:
+        meter = Lpm01aMeter(port, BOARD)
+        meter.begin()
+        with pytest.raises(MeterError, match="the instrument says: error: Overcurrent >59mA, dynamic acquisition stop"):
+            meter.end([mark()])
+        meter.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"error: overcurrent", "error: overcurrent"),
+        (b"err 12", "err 12"),
+        (b"Error: board temperature", "Error: board temperature"),
+        (b"PowerShield > error stop", "error stop"),
+        (b"summary: overcurrent at 70 ms", "summary: overcurrent at 70 ms"),
+        (b"event 01 ris", ""),
+        (b"TimeStamp: 001s 000ms, buff 05%", ""),
+        (b"PowerShield > ack start", ""),
+        (b"Acquisition completed", ""),
+    ],
+)
+def test_whatever_the_instrument_calls_an_error_is_one(line: bytes, said: str) -> None:
+    transcript = Transcript(sample_hz=1000)
+    for entry in (b"6409-07", line, b"6409-07"):
+        transcript.line(entry)
+    assert transcript.trouble == said
+
+
+def test_nothing_stays_as_another_program_left_it() -> None:
+    """That program's recording is still running; mode, trigger and supply are set."""
+    instrument = SimulatedLpm01a(ramp, [FALL_S], acquiring=True)
+    with plugged_in(instrument) as port:
+        meter = Lpm01aMeter(port, BOARD)
+        meter.begin()
+        [window] = meter.end([mark()])
+        meter.close()
+    assert window.energy_j > 0
+    assert instrument.commands[:2] == ["htc", "stop"]
+    for setting in ("acqmode dyn", "funcmode optim", "trigsrc sw", "trigdelay 0", "acqtime inf", "pwr on"):
+        assert setting in instrument.commands
+
+
+def test_a_voltage_that_it_does_not_supply_is_refused_before_anything_is_sent() -> None:
+    board = BOARD.model_copy(update={"voltage_v": 5.0})
+    instrument = SimulatedLpm01a(ramp, [])
+    with (
+        plugged_in(instrument) as port,
+        pytest.raises(UserError, match=r"supplies 1.8 to 3.3 V, and nrf52840 takes 5 V"),
+    ):
+        Lpm01aMeter(port, board)
+    assert instrument.commands == []
+
+
+def test_what_it_cannot_measure_is_said_before_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with plugged_in(SimulatedLpm01a(ramp, [])) as port:
+        open_meter(f"lpm01a:{port}", BOARD).close()
+        said = capsys.readouterr().err
+        assert "measures up to 50 mA, and nrf52840 draws when it moves pages 103 mA or so" in said
+        assert len(said.splitlines()) == 1
+        open_meter(f"lpm01a:{port}", load_board("nucleo-f411re").model_copy(update={"storage": "none"})).close()
+        open_meter("nominal", BOARD)
+    assert "measures up to" not in capsys.readouterr().err
 
 
 def test_damaged_lines_are_not_samples() -> None:

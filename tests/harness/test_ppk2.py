@@ -97,7 +97,7 @@ def test_no_window_line_is_told() -> None:
     with plugged_in(SimulatedPpk2(steady, never)) as port:
         meter = Ppk2Meter(port, BOARD, supply=False)
         meter.begin()
-        with pytest.raises(MeterError, match="window line on D0"):
+        with pytest.raises(MeterError, match="window line on D0, and VCC of the logic port"):
             meter.end([mark()])
         meter.close()
 
@@ -120,6 +120,47 @@ def test_something_else_at_the_port_ends_in_one_line() -> None:
         pytest.raises(UserError, match="no PPK2 answers there"),
     ):
         Ppk2Meter(port, BOARD, supply=False)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "named"), [("R4: 0.043", "R4: 0.0", "R4"), ("R0: 1031.64\nO0: 12.0", "R0: -nan\nO0: 12.0", "R0")]
+)
+def test_a_damaged_calibration_is_not_taken_for_no_answer(was: str, now: str, named: str) -> None:
+    assert was in METADATA
+    instrument = SimulatedPpk2(steady, one_window, metadata=METADATA.replace(was, now))
+    with plugged_in(instrument) as port, pytest.raises(UserError) as caught:
+        Ppk2Meter(port, BOARD, supply=False)
+    assert f"the PPK2 there answers, but its calibration is damaged: no resistance {named}" in caught.value.told
+    assert "no PPK2 answers" not in caught.value.told
+    assert caught.value.exit_code == NO_DEVICE
+
+
+@pytest.mark.parametrize(("samples", "refused"), [(5, False), (200, True)])
+def test_an_overcurrent_is_called_one(samples: int, refused: bool) -> None:
+    """A sample or two may belong to a change of the range."""
+
+    def current(times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        above = (times_s >= START_S) & (times_s < START_S + (samples - 0.5) * PERIOD_S)
+        return np.where(above, 1.4, 5e-3)
+
+    with plugged_in(SimulatedPpk2(current, one_window)) as port:
+        meter = Ppk2Meter(port, BOARD, supply=False)
+        meter.begin()
+        if refused:
+            with pytest.raises(MeterError, match=f"overcurrent: {samples} samples above 1 A"):
+                meter.end([mark()])
+        else:
+            assert len(meter.end([mark()])) == 1
+        meter.close()
+
+
+@pytest.mark.parametrize("supply", [True, False])
+def test_a_voltage_that_is_not_its_own_is_refused_and_not_made_smaller(supply: bool) -> None:
+    instrument = SimulatedPpk2(steady, one_window)
+    board = BOARD.model_copy(update={"voltage_v": 19.0})
+    with plugged_in(instrument) as port, pytest.raises(UserError, match=r"takes 0.8 to 5 V, and nrf52840 has 19 V"):
+        Ppk2Meter(port, board, supply=supply)
+    assert instrument.commands == []
 
 
 def test_calibration_constants_enter_as_documented() -> None:

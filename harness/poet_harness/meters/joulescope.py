@@ -104,6 +104,7 @@ class JoulescopeMeter(Meter):
     """
 
     shortest_window_s = 0.05
+    most_a = 3.0  # for longer than some milliseconds
 
     def __init__(self, driver: Any, path: str, board: Board) -> None:
         self.voltage_v = board.voltage_v
@@ -137,7 +138,9 @@ class JoulescopeMeter(Meter):
         self._switch(0)
         windows = self._windows()
         if not windows:
-            raise MeterError("no window seen; is the board's window line on input 0?")
+            raise MeterError(
+                "no window seen; is the board's window line on input 0, and c/gpio/vref at the board's voltage?"
+            )
         return assign(windows, marks, windows[0].period_s)
 
     def close(self) -> None:

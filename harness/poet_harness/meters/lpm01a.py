@@ -30,20 +30,31 @@ USB_ID = (0x0483, 0x5740)
 BAUD = 3_686_400
 # The most that the text format carries with room to spare; the instrument sums up finer than that.
 SAMPLE_HZ = 10_000
+# All that the last program may have left otherwise. The supply is forced on: with "auto" it is there during a recording
+# alone, and the board would start anew at each.
 SETTINGS = (
+    "acqmode dyn",
+    "funcmode optim",
+    "trigsrc sw",
+    "trigdelay 0",
     f"freq {SAMPLE_HZ // 1000}k",
     "acqtime inf",
     "output current",
     "format ascii_dec",
     "eventsrc d7 fal",
-    "pwr auto",
+    "pwr on",
 )
+# Of the dynamic mode; above 59 mA the instrument ends it (ST UM2243).
+MOST_A = 0.05
+LOWEST_V, HIGHEST_V = 1.8, 3.3
 
 STAMP_S = 1e-3  # resolution of a time stamp
 
 SAMPLE = re.compile(rb"(\d{4})([+-]\d\d)")
 STAMP = re.compile(rb"TimeStamp: *(\d+)s (\d+)ms, buff (\d+)%")
 EVENT = re.compile(rb"event +\d+ +(ris|fal)")
+# "error: Overcurrent >59mA, dynamic acquisition stopped" has been seen; answers to commands stand behind a prompt.
+TROUBLE = re.compile(rb"(?:PowerShield *> *)?(err\w*\b.*|.*over-?current.*)", re.IGNORECASE)
 
 
 class Transcript:
@@ -60,6 +71,8 @@ class Transcript:
         Between two stamps, how many samples never arrived: somewhere in there.
     stamped_s : float
         Up to here it is known what was lost.
+    trouble : str
+        What the instrument said was wrong; empty if nothing.
     went_back : bool
         A stamp was before an earlier one: the instrument's counter has wrapped, or begun anew.
     """
@@ -71,6 +84,7 @@ class Transcript:
         self.losses: list[tuple[float, float, int]] = []
         self.stamped_s = 0.0
         self.went_back = False
+        self.trouble = ""
         self._period_s = 1 / sample_hz
         self._next_s = 0.0
         self._first_stamp: tuple[float, float] | None = None
@@ -85,6 +99,8 @@ class Transcript:
             self.events_s.append(self._next_s)
         elif found := STAMP.search(line):
             self._stamp(int(found[1]) + int(found[2]) / 1000)
+        elif found := TROUBLE.fullmatch(line):
+            self.trouble = self.trouble or found[1].decode(errors="replace")
 
     def lost(self, start_s: float, end_s: float) -> int:
         """How many samples may be missing between two instants."""
@@ -114,8 +130,13 @@ class Lpm01aMeter(StreamingMeter):
 
     # The millisecond by which its time stamps are rounded is a thousandth of it.
     shortest_window_s = 1.0
+    most_a = MOST_A
 
     def __init__(self, port: str, board: Board) -> None:
+        if not LOWEST_V <= board.voltage_v <= HIGHEST_V:
+            raise UserError(
+                f"LPM01A: supplies {LOWEST_V:g} to {HIGHEST_V:g} V, and {board.name} takes {board.voltage_v:g} V"
+            )
         self.voltage_v = board.voltage_v
         self.identity = f"LPM01A at {port}"
         self._pending = b""
@@ -123,6 +144,7 @@ class Lpm01aMeter(StreamingMeter):
             super().__init__(open_serial(port, BAUD, timeout_s=0.2))
             self._port.reset_input_buffer()
             self._command("htc")
+            self._stop()
             self._command(f"volt {round(board.voltage_v * 1000)}m")
             for setting in SETTINGS:
                 self._command(setting)
@@ -134,12 +156,20 @@ class Lpm01aMeter(StreamingMeter):
         # Only the next stamp tells whether samples before the last event are missing.
         self._finish(
             lambda: (
-                len(transcript.events_s) >= len(marks) and transcript.stamped_s > transcript.events_s[len(marks) - 1]
+                bool(transcript.trouble)
+                or (
+                    len(transcript.events_s) >= len(marks)
+                    and transcript.stamped_s > transcript.events_s[len(marks) - 1]
+                )
             )
         )
+        if transcript.trouble:
+            raise MeterError(f"the instrument says: {transcript.trouble}")
         events_s = transcript.events_s
         if len(events_s) != len(marks):
-            raise MeterError(f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7?")
+            raise MeterError(
+                f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7, and 3.3 V high?"
+            )
         if transcript.went_back:
             raise MeterError("its time stamps went back: it is not known what was lost")
         if transcript.stamped_s <= events_s[-1]:
@@ -168,7 +198,7 @@ class Lpm01aMeter(StreamingMeter):
     def _take(self, data: bytes) -> bool:
         for line in self._lines(data):
             self._transcript.line(line)
-        return self._transcript.stamped_s > 0
+        return self._transcript.stamped_s > 0 or bool(self._transcript.trouble)
 
     def _stop(self) -> None:
         self._port.write(b"stop\n")
@@ -189,8 +219,8 @@ class Lpm01aMeter(StreamingMeter):
         deadline_s = time.monotonic() + 2.0
         while time.monotonic() < deadline_s:
             for line in self._lines(self._port.read(max(1, self._port.in_waiting))):
-                if b"error" in line:
-                    raise ValueError(f"{text!r} refused: {line.decode(errors='replace')}")
+                if found := TROUBLE.fullmatch(line):
+                    raise ValueError(f"{text!r} refused: {found[1].decode(errors='replace')}")
                 if b"ack" in line:
                     return
         raise ValueError(f"no answer to {text!r}")

@@ -33,12 +33,19 @@ ADC_VOLT = 1.8 / 163840
 
 START, STOP, SUPPLY, REGULATOR, MODE, METADATA = 0x06, 0x07, 0x0C, 0x0D, 0x11, 0x19
 AMPERE_METER, SOURCE_METER = 1, 2
-LOWEST_MV, HIGHEST_MV = 800, 5000
+LOWEST_V, HIGHEST_V = 0.8, 5.0
+MOST_A = 1.0
+# Samples above that which may be of a change of the range.
+FEW_SAMPLES = 10
 
 COUNTER_MODULUS = 64
 # Counter steps that are wrong in more than this share of a block: the words are out of step with the bytes.
 OUT_OF_STEP = 0.5
 WORD_BYTES = 4
+
+
+class CalibrationError(ValueError):
+    """Metadata of a PPK2 from which no current follows."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Calibration:
 
         Raises
         ------
-        ValueError
+        CalibrationError
             If a range's resistance is missing: without it there is no current.
         """
         fields = dict(line.split(":", 1) for line in metadata.splitlines() if ":" in line)
@@ -71,7 +78,8 @@ class Calibration:
 
         resistances = column("R", 0.0)
         if not (resistances > 0).all():
-            raise ValueError("a range has no resistance (R0 to R4)")
+            missing = ", ".join(f"R{index}" for index in np.flatnonzero(resistances <= 0))
+            raise CalibrationError(f"its calibration is damaged: no resistance {missing}, so that range has no current")
         words = f"HW {fields.get('HW', '?')}, calibrated {fields.get('Calibrated', '?')}"
         return cls(
             r=resistances,
@@ -94,15 +102,22 @@ class Decoder:
         Of this instrument.
     voltage_v : float
         Supply voltage of the board.
+
+    Attributes
+    ----------
+    above : int
+        How many samples were more than a PPK2 measures.
     """
 
     def __init__(self, calibration: Calibration, voltage_v: float) -> None:
+        self.above = 0
         offsets = calibration.s * voltage_v + calibration.i
         # A table over range and converter value: 8 ranges of 2^14 values. Ranges 5 to 7 do not exist.
         table = np.full((8, 1 << 14), np.nan)
         volts = (np.arange(1 << 14) * 4.0 - calibration.o[:, None]) * (ADC_VOLT / calibration.r[:, None])
         gain = calibration.gs[:, None] * volts + calibration.gi[:, None]
         table[:RANGES] = calibration.ug[:, None] * (volts * gain + offsets[:, None]) * voltage_v
+        self._most_w = MOST_A * voltage_v
         self._power_w = table.ravel().astype(np.float32)
         self._pending = b""
         self._counter: int | None = None
@@ -117,6 +132,7 @@ class Decoder:
         if not len(words):
             return np.empty(0, np.float32), np.empty(0, np.bool_)
         power_w = self._power_w[words & 0x1FFFF]
+        self.above += int(np.count_nonzero(power_w > self._most_w))
         line = (words & 0x01000000) != 0
         lost = self._lost_before(words)
         if lost.any():
@@ -147,12 +163,16 @@ class Ppk2Meter(StreamingMeter):
     Raises
     ------
     UserError
-        With exit code 4, if nothing that speaks its protocol answers.
+        With exit code 4, if nothing that speaks its protocol answers, or its calibration is damaged; with 2, if the
+        board's voltage is not one of its.
     """
 
     shortest_window_s = 0.1
+    most_a = MOST_A
 
     def __init__(self, port: str, board: Board, supply: bool) -> None:
+        if not LOWEST_V <= board.voltage_v <= HIGHEST_V:
+            raise UserError(f"PPK2: takes {LOWEST_V:g} to {HIGHEST_V:g} V, and {board.name} has {board.voltage_v:g} V")
         self.voltage_v = board.voltage_v
         try:
             super().__init__(open_serial(port, timeout_s=0.2))
@@ -163,6 +183,8 @@ class Ppk2Meter(StreamingMeter):
             if supply:
                 self._write(REGULATOR, *_regulator(board.voltage_v))
             self._write(SUPPLY, 1)
+        except CalibrationError as fault:
+            raise UserError(f"{port}: the PPK2 there answers, but {fault}; measure with another", NO_DEVICE) from None
         except (serial.SerialException, OSError, ValueError) as error:
             raise UserError(f"{port}: no PPK2 answers there ({error})", NO_DEVICE) from None
         mode = "source" if supply else "ampere"
@@ -170,8 +192,14 @@ class Ppk2Meter(StreamingMeter):
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         self._finish(lambda: len(self._integrator.windows) >= len(marks))
+        if self._decoder.above > FEW_SAMPLES:
+            raise MeterError(
+                f"overcurrent: {self._decoder.above} samples above {MOST_A:g} A, the most that it measures"
+            )
         if not self._integrator.windows:
-            raise MeterError("no window seen; is the board's window line on D0?")
+            raise MeterError(
+                "no window seen; is the board's window line on D0, and VCC of the logic port at the board's voltage?"
+            )
         return assign(self._integrator.windows, marks, PERIOD_S)
 
     def _start(self) -> None:
@@ -235,8 +263,7 @@ def _finite(text: str | None, neutral: float) -> float:
 
 def _regulator(voltage_v: float) -> tuple[int, int]:
     """The regulator's setting: 3, 32 is 800 mV, and each millivolt counts one up."""
-    millivolt = min(max(round(voltage_v * 1000), LOWEST_MV), HIGHEST_MV)
-    setting = millivolt - LOWEST_MV + 32
+    setting = round((voltage_v - LOWEST_V) * 1000) + 32
     return 3 + setting // 256, setting % 256
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,8 @@ INSTRUMENTS = ("ppk2", "joulescope", "lpm01a")
 # Sensors of this computer itself, the one that shows the most of it first. They show nothing of another one.
 OF_THIS_COMPUTER = ("jetson", "pmic", "rapl", "nvml")
 NOMINAL = "nominal"
+# What a card may draw for a moment, beyond the mean of the board's file (docs/boards.md, Wiring).
+CARD_MOMENT_A = 0.1
 
 
 def open_meter(name: str | None, board: Board) -> Meter:
@@ -95,7 +98,26 @@ def open_meter(name: str | None, board: Board) -> Meter:
     kind, _, address = name.partition(":")
     if kind not in KINDS:
         raise UserError(f"no meter named {kind!r}; known are {', '.join(KINDS)}")
-    return KINDS[kind].open(address, board)
+    meter = KINDS[kind].open(address, board)
+    if words := beyond(meter, board):
+        print(f"{name}: {words}", file=sys.stderr)
+    return meter
+
+
+def beyond(meter: Meter, board: Board) -> str:
+    """What the board draws that the meter does not measure, by the board's file; empty if it measures all."""
+    drawn = board.drawn_a
+    card_a = max(drawn.storage_read, drawn.storage_write)
+    if board.has_card:
+        card_a = max(card_a, CARD_MOMENT_A)
+    states = {"awake": drawn.cpu_active + drawn.storage_idle, "when it moves pages": drawn.cpu_active + card_a}
+    above = [f"{words} {current_a * 1e3:.0f} mA" for words, current_a in states.items() if current_a > meter.most_a]
+    if not above:
+        return ""
+    return (
+        f"measures up to {meter.most_a * 1e3:.3g} mA, and {board.name} draws {' and '.join(above)} or so (by its board "
+        "file; a card for a moment). Windows above the limit are refused; profile --no-pages leaves page transfers out"
+    )
 
 
 def board_meter(name: str | None, board: Board, runs_agent: bool, here: bool) -> Meter:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 SAMPLE_HZ = 10_000
 STAMP_EVERY = 1000
+MOST_A = 0.059
 
 
 def sample(current_a: float) -> str:
@@ -27,13 +28,17 @@ def sample(current_a: float) -> str:
 
 @dataclass
 class SimulatedLpm01a:
-    """The current over the time since ``start``, the falling edges of D7, and a range of samples that is never sent."""
+    """The current over the time since ``start``, the falling edges of D7, and a range of samples that is never sent.
+
+    Above 59 mA it stops, as the real one does, with its words. ``acquiring`` is what another program left running.
+    """
 
     current_a: Callable[[float], float]
     falls_s: list[float]
     lost: range = range(0)
     commands: list[str] = field(default_factory=list)
     refuses: str = "-"
+    acquiring: bool = False
 
     def line(self, number: int) -> str:
         """What sample ``number`` brings on the wire."""
@@ -63,7 +68,7 @@ def plugged_in(instrument: SimulatedLpm01a) -> Iterator[str]:
 
 
 def _serve(instrument: SimulatedLpm01a, port: int, stop: threading.Event) -> None:
-    since: float | None = None
+    since: float | None = time.monotonic() if instrument.acquiring else None
     sent = 0
     pending = b""
     while True:
@@ -83,7 +88,11 @@ def _serve(instrument: SimulatedLpm01a, port: int, stop: threading.Event) -> Non
                 )
         if since is not None:
             due = int((time.monotonic() - since) * SAMPLE_HZ)
-            _write(port, "".join(instrument.line(number) for number in range(sent, due)).encode(), stop)
+            above = next((n for n in range(sent, due) if instrument.current_a(n / SAMPLE_HZ) > MOST_A), None)
+            text = "".join(instrument.line(number) for number in range(sent, due if above is None else above))
+            if above is not None:
+                since, text = None, f"{text}error: Overcurrent >59mA, dynamic acquisition stopped\r\n"
+            _write(port, text.encode(), stop)
             sent = due
 
 

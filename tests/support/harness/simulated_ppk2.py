@@ -47,6 +47,7 @@ class SimulatedPpk2:
     damage: Callable[[int, bytes], bytes | None] = lambda _block, data: data
     commands: list[int] = field(default_factory=list)
     silent: bool = False
+    metadata: str = METADATA
 
 
 @contextlib.contextmanager
@@ -78,7 +79,7 @@ def _serve(instrument: SimulatedPpk2, port: int, stop: threading.Event) -> None:
                 instrument.commands += received
                 for command in _without_arguments(received):
                     if command == 0x19 and not instrument.silent:
-                        os.write(port, METADATA.encode())
+                        os.write(port, instrument.metadata.encode())
                     if command == 0x06 and not instrument.silent:
                         streaming_since, sent = time.monotonic(), 0
                     if command == 0x07:
