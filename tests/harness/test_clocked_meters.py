@@ -784,6 +784,9 @@ def test_nvml_energy(management_library: ctypes.CDLL) -> None:
     assert measure(meter, length_s=0.5).energy_j == pytest.approx(25, rel=0.05)
     with pytest.raises(UserError, match="GPU 7 does not give its energy: Invalid Argument"):
         nvml.open_nvml("7", BOARD)
+    for name in ("first", "-1", "1.5", "GPU-12ab"):
+        with pytest.raises(UserError, match=f"'{name}' is no number of a GPU"):
+            nvml.open_nvml(name, BOARD)
 
 
 def test_several_gpus_are_never_added_up_nor_taken_by_luck(management_library: ctypes.CDLL) -> None:

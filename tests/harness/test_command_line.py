@@ -22,6 +22,20 @@ from tests.support.harness.tiny_plan import write_plan
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 
 
+NO_METERS = {
+    "": ["no meter named ''", "known are ppk2"],
+    "ppk3": ["no meter named 'ppk3'"],
+    ":/dev/ttyACM0": ["no meter named ''"],
+    "PPK2": ["no meter named 'PPK2'"],
+    "recorded": ["recorded:FILE needs the trace's file name"],
+    "recorded:": ["recorded:FILE needs the trace's file name"],
+    "recorded:none.csv": ["there is no file 'none.csv'"],
+    "nominal:5mA": ["there is only one; write --meter nominal"],
+    "pmic:0": ["there is only one; write --meter pmic"],
+    "lpm01a:": ["nothing stands after the colon"],
+}
+
+
 def heed_ctrl_c() -> None:
     """In the child: a shell that starts the tests in the background lets them, and what they start, ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -48,6 +62,11 @@ def test_every_verb_explains_itself(verb: str) -> None:
         (["profile", "--board", "nrf52840", "--port", "/dev/none"], 4, ["/dev/none", "cannot be opened"]),
         (["profile", "--board", "nrf52840", "--port", "ssh://"], 2, ["no host"]),
         (["energy", "--trace", "none.csv", "--windows", "none.csv"], 2, ["none.csv", "No such file"]),
+        # Before firmware is built for the emulator, or a board is looked for.
+        *(
+            (["profile", "--board", "nrf52840", "--emulate", "--meter", name], 2, words)
+            for name, words in NO_METERS.items()
+        ),
     ],
 )
 def test_a_users_fault_is_one_line_and_a_code(

@@ -139,7 +139,7 @@ def _emulated(
     card, fresh = _card(card, opening)
     twin = opening.enter_context(open_twin(board, image, card, timing=CardTiming(pause_seed=card_pauses)))
     device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
-    power = open_meter(meter, board) if meter else EmulatedMeter(twin, board.voltage_v)
+    power = EmulatedMeter(twin, board.voltage_v) if meter is None else open_meter(meter, board)
     power.source = "emulated"
     return Target(device, power, fresh, opening)
 
@@ -156,7 +156,7 @@ def _program(board: Board, image: Path, meter: str | None, card: Path | None, op
     device = Device(Link(stream, str(image), SURE_LINE))
     if board.kind == "linux":
         return Target(device, _aligned(open_meter(meter, board), device, opening), fresh, opening)
-    power = open_meter(meter or "nominal", board)
+    power = open_meter("nominal" if meter is None else meter, board)
     power.source = "emulated"
     return Target(device, power, fresh, opening)
 

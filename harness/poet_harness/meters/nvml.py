@@ -38,6 +38,8 @@ def open_nvml(address: str, board: Board) -> ClockedMeter:
         If the package or the driver is missing, there are several GPUs and none was named, or the GPU does not count
         its energy.
     """
+    if address and not address.isdecimal():
+        raise UserError(f"nvml: {address!r} is no number of a GPU; nvidia-smi lists them, from 0 on")
     nvml = _started()
     try:
         count = nvml.nvmlDeviceGetCount()

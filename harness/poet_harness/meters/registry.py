@@ -8,6 +8,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from poet_profiles.boards import Board
@@ -74,6 +75,7 @@ INSTRUMENTS = ("ppk2", "joulescope", "lpm01a")
 # Sensors of this computer itself, the one that shows the most of it first. They show nothing of another one.
 OF_THIS_COMPUTER = ("jetson", "pmic", "rapl", "nvml")
 NOMINAL = "nominal"
+WITHOUT_ADDRESS = (NOMINAL, "pmic")
 # What a card may draw for a moment, beyond the mean of the board's file (docs/boards.md, Wiring).
 CARD_MOMENT_A = 0.1
 
@@ -95,13 +97,31 @@ def open_meter(name: str | None, board: Board) -> Meter:
                 NO_DEVICE,
             )
         name = found[0]
-    kind, _, address = name.partition(":")
-    if kind not in KINDS:
-        raise UserError(f"no meter named {kind!r}; known are {', '.join(KINDS)}")
+    kind, _, address = checked(name).partition(":")
     meter = KINDS[kind].open(address, board)
     if words := beyond(meter, board):
         print(f"{name}: {words}", file=sys.stderr)
     return meter
+
+
+def checked(name: str) -> str:
+    """``NAME`` or ``NAME:ADDRESS`` as it is given, as far as one can tell without touching an instrument.
+
+    Raises
+    ------
+    UserError
+        If no meter has that name, or it takes no such address.
+    """
+    kind, colon, address = name.partition(":")
+    if kind not in KINDS:
+        raise UserError(f"--meter {name!r}: no meter named {kind!r}; known are {', '.join(KINDS)}")
+    if kind == "recorded" and not Path(address).is_file():
+        raise UserError(f"--meter recorded:FILE needs the trace's file name; there is no file {address!r}")
+    if colon and kind in WITHOUT_ADDRESS:
+        raise UserError(f"--meter {name}: there is only one; write --meter {kind}")
+    if colon and not address:
+        raise UserError(f"--meter {name}: nothing stands after the colon; write --meter {kind}, or {kind}:ADDRESS")
+    return name
 
 
 def beyond(meter: Meter, board: Board) -> str:

@@ -17,9 +17,24 @@ Port = Annotated[
     ),
 ]
 Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
+
+
+def _known_meter(name: str | None) -> str | None:
+    """Refuse a name that no meter has before a board is opened, or firmware built for it."""
+    if name is None:
+        return None
+    from ..meters.registry import checked
+
+    return checked(name)
+
+
 MeterName = Annotated[
     str | None,
-    typer.Option("--meter", help="NAME or NAME:ADDRESS (poet-harness meters); the connected one if not given."),
+    typer.Option(
+        "--meter",
+        callback=_known_meter,
+        help="NAME or NAME:ADDRESS (poet-harness meters); the connected one if not given.",
+    ),
 ]
 Card = Annotated[
     Path | None,
