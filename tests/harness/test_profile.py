@@ -568,6 +568,17 @@ def test_rows_within_a_few_steps_of_the_meter_are_marked(
     assert "fewer than 20 steps of the meter" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("temperatures_c", "words"),
+    [((47.0, 52.5), "showed 47.0 to 52.5 degrees Celsius"), ((0.0, 0.0), "showed 0.0 degrees Celsius throughout; if")],
+)
+def test_a_sensor_that_stands_still_is_no_proof_of_a_cool_board(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], temperatures_c: tuple[float, ...], words: str
+) -> None:
+    _report(wide_console(), tmp_path / "p.csv", Outcome(temperatures_c=temperatures_c), "measured")
+    assert words in capsys.readouterr().out
+
+
 def test_refused_page_rows_name_the_wire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -281,7 +281,13 @@ def _report(console: Console, path: Path, outcome: Outcome, source: str) -> None
         )
     if outcome.temperatures_c:
         coolest_c, hottest_c = outcome.temperatures_c
-        console.print(f"the board's own sensors showed {coolest_c:.1f} to {hottest_c:.1f} degrees Celsius")
+        if coolest_c == hottest_c:
+            words = (
+                f"{coolest_c:.1f} degrees Celsius throughout; if they stand still, a board that grows hot is not seen"
+            )
+        else:
+            words = f"{coolest_c:.1f} to {hottest_c:.1f} degrees Celsius"
+        console.print(f"the board's own sensors showed {words}")
     _list(
         console,
         outcome.unsteady,
