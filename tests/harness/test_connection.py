@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from poet_harness.connection import target
 from poet_harness.connection.ports import find_port
 from poet_harness.connection.process import ProcessStream, ssh_command
 from poet_harness.connection.target import connect
@@ -17,7 +19,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from tests.support.harness import simulated_device
+from tests.support.harness import simulated_device, simulated_lpm01a, simulated_ppk2
 
 BOARD = load_board("nrf52840")
 
@@ -89,6 +91,34 @@ def test_another_board_at_the_port_is_told() -> None:
         pytest.raises(UserError, match=r"the board there is mkr1000, not nrf52840; use --board mkr1000"),
     ):
         connect(BOARD, url, meter="nominal")
+
+
+@pytest.mark.parametrize("kind", ["ppk2", "ppk2-source", "lpm01a"])
+def test_the_supply_is_there_before_the_first_word(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A board behind a meter has no supply until the meter is open, and could not answer."""
+    ppk2 = simulated_ppk2.SimulatedPpk2(lambda times_s: 0 * times_s, lambda times_s: times_s < 0)
+    lpm01a = simulated_lpm01a.SimulatedLpm01a(lambda _: 1e-3, [])
+
+    def supplied() -> bool:
+        return "pwr on" in lpm01a.commands or b"\x0c\x01" in bytes(ppk2.commands)
+
+    class SuppliedDevice(Device):
+        def __init__(self, link: Link) -> None:
+            deadline_s = time.monotonic() + 10  # the instrument reads its commands a little later
+            while not supplied() and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+            assert supplied()
+            super().__init__(link)
+
+    monkeypatch.setattr(target, "Device", SuppliedDevice)
+    plugged_in = simulated_lpm01a.plugged_in(lpm01a) if kind == "lpm01a" else simulated_ppk2.plugged_in(ppk2)
+    with (
+        plugged_in as port,
+        simulated_device.serve(simulated_device.SimulatedDevice()) as url,
+        connect(BOARD, url, meter=f"{kind}:{port}") as opened,
+    ):
+        assert opened.device.hello.board == "nrf52840"
+        assert opened.meter.source == "measured"
 
 
 def test_a_firmware_built_for_another_supply_is_refused() -> None:

@@ -16,7 +16,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
 from ..meters.meter import Meter
-from ..meters.registry import board_meter, open_meter
+from ..meters.registry import board_meter, open_meter, supply_meter
 from ..protocol.device import Device
 from ..protocol.link import Link, Patience
 from .ports import find_port, open_port
@@ -221,13 +221,17 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
     if port and port.startswith("ssh://"):
         stream = ProcessStream(ssh_command(port))
         opening.callback(stream.close)
-        device = Device(Link(stream, port, AGENT_LINE))
+        link = Link(stream, port, AGENT_LINE)
     else:
         url = port or find_port(board)
         patience = Patience(attempts=AGENT_ATTEMPTS) if board.kind == "linux" else Patience()
         link = Link(open_port(url, board.baud), url, patience)
         opening.callback(link.close)
-        device = Device(link)
+    supply = supply_meter(meter, board)
+    if supply is not None:
+        opening.callback(supply.close)
+        return Target(Device(link), supply, False, opening)
+    device = Device(link)
     power = board_meter(meter, board, device.hello.is_agent, here=False)
     return Target(device, _aligned(power, device, opening), False, opening)
 

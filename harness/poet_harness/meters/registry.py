@@ -72,6 +72,8 @@ KINDS: dict[str, Kind] = {
 }
 # Found without being asked for: an instrument beside the board, not a sensor of the computer the harness runs on.
 INSTRUMENTS = ("ppk2", "joulescope", "lpm01a")
+# The board has no supply before they are open: a PPK2's switch is off when it is plugged in.
+IN_THE_SUPPLY = ("ppk2", "ppk2-source", "lpm01a")
 # Sensors of this computer itself, the one that shows the most of it first. They show nothing of another one.
 OF_THIS_COMPUTER = ("jetson", "pmic", "rapl", "nvml")
 NOMINAL = "nominal"
@@ -89,7 +91,7 @@ def open_meter(name: str | None, board: Board) -> Meter:
         If the name is unknown, or no meter or more than one is connected and none was named.
     """
     if name is None:
-        found = [f"{kind}:{address}" for kind in INSTRUMENTS for address in KINDS[kind].find()]
+        found = _connected()
         if len(found) != 1:
             raise UserError(
                 f"{', '.join(found) or 'no'} power meter found; choose one with --meter (see poet-harness meters), "
@@ -102,6 +104,23 @@ def open_meter(name: str | None, board: Board) -> Meter:
     if words := beyond(meter, board):
         print(f"{name}: {words}", file=sys.stderr)
     return meter
+
+
+def _connected() -> list[str]:
+    return [f"{kind}:{address}" for kind in INSTRUMENTS for address in KINDS[kind].find()]
+
+
+def supply_meter(name: str | None, board: Board) -> Meter | None:
+    """The meter, if the board gets its supply through it; to be opened before the board is spoken to.
+
+    Raises
+    ------
+    UserError
+        As :func:`open_meter` does.
+    """
+    found = _connected() if name is None else [name]
+    through = [meter for meter in found if meter.partition(":")[0] in IN_THE_SUPPLY]
+    return open_meter(through[0], board) if len(found) == 1 and through else None
 
 
 def checked(name: str) -> str:
