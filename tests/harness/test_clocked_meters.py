@@ -120,9 +120,11 @@ def test_every_current_sensor_of_the_same_interface_is_found(tmp_path: Path, chi
         tree(tmp_path / f"sys/class/hwmon/hwmon{place}", name=name, power1_input=place * 1_000_000)
     tree(tmp_path / "sys/class/hwmon/hwmon8", name="ltc2990", curr1_input=5, in1_input=5)
     tree(tmp_path / "sys/class/hwmon/hwmon9", name="amd_energy", energy1_input=5)
+    tree(tmp_path / "sys/class/hwmon/hwmon10", name="power_meter", power1_average=80_000_000)
     assert ina.find(tmp_path) == ["hwmon6"]
     assert measure(ina.open_ina("", BOARD, tmp_path)).energy_j == pytest.approx(6.0 * 0.2, rel=1e-6)
     assert ina.open_ina("corsairpsu", BOARD, tmp_path).identity == "corsairpsu hwmon2"
+    assert measure(ina.open_ina("power_meter", BOARD, tmp_path)).energy_j == pytest.approx(80 * 0.2, rel=1e-6)
     with pytest.raises(UserError, match=r"found: hwmon6, and of other kinds hwmon0 \(amdgpu\), hwmon1 \(BAT0\)"):
         ina.open_ina("hwmon8", BOARD, tmp_path)
 

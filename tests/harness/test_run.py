@@ -225,6 +225,18 @@ def test_a_damaged_summary_is_one_line(plan_folder: Path) -> None:
             read_plan(plan_folder)
 
 
+@pytest.mark.parametrize(
+    ("step_w", "said"), [(2e-3, "3.6 mW (the meter shows steps of 2 mW)"), (0.0, "3.6 mW; nominal")]
+)
+def test_energies_are_told_as_finely_as_the_meter_shows_them(
+    plan_folder: Path, monkeypatch: pytest.MonkeyPatch, step_w: float, said: str
+) -> None:
+    monkeypatch.setattr(NominalMeter, "power_step_w", step_w)
+    with serve(board()) as url:
+        result = CliRunner().invoke(app, arguments(plan_folder, "--port", url))
+    assert f"above the idle power, {said}" in result.stdout
+
+
 def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_folder: Path) -> None:
     out, saved = plan_folder / "observed.csv", plan_folder / "saved.npz"
     options = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--steps", str(STEPS)]

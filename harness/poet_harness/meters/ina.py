@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Current sensors on I2C (INA219, INA226, LTC2947, PAC1934 ...), through whichever driver of the kernel has the chip.
 
-hwmon (``/sys/class/hwmon``): ``powerN_input`` in microwatt, ``in1_input`` (bus) and ``in0_input`` (over the shunt) in
-millivolt, ``shunt_resistor`` in microohm. The INA3221 shows volts and amperes of three channels and no power; its
-inputs from the fourth on are shunt voltages (in microvolt) and sums.
+hwmon (``/sys/class/hwmon``): ``powerN_input`` or ``_average`` in microwatt, ``in1_input`` (bus) and ``in0_input`` (over
+the shunt) in millivolt, ``shunt_resistor`` in microohm. The INA3221 shows volts and amperes of three channels and no
+power; its inputs from the fourth on are shunt voltages (in microvolt) and sums.
 
 IIO (``/sys/bus/iio/devices``): ``in_powerN_raw``, ``in_voltageN_raw`` and ``in_currentN_raw``, each times its ``scale``
 in milliwatt, millivolt and milliampere; ``_input`` where the driver has multiplied already.
@@ -190,7 +190,7 @@ def _hwmon(folder: Path) -> Iterator[Sensor]:
                 shunt_volt = _hwmon_quantity(folder, f"in{int(channel) + 3}_input", MICRO)
                 yield Sensor(address, chip, label, None, volt, ampere, shunt_volt, shunt_ohm, averaging)
         return
-    channels = _channels(folder, r"power(\d+)_input")
+    channels = _channels(folder, r"power(\d+)_(?:input|average)")
     shunt_ohm = _positive(folder / "shunt_resistor") * MICRO or _of_chip(SHUNT_INSIDE_OHM, chip)
     step_w = _of_chip(POWER_STEP_W_OHM, chip) / shunt_ohm if shunt_ohm else 0.0
     for channel in channels:
@@ -198,7 +198,8 @@ def _hwmon(folder: Path) -> Iterator[Sensor]:
             address=folder.name if len(channels) == 1 else f"{folder.name}/{channel}",
             chip=chip,
             label=text(folder / f"power{channel}_label"),
-            power=_hwmon_quantity(folder, f"power{channel}_input", MICRO, step_w),
+            power=_hwmon_quantity(folder, f"power{channel}_input", MICRO, step_w)
+            or _hwmon_quantity(folder, f"power{channel}_average", MICRO, step_w),
             volt=_hwmon_quantity(folder, "in1_input", MILLI),
             ampere=None,
             shunt_volt=_hwmon_quantity(folder, "in0_input", MILLI),

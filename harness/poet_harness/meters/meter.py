@@ -124,6 +124,11 @@ class Meter(ABC):
     power_step_w: float = 0.0
     most_a: float = math.inf
 
+    @property
+    def steps(self) -> str:
+        """How finely it shows a power, in words that follow one; empty where that is fine enough."""
+        return f" (the meter shows steps of {self.power_step_w * 1e3:.3g} mW)" if self.power_step_w else ""
+
     @abstractmethod
     def begin(self) -> None:
         """Start to record. Returns when recording is under way."""

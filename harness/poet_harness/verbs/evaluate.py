@@ -105,7 +105,7 @@ def command(
         return
     console = wide_console()
     console.print(_table(schedule, found, source))
-    console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW")
+    console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW{target.meter.steps}")
     if found.unmetered:
         console.print(f"energy unknown of {len(found.unmetered)} inferences, the first: {found.unmetered[0]}")
 

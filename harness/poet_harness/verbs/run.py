@@ -205,7 +205,7 @@ def command(
             ),
             soft_wrap=True,
         )
-    idle = f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW"
+    idle = f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW{target.meter.steps}"
     console.print(idle if senses else f"{idle}; {identity}")
     if trainer.unmetered:
         console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
