@@ -170,3 +170,10 @@ def test_time_stamps_that_go_back_are_told() -> None:
         assert not transcript.went_back
         transcript.line(f"TimeStamp: {second:03d}s 000ms, buff 05%".encode())
     assert transcript.went_back
+
+
+def test_a_port_that_is_not_there_is_not_taken_for_a_silent_instrument() -> None:
+    with pytest.raises(UserError, match=r"/dev/none: cannot be opened \(.*No such file") as caught:
+        Lpm01aMeter("/dev/none", BOARD)
+    assert "answers" not in caught.value.told
+    assert caught.value.exit_code == NO_DEVICE

@@ -251,3 +251,10 @@ def test_energy_of_a_known_waveform_is_exact_to_a_thousandth(
     [window] = integrator.windows
     exact_j = 3.0 * (charge(start_s + length_s) - charge(start_s))
     assert window.with_device_time(length_s).energy_j == pytest.approx(exact_j, rel=1e-3)
+
+
+def test_a_port_that_is_not_there_is_not_taken_for_a_silent_instrument() -> None:
+    with pytest.raises(UserError, match=r"/dev/none: cannot be opened \(.*No such file") as caught:
+        Ppk2Meter("/dev/none", BOARD, supply=False)
+    assert "answers" not in caught.value.told
+    assert caught.value.exit_code == NO_DEVICE

@@ -20,11 +20,11 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools.list_ports_common import ListPortInfo
 
-from ..connection.ports import described, open_serial, ports
+from ..connection.ports import described, ports
 from .intervals import cut
 from .meter import Mark, MeterError, Window
 from .recorded import Recording
-from .streaming import StreamingMeter
+from .streaming import StreamingMeter, open_instrument
 
 USB_ID = (0x0483, 0x5740)
 BAUD = 3_686_400
@@ -140,8 +140,8 @@ class Lpm01aMeter(StreamingMeter):
         self.voltage_v = board.voltage_v
         self.identity = f"LPM01A at {port}"
         self._pending = b""
+        super().__init__(open_instrument(port, BAUD))
         try:
-            super().__init__(open_serial(port, BAUD, timeout_s=0.2))
             self._port.reset_input_buffer()
             self._command("htc")
             self._stop()

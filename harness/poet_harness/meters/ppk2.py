@@ -21,10 +21,10 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from ..connection.ports import described, devices, open_serial
+from ..connection.ports import described, devices
 from .meter import Mark, MeterError, Window
 from .sampled import WindowIntegrator, assign
-from .streaming import StreamingMeter
+from .streaming import StreamingMeter, open_instrument
 
 PERIOD_S = 1e-5
 USB_ID = (0x1915, 0xC00A)
@@ -174,8 +174,8 @@ class Ppk2Meter(StreamingMeter):
         if not LOWEST_V <= board.voltage_v <= HIGHEST_V:
             raise UserError(f"PPK2: takes {LOWEST_V:g} to {HIGHEST_V:g} V, and {board.name} has {board.voltage_v:g} V")
         self.voltage_v = board.voltage_v
+        super().__init__(open_instrument(port))
         try:
-            super().__init__(open_serial(port, timeout_s=0.2))
             self._write(STOP)
             self._port.reset_input_buffer()
             self._calibration = Calibration.parse(self._metadata())

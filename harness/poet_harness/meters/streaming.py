@@ -11,12 +11,27 @@ from collections.abc import Callable
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..connection.ports import open_serial
 from ..protocol.link import LostDeviceError
 from .meter import Meter
 
 FIRST_SAMPLES_S = 3.0
 # What the instrument saw last is still on its way: USB and kernel hold some tens of milliseconds.
 LAST_SAMPLES_S = 1.0
+
+
+def open_instrument(url: str, baud: int = 9600) -> serial.SerialBase:
+    """Open its port.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if there is none, it is in use, or this user may not open it.
+    """
+    try:
+        return open_serial(url, baud, timeout_s=0.2)
+    except (serial.SerialException, OSError, ValueError) as error:
+        raise UserError(f"{url}: cannot be opened ({error}); see poet-harness meters", NO_DEVICE) from None
 
 
 class StreamingMeter(Meter):
