@@ -21,7 +21,7 @@ from poet_harness.meters import ina, jetson, nvml, pmic, rapl, sysfs
 from poet_harness.meters.clocked import ClockedMeter
 from poet_harness.meters.counter import WrappingCounter
 from poet_harness.meters.meter import Activity, Mark, MeterError, Window
-from poet_harness.meters.registry import KINDS, board_meter
+from poet_harness.meters.registry import KINDS, beyond, board_meter
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
@@ -103,6 +103,13 @@ def test_a_sensors_resolution_and_range_follow_from_its_shunt(
     assert meter.power_step_w == pytest.approx(step_w)
     assert meter.most_a == pytest.approx(most_a)
     assert f"in steps of {step_w * 1e3:.3g} mW" in meter.identity
+
+
+@pytest.mark.parametrize(("shunt_uohm", "said"), [(200_000, "up to 410 mA, and rpi4b draws awake"), (100_000, "")])
+def test_a_shunt_too_large_for_the_board_is_said_before_it_is_used(tmp_path: Path, shunt_uohm: int, said: str) -> None:
+    tree(tmp_path / "sys/class/hwmon/hwmon0", name="ina226", power1_input=0, in1_input=5000, shunt_resistor=shunt_uohm)
+    words = beyond(ina.open_ina("", BOARD, tmp_path), BOARD)
+    assert words == "" if not said else said in words and words.endswith("take a meter for larger currents")
 
 
 CURRENT_SENSORS = [
@@ -801,6 +808,16 @@ def test_several_gpus_are_never_added_up_nor_taken_by_luck(management_library: c
         assert nvml.open_nvml("1", BOARD).identity == "NVML Simulated GPU, GPU 1 of 2"
     finally:
         gpus.value = 1
+
+
+def test_a_divided_gpu_says_that_its_counter_is_of_all_instances(management_library: ctypes.CDLL) -> None:
+    divided = ctypes.c_uint.in_dll(management_library, "divided")
+    divided.value = 1
+    try:
+        assert nvml.find() == ["0"]
+        assert nvml.open_nvml("", BOARD).identity == "NVML Simulated GPU, all instances of it (MIG)"
+    finally:
+        divided.value = 0
 
 
 def test_not_supported_is_never_taken_for_no_energy(management_library: ctypes.CDLL) -> None:

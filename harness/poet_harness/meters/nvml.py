@@ -48,7 +48,9 @@ def open_nvml(address: str, board: Board) -> ClockedMeter:
             raise UserError(f"nvml: {count} GPUs: {listed}; name one as --meter nvml:NUMBER", NO_DEVICE)
         gpu = nvml.nvmlDeviceGetHandleByIndex(int(address or 0))
         nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
-        name = _name(nvml, int(address or 0)) + (f", GPU {address} of {count}" if count > 1 else "")
+        name = (
+            _name(nvml, int(address or 0)) + (f", GPU {address} of {count}" if count > 1 else "") + _divided(nvml, gpu)
+        )
     except (nvml.NVMLError, ValueError) as error:
         raise UserError(f"nvml: GPU {address or 0} does not give its energy: {error}", NO_DEVICE) from None
 
@@ -64,6 +66,15 @@ def open_nvml(address: str, board: Board) -> ClockedMeter:
 
 def _name(nvml: Any, index: int) -> str:
     return str(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index)))
+
+
+def _divided(nvml: Any, gpu: Any) -> str:
+    """A GPU that is divided (MIG) has one counter for all of its instances: the others' work is in it."""
+    try:
+        current, _pending = nvml.nvmlDeviceGetMigMode(gpu)
+    except nvml.NVMLError:
+        return ""
+    return ", all instances of it (MIG)" if current else ""
 
 
 def _counts(nvml: Any, index: int) -> bool:

@@ -149,13 +149,16 @@ def beyond(meter: Meter, board: Board) -> str:
     card_a = max(drawn.storage_read, drawn.storage_write)
     if board.has_card:
         card_a = max(card_a, CARD_MOMENT_A)
-    states = {"awake": drawn.cpu_active + drawn.storage_idle, "when it moves pages": drawn.cpu_active + card_a}
+    awake_a = drawn.cpu_active + drawn.storage_idle
+    states = {"awake": awake_a, "when it moves pages": drawn.cpu_active + card_a}
     above = [f"{words} {current_a * 1e3:.0f} mA" for words, current_a in states.items() if current_a > meter.most_a]
     if not above:
         return ""
+    pages_alone = awake_a <= meter.most_a
+    cure = "profile --no-pages leaves page transfers out" if pages_alone else "take a meter for larger currents"
     return (
         f"measures up to {meter.most_a * 1e3:.3g} mA, and {board.name} draws {' and '.join(above)} or so (by its board "
-        "file; a card for a moment). Windows above the limit are refused; profile --no-pages leaves page transfers out"
+        f"file; a card for a moment). Windows above the limit are refused; {cure}"
     )
 
 

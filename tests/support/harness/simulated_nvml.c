@@ -9,6 +9,7 @@ enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3 };
 
 int counts_energy = 1;
 unsigned gpus = 1;
+unsigned divided = 0;
 static int gpu;
 
 int nvmlInitWithFlags(unsigned flags)
@@ -38,6 +39,13 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length)
 {
     (void)device;
     snprintf(name, length, "Simulated GPU");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
+{
+    (void)device;
+    *current = *pending = divided;
     return SUCCESS;
 }
 
