@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,6 +100,23 @@ def test_no_window_line_is_told() -> None:
         meter = Ppk2Meter(port, BOARD, supply=False)
         meter.begin()
         with pytest.raises(MeterError, match="window line on D0, and VCC of the logic port"):
+            meter.end([mark()])
+        meter.close()
+
+
+def test_a_line_that_comes_and_goes_names_the_logic_ports_supply() -> None:
+    """As D0 does on a PPK2 whose logic port has none."""
+
+    def flickering(times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return one_window(times_s) & (times_s // 1e-3 % 2 == 0)
+
+    with plugged_in(SimulatedPpk2(steady, flickering)) as port:
+        meter = Ppk2Meter(port, BOARD, supply=False)
+        meter.begin()
+        deadline_s = time.monotonic() + 10
+        while len(meter._integrator.windows) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        with pytest.raises(MeterError, match="windows recorded, 1 expected; is VCC of the logic port at the board"):
             meter.end([mark()])
         meter.close()
 

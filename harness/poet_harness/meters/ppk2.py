@@ -200,7 +200,11 @@ class Ppk2Meter(StreamingMeter):
             raise MeterError(
                 "no window seen; is the board's window line on D0, and VCC of the logic port at the board's voltage?"
             )
-        return assign(self._integrator.windows, marks, PERIOD_S)
+        windows = self._integrator.windows
+        if len(windows) > len(marks):
+            counts = f"{len(windows)} windows recorded, {len(marks)} expected"
+            raise MeterError(f"{counts}; is VCC of the logic port at the board's voltage?")
+        return assign(windows, marks, PERIOD_S)
 
     def _start(self) -> None:
         self._integrator = WindowIntegrator(PERIOD_S)
