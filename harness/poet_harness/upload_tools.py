@@ -248,8 +248,13 @@ def _nrfutil() -> tuple[str | None, str]:
     path = _program("nrfutil")
     if path is None:
         return None, ""
-    ready = _run([str(path), "device", "--version"]).returncode == 0
-    return str(path), "" if ready else "it lacks its command: nrfutil install device"
+    if _run([str(path), "device", "--version"]).returncode == 0:
+        return str(path), ""
+    # Nordic's program of today has no command `version`. The one before it, in Python, has no command `install`.
+    old = re.search(r"nrfutil version (\S+)", _run([str(path), "version"]).stdout)
+    if old:
+        return str(path), f"it is pip's nrfutil {old[1]}, which knows no J-Link: get nRF Util from nordicsemi.com"
+    return str(path), "it lacks its command: nrfutil install device"
 
 
 def _bossac() -> tuple[str | None, str]:
@@ -311,7 +316,7 @@ TOOLS = {
             "JLinkExe",
             f"{JLINK_PACK}; for J-Link probes",
             _here("JLinkExe"),
-            lambda image, _: _jlink_script(f"loadfile {image.with_suffix('.hex')}", "r", "g"),
+            lambda image, _: _jlink_script(f'loadfile "{image.with_suffix(".hex")}"', "r", "g"),
             lambda address, words: _jlink_script(f"mem32 0x{address:08x}, {words}"),
         ),
         Tool(
@@ -331,7 +336,7 @@ TOOLS = {
             "openocd",
             "apt install openocd",
             _here("openocd"),
-            lambda image, _: _openocd(f"program {image} verify reset exit"),
+            lambda image, _: _openocd(f"program {{{image}}} verify reset exit"),
             lambda address, words: _openocd("init", f"mdw 0x{address:08x} {words}", "exit"),
         ),
         Tool(
@@ -340,7 +345,7 @@ TOOLS = {
             _here("openocd"),
             lambda image, _: [
                 *(str(_program("openocd")), "-f", "board/st_nucleo_f4.cfg"),
-                *("-c", f"program {image} verify reset exit"),
+                *("-c", f"program {{{image}}} verify reset exit"),
             ],
         ),
         Tool(
@@ -354,7 +359,7 @@ TOOLS = {
             "apt install bossa-cli",
             _bossac,
             lambda image, port: [
-                *(str(_program("bossac")), f"--port={port}", "--usb-port=true", "--offset=0x2000", "--erase"),
+                *(str(_program("bossac")), f"--port={port}", "--usb-port=1", "--offset=0x2000", "--erase"),
                 *("--write", "--verify", "--reset", str(image.with_suffix(".bin"))),
             ],
         ),

@@ -7,6 +7,7 @@ for the probe. Writing to a chip is not shown.
 
 from __future__ import annotations
 
+import random
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ import pytest
 from poet_harness.upload_tools import TOOLS
 
 from tests.support import ROOT
+from tests.support.firmware.sam_ba import serve_sam_ba
 
 SHELL = re.compile(r"\\\n\s*")
 
@@ -100,13 +102,46 @@ def test_openocd_knows_the_nucleo(tmp_path: Path) -> None:
     assert "hla_swd" in words or "st-link" in words.lower() or "stlink" in words.lower()
 
 
-def test_bossac_knows_what_the_harness_asks_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["the harness", "pio run -t upload"])
+def test_bossac_puts_an_image_behind_arduinos_bootloader(tmp_path: Path, how: str) -> None:
     tool("bossac")
-    (tmp_path / "firmware.bin").write_bytes(bytes(64))
-    assert "No device found on /dev/null" in said(TOOLS["bossac"].upload(tmp_path / "firmware.elf", "/dev/null"))
+    image = tmp_path / "firmware.bin"
+    image.write_bytes(random.Random(7).randbytes(10_000))
+    with serve_sam_ba() as (port, monitor):
+        if how == "the harness":
+            command = TOOLS["bossac"].upload(image.with_suffix(".elf"), port)
+        else:
+            command = upload_command("mkr1000", image, port)
+        words = said(command)
+    assert "Verify successful" in words, f"{words}, {monitor.strange!r}"
+    assert not monitor.strange
+    assert monitor.flash[:0x2000] == b"\x5a" * 0x2000, "the bootloader is left alone"
+    assert monitor.flash[0x2000:].startswith(image.read_bytes())
+    assert monitor.resets == 1
 
 
-def test_bossac_knows_the_options(tmp_path: Path) -> None:
+def test_the_monitor_of_that_test_tells_a_wrong_call_from_a_right_one(tmp_path: Path) -> None:
+    """A word is 0 to bossac, and 0 is RS-232."""
+    image = tmp_path / "firmware.bin"
+    image.write_bytes(bytes(64))
+    with serve_sam_ba() as (port, monitor):
+        command = [*upload_command("mkr1000", image, port)]
+        words = said([word.replace("--usb-port=1", "--usb-port=true") for word in command])
+    assert "operation failed" in words
+    assert monitor.strange.startswith(b"\x80\x80")
+
+
+def test_upload_tools_get_no_option_that_reads_words_as_numbers() -> None:
+    """Also where bossac is not installed: its BOOL is a number, and --usb-port=1 is USB."""
+    commands = [shlex.join(TOOLS["bossac"].upload(Path("firmware.elf"), "/dev/ttyACM0"))]
+    project = ConfigParser(interpolation=None)
+    project.read(ROOT / "platformio.ini")
+    commands.append(project["env:mkr1000"]["upload_command"])
+    for command in commands:
+        assert re.search(r" --usb-port(=1)? ", command)
+
+
+def test_bossac_refuses_an_option_that_it_does_not_know(tmp_path: Path) -> None:
     image = tmp_path / "firmware.bin"
     image.write_bytes(bytes(64))
     command = upload_command("mkr1000", image, "/dev/null")

@@ -520,6 +520,15 @@ def test_a_probe_that_is_a_jlink_needs_its_makers_software(
     assert upload_tools.choose(board).name == "nrfutil"
 
 
+def test_pips_nrfutil_is_not_sent_for_a_command_that_it_does_not_know(tool_folder: Path) -> None:
+    program = tool_folder / "nrfutil"
+    program.write_text('#!/bin/sh\n[ "$1" = version ] && echo "nrfutil version 6.1.7" && exit 0\nexit 2\n')
+    program.chmod(0o755)
+    missing = upload_tools.what_is_missing(load_board("nrf52840"))
+    assert "nrfutil is here, but it is pip's nrfutil 6.1.7, which knows no J-Link: get nRF Util from" in missing
+    assert "nrfutil install device;" not in missing
+
+
 def test_an_old_bossac_is_told(tool_folder: Path) -> None:
     board = load_board("mkr1000")
     for says, known in (
@@ -554,7 +563,7 @@ def test_each_tool_gets_the_file_that_it_reads(
     last = calls.read_text().splitlines()[-1]
     if suffix is None:
         script = Path(last.split()[-1])
-        assert script.read_text().splitlines()[0] == f"loadfile {tmp_path / 'firmware.hex'}"
+        assert script.read_text().splitlines()[0] == f'loadfile "{tmp_path / "firmware.hex"}"'
     else:
         assert f"firmware.{suffix}" in last
     assert ("--port=/dev/ttyACM5" in last) == (tool == "bossac")
