@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from .errors import UserError
 from .shipped import SHIPPED
 
-UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
+# Vendor and product; of the product's four digits any may be `?`, or a choice such as `[4-7c-f]`.
+UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:([0-9a-f?]|\[([0-9a-f](-[0-9a-f])?)+\]){4}$")]
 Pin = Annotated[str, StringConstraints(pattern=r"^P([01]\.|[ABC])([012][0-9]|3[01])$")]
 
 
@@ -105,6 +106,8 @@ class Uf2(BaseModel):
         Beginnings of `Board-ID` in the drive's INFO_UF2.TXT.
     softdevice : str
         Beginning of `SoftDevice` there: what lies below the image decides where the image begins.
+    usb_ids : tuple of str
+        Of ports at the board's own connector, the bootloader's and a maker's program's. The console is at none of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,6 +115,7 @@ class Uf2(BaseModel):
     family: int = Field(gt=0, lt=2**32)
     board_ids: tuple[str, ...]
     softdevice: str = ""
+    usb_ids: tuple[UsbId, ...] = ()
 
 
 class Upload(BaseModel):
@@ -144,6 +148,11 @@ class Upload(BaseModel):
     by_hand: str = ""
     before_metering: str = ""
     uf2: Uf2 | None = None
+
+    @property
+    def own_usb_ids(self) -> tuple[UsbId, ...]:
+        """Of every port at the board's own connector that is no console."""
+        return self.usb_ids + self.sketch_usb_ids + (self.uf2.usb_ids if self.uf2 else ())
 
 
 class Board(BaseModel):

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poet_harness.connection import ports as ports_module
 from poet_harness.connection.ports import by_number, find_port, open_port, open_serial
+from poet_harness.connection.upload_port import console_port
 from poet_harness.meters import lpm01a, ppk2
-from poet_profiles.boards import load_board
+from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
@@ -99,6 +100,64 @@ def test_several_instruments_are_listed_with_their_serial_numbers(plugged) -> No
     plugged(*entries)
     with pytest.raises(UserError, match=r"/dev/ttyACM9 \(0483:5740\) serial P9, /dev/ttyACM10 .* serial P10"):
         lpm01a.open_lpm01a("", BOARD)
+
+
+# SEGGER's table of ids (1366:): old ones, and each combination of what a J-Link offers. ST's (0483:): V2-1 and V3, each
+# with its drive and without. An id without a serial port in the table is never seen as a port.
+JLINKS = [0x0105, 0x0106, *range(0x1001, 0x1030), *range(0x1050, 0x1070)]
+STLINKS = [0x374A, 0x374B, 0x374E, 0x374F, 0x3752, 0x3753, 0x3754, 0x3757]
+
+
+@pytest.mark.parametrize(
+    ("board", "vendor", "products"),
+    [("nrf52840", 0x1366, JLINKS), ("nrf52840", 0x0D28, [0x0204]), ("nucleo-f411re", 0x0483, STLINKS)],
+)
+def test_a_board_is_found_by_every_id_that_its_probe_can_have(
+    plugged, board: str, vendor: int, products: list[int]
+) -> None:
+    for product in products:
+        plugged(port("/dev/ttyACM3", (vendor, product), "S", "1-1:1.0"), port("/dev/ttyACM4", PPK2, "P", "1-2:1.1"))
+        assert find_port(load_board(board)) == "/dev/ttyACM3"
+        for name in board_names():
+            other = load_board(name)
+            if other.kind == "microcontroller" and name != board:
+                with pytest.raises(UserError, match=f"no port found for {name}"):
+                    find_port(other)
+
+
+@pytest.mark.parametrize(("board", "usb_id"), [("nrf52840", (0x1366, 0x2F01)), ("nucleo-f411re", (0x0483, 0x37FF))])
+def test_an_unknown_probe_of_its_maker_is_named(plugged, board: str, usb_id: tuple[int, int]) -> None:
+    plugged(port("/dev/ttyACM0", usb_id, "S1", "1-1:1.0"), port("/dev/ttyUSB0", (0x0403, 0x6001), None, "1-9:1.0"))
+    name = f"{usb_id[0]:04x}:{usb_id[1]:04x}"
+    with pytest.raises(
+        UserError, match=rf"an id that poet does not know: /dev/ttyACM0 \({name}\) serial S1; ports seen"
+    ):
+        find_port(load_board(board))
+
+
+# Boards at their own connector: Arduino's, Adafruit's and Seeed's, bootloader and program, and what else they make.
+OWN = {
+    "mkr1000": [(0x2341, product) for product in (0x004E, 0x024E, 0x804E, 0x824E)],
+    "nano-33-ble": [(0x2341, product) for product in (0x005A, 0x015A, 0x025A, 0x805A)],
+    "feather-nrf52840": [(0x239A, p) for p in (0x0029, 0x002A, 0x8029, 0x802A, 0x0087, 0x0088, 0x8087, 0x8088, 0x80AB)],
+    "xiao-nrf52840": [(0x2886, product) for product in (0x0044, 0x0045, 0x8044, 0x8045, 0x8059)],
+}
+
+
+@pytest.mark.parametrize("board", sorted(OWN))
+def test_a_boards_own_connector_is_no_adapter(plugged, board: str) -> None:
+    for own in OWN[board]:
+        plugged(port("/dev/ttyACM0", own, "S", "1-1:1.0"))
+        with pytest.raises(UserError, match=f"no port found for {board}, whose console is a USB-UART adapter"):
+            find_port(load_board(board))
+        plugged(port("/dev/ttyACM0", own, "S", "1-1:1.0"), port("/dev/ttyUSB0", (0x10C4, 0xEA60), "A", "1-2:1.0"))
+        assert find_port(load_board(board)) == "/dev/ttyUSB0"
+
+
+def test_a_boards_own_connector_is_named_as_what_it_is(plugged) -> None:
+    plugged(port("/dev/ttyACM0", (0x239A, 0x8029), "S", "1-1:1.0"))
+    with pytest.raises(UserError, match=r"is the board's own connector \(239a:8029\).*name that with --port$"):
+        console_port(load_board("feather-nrf52840"), "/dev/ttyACM0")
 
 
 HOLDER = """

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import serial
@@ -27,6 +28,11 @@ IN_USE = {errno.EBUSY, errno.EAGAIN}
 def usb_id(port: ListPortInfo) -> str:
     """``vendor:product`` in hexadecimal, or an empty string for a port that is not on USB."""
     return f"{port.vid:04x}:{port.pid:04x}" if port.vid is not None and port.pid is not None else ""
+
+
+def has_id(port: ListPortInfo, ids: Iterable[str]) -> bool:
+    """Whether the port's USB id is one of those of a board's file."""
+    return any(fnmatchcase(usb_id(port), one) for one in ids)
 
 
 def by_number(name: str) -> list[tuple[int, str]]:
@@ -74,8 +80,8 @@ def _interface(port: ListPortInfo) -> int | None:
 def find_port(board: Board) -> str:
     """The port whose USB id is one of the board's.
 
-    A board whose console is behind any adapter (no ``usb_ids``) is at the one USB port that is no other board's, no
-    bootloader's and no meter's.
+    A board whose console is behind any adapter (no ``usb_ids``) is at the one USB port that is of no maker of boards,
+    probes or meters.
 
     A debug probe offers several ports; the first of its interfaces is the one that carries the console.
 
@@ -92,21 +98,33 @@ def find_port(board: Board) -> str:
     listed = ", ".join(described(port) for port in (consoles if board.usb_ids and consoles else seen)) or "none"
     problem = f"{len(consoles)} ports fit {board.name}" if consoles else f"no port found for {board.name}"
     problem += f", whose console is {board.console}" if board.console else ""
+    unknown = [] if consoles else [described(port) for port in seen if _is_of_its_maker(port, board)]
+    if unknown:
+        problem += f"; of its probe's maker, but with an id that poet does not know: {', '.join(unknown)}"
     raise UserError(f"{problem}; ports seen: {listed}; name one with --port, or use --emulate", NO_DEVICE)
 
 
 def may_be_console(port: ListPortInfo, board: Board) -> bool:
     """Whether a board's console may be at a port, by the port's USB id."""
     if board.usb_ids:
-        return usb_id(port) in board.usb_ids
-    return bool(usb_id(port)) and usb_id(port) not in _known_ids()
+        return has_id(port, board.usb_ids)
+    return bool(usb_id(port)) and _maker(usb_id(port)) not in _makers()
 
 
-def _known_ids() -> set[str]:
-    """USB ids of ports that are known to be something else than an adapter."""
+def _makers() -> set[str]:
+    """Vendors of boards, probes and meters: a port of theirs is no adapter, whatever its product's number."""
     boards = [load_board(name) for name in board_names()]
-    uploads = [board.upload.usb_ids + board.upload.sketch_usb_ids for board in boards]
-    return {one for ids in (*uploads, *(board.usb_ids for board in boards)) for one in ids} | METER_IDS
+    return {_maker(one) for board in boards for one in board.usb_ids + board.upload.own_usb_ids} | set(
+        map(_maker, METER_IDS)
+    )
+
+
+def _is_of_its_maker(port: ListPortInfo, board: Board) -> bool:
+    return _maker(usb_id(port)) in map(_maker, board.usb_ids) and usb_id(port) not in METER_IDS
+
+
+def _maker(one: str) -> str:
+    return one.partition(":")[0]
 
 
 def open_port(url: str, baud: int) -> Stream:

@@ -9,7 +9,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..protocol.link import DeviceError, Link, SilentDeviceError
-from .ports import find_port, open_port, ports, usb_id
+from .ports import find_port, has_id, open_port, ports, usb_id
 from .uf2_drive import drives
 
 # From the request to the bootloader's port: a reset, and the host's look at the USB device.
@@ -30,10 +30,12 @@ def console_port(board: Board, named: str | None) -> str:
     if named is None:
         return find_port(board)
     for port in ports():
-        if str(port.device) == named and usb_id(port) in board.upload.usb_ids + board.upload.sketch_usb_ids:
+        if str(port.device) == named and has_id(port, board.upload.own_usb_ids):
+            takes_uploads = has_id(port, board.upload.usb_ids + board.upload.sketch_usb_ids)
+            what = "takes uploads" if takes_uploads else "is the board's own connector"
             raise UserError(
-                f"{named}: takes uploads ({usb_id(port)}), and the firmware does not answer there; its console is "
-                f"{board.console}: name that with --port, and this one with --upload-port",
+                f"{named}: {what} ({usb_id(port)}), and the firmware does not answer there; its console is "
+                f"{board.console}: name that with --port{', and this one with --upload-port' * takes_uploads}",
                 NO_DEVICE,
             )
     return named
@@ -122,11 +124,11 @@ def _bootloaders(board: Board) -> list[str]:
     """Ports, or drives, of bootloaders that may be the board's."""
     if board.upload.uf2:
         return [str(drive) for drive in drives(board)]
-    return [str(port.device) for port in ports() if usb_id(port) in board.upload.usb_ids]
+    return [str(port.device) for port in ports() if has_id(port, board.upload.usb_ids)]
 
 
 def _sketches(board: Board) -> list[str]:
-    return [str(port.device) for port in ports() if usb_id(port) in board.upload.sketch_usb_ids]
+    return [str(port.device) for port in ports() if has_id(port, board.upload.sketch_usb_ids)]
 
 
 def _wait_for_bootloader(board: Board) -> list[str]:

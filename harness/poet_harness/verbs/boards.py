@@ -19,7 +19,7 @@ def command(as_json: Json = False) -> None:
     from poet_profiles.boards import board_names, load_board
     from rich.table import Table
 
-    from ..connection.ports import devices, ports, usb_id
+    from ..connection.ports import devices, has_id, ports
     from .console import print_json, wide_console
 
     seen = ports()
@@ -29,8 +29,7 @@ def command(as_json: Json = False) -> None:
         for name, board in known.items()
     }
     uploads = {
-        name: [str(port.device) for port in seen if usb_id(port) in board.upload.usb_ids]
-        for name, board in known.items()
+        name: [str(port.device) for port in seen if has_id(port, board.upload.usb_ids)] for name, board in known.items()
     }
     if as_json:
         print_json(
