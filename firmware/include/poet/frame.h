@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define POET_LINE_BYTES 512u /* the longest line, without its line feed */
+#define POET_LINE_BYTES 512u /* the longest line, without its end */
 
 typedef struct poet_line {
     char text[POET_LINE_BYTES + 1u];
@@ -38,7 +38,7 @@ typedef struct poet_request {
 /* CRC-16/CCITT-FALSE. */
 uint16_t poet_crc16(const char *data, uint32_t bytes);
 
-/* True when `byte` has completed a line that is neither empty nor too long: `text` holds it, without its end. */
+/* True when `byte`, \n or \r, has ended a line that is neither empty nor too long: `text` holds it, without its end. */
 bool poet_line_push(poet_line *line, char byte);
 
 /* Checks a line and cuts its CRC off. POET_E_CORRUPT for anything but a whole request. */

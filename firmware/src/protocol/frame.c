@@ -19,10 +19,7 @@ bool poet_line_push(poet_line *line, char byte)
         line->complete = false;
         line->length = 0;
     }
-    if (byte == '\r') {
-        return false;
-    }
-    if (byte == '\n') {
+    if (byte == '\n' || byte == '\r') { /* Enter is \r to most terminals; of \r\n, the second ends an empty line */
         line->complete = !line->overflow && line->length > 0;
         if (line->overflow) {
             line->length = 0;

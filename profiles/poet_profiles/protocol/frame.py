@@ -53,8 +53,7 @@ def bytes_in_line(line: int) -> int:
 
 
 def decode(line: bytes) -> Frame | None:
-    """Frame of a line without its line feed; None for anything that the protocol drops."""
-    line = line.removesuffix(b"\r")
+    """Frame of a line without its end; None for anything that the protocol drops."""
     if len(line) > LONG_LINE or len(line) < 11 or line[-5:-4] != b"*":
         return None
     body, checksum = line[:-5], line[-4:]
@@ -70,24 +69,24 @@ def decode(line: bytes) -> Frame | None:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines; a line that grows beyond the limit is dropped up to its line feed."""
+    """Cuts a byte stream at each ``\\n`` and ``\\r``. A line that grows beyond the limit is dropped up to its end."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
         self._overlong = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Lines that ``data`` completed, without their line feeds."""
+        """Lines that ``data`` completed, without their ends; between ``\\r`` and ``\\n`` is an empty one."""
         lines = []
-        *ended, rest = data.split(b"\n")
+        *ended, rest = data.replace(b"\r", b"\n").split(b"\n")
         for part in ended:
             self._pending += part
-            if not self._overlong and len(self._pending) <= LONG_LINE + 1:
+            if not self._overlong and len(self._pending) <= LONG_LINE:
                 lines.append(bytes(self._pending))
             self._pending.clear()
             self._overlong = False
         self._pending += rest
-        if len(self._pending) > LONG_LINE + 1:
+        if len(self._pending) > LONG_LINE:
             self._pending.clear()
             self._overlong = True
         return lines

@@ -26,7 +26,6 @@ def test_checksum_follows_its_bitwise_definition(data: bytes) -> None:
 def test_a_line_comes_back_as_it_was_sent(sequence: int, text: str) -> None:
     line = encode(">", sequence, text)
     assert decode(line.removesuffix(b"\n")) == Frame(">", sequence, text)
-    assert decode(line.removesuffix(b"\n") + b"\r") == Frame(">", sequence, text)
 
 
 @given(st.integers(0, 0xFFFF), printable, st.data())
@@ -37,18 +36,23 @@ def test_one_damaged_byte_is_always_noticed(sequence: int, text: str, data: st.D
     assert decode(bytes(line)) is None
 
 
-@given(st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line), max_size=8), st.integers(1, 7))
-def test_splitting_does_not_depend_on_how_bytes_arrive(lines: list[bytes], chunk: int) -> None:
-    stream = b"".join(line + b"\n" for line in lines)
+@given(
+    st.lists(st.binary(min_size=1, max_size=40).filter(lambda line: not set(line) & set(b"\r\n")), max_size=8),
+    st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\r"]),
+    st.integers(1, 7),
+)
+def test_splitting_does_not_depend_on_how_bytes_arrive(lines: list[bytes], end: bytes, chunk: int) -> None:
+    stream = b"".join(line + end for line in lines)
     splitter = LineSplitter()
     seen = [line for start in range(0, len(stream), chunk) for line in splitter.feed(stream[start : start + chunk])]
-    assert seen == lines
+    assert [line for line in seen if line] == lines
 
 
 def test_an_endless_line_is_dropped_and_the_next_one_read() -> None:
     splitter = LineSplitter()
     assert splitter.feed(b"x" * 100_000) == []
     assert splitter.feed(b"y\nnext\n") == [b"next"]
+    assert splitter.feed(b"x" * 100_000 + b"\rnext\r") == [b"next"]
 
 
 @pytest.mark.parametrize("line", [b"", b"*", b"# remark", b"<0001*", b"?0001 ack*0000", b"x" * 600, b"x" * 9000])
