@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -67,10 +68,56 @@ def test_no_board_lists_what_is_there(plugged) -> None:
         ("ssh://pi@board:2222/run/it --fast", ["-p", "2222", "--", "pi@board", "run/it", "--fast"]),
         ("ssh://board//opt/poet --card c", ["--", "board", "/opt/poet", "--card", "c"]),
         ("ssh://board", ["--", "board", "poet-agent"]),
+        ("ssh://board/", ["--", "board", "poet-agent"]),
+        ("ssh://Pi@MyPi:22/Poet-Agent", ["-p", "22", "--", "Pi@MyPi", "Poet-Agent"]),
+        ("SSH://lab_pi.Local/poet-agent", ["--", "lab_pi.Local", "poet-agent"]),
+        ("ssh://me@corp.example@MyPi", ["--", "me@corp.example@MyPi", "poet-agent"]),
+        ("ssh://m%40e@MyPi", ["--", "m@e@MyPi", "poet-agent"]),
+        ("ssh://pi@[FE80::1%25eth0]:2222/x", ["-p", "2222", "--", "pi@FE80::1%eth0", "x"]),
+        ("ssh://[::1]", ["--", "::1", "poet-agent"]),
+        (
+            "ssh://pi@MyPi//Opt/My%20Pi/agent --pages /m?a#b",
+            ["--", "pi@MyPi", "'/Opt/My Pi/agent'", "--pages", "/m?a#b"],
+        ),
+        ("ssh://h/~/venv/bin/poet-agent", ["--", "h", "~/venv/bin/poet-agent"]),
     ],
 )
 def test_an_ssh_url_becomes_a_command_that_never_asks(url: str, command: list[str]) -> None:
     assert ssh_command(url) == ["ssh", "-T", "-o", "BatchMode=yes", *command]
+
+
+def test_the_far_shell_gets_the_command_as_it_is_written() -> None:
+    """ssh puts a space between its words."""
+    for command in ("'/opt/my  pi/agent' --pages \"$HOME/a b\"", "/opt/my\\ pi/agent  --threads 2"):
+        words = ssh_command(f"ssh://pi@MyPi/{command}")
+        assert " ".join(words[words.index("pi@MyPi") + 1 :]) == command
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ssh://", "no host"),
+        ("ssh:///poet-agent", "no host"),
+        ("ssh://pi@/poet-agent", "no host"),
+        ("ssh://pi@host:here/poet-agent", "no host"),
+        ("ssh://fe80::1/poet-agent", "IPv6 in brackets"),
+        ("ssh://-oProxyCommand=touch%20x/poet-agent", "'-oProxyCommand=touch x' is no name"),
+        ("ssh://-oProxyCommand=x@host", "'-oProxyCommand=x@' is no name"),
+        ("ssh://%2doProxyCommand=x", "is no name"),
+        ("ssh://pi@my pi/poet-agent", "is no name"),
+        ("ssh://pi@my%0api", "is no name"),
+    ],
+)
+def test_what_ssh_would_take_for_something_else_is_refused(url: str, words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)) as caught:
+        ssh_command(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_in_a_url_is_refused_without_being_shown() -> None:
+    with pytest.raises(UserError, match="a password has no place") as caught:
+        ssh_command("ssh://pi:secret@MyPi/poet-agent")
+    assert "secret" not in str(caught.value)
 
 
 def test_a_board_behind_ssh_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

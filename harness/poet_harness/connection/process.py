@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
 import subprocess
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
 REMOTE_COMMAND = "poet-agent"
+SSH = "ssh://"
+SSH_PLACE = re.compile(r"(?P<login>.*@)?(\[(?P<v6>[^][]*)\]|(?P<host>[^][:@]+))(:(?P<port>[0-9]+))?")
 READ_BYTES = 4096
 
 
@@ -74,18 +77,29 @@ class ProcessStream:
 def ssh_command(url: str) -> list[str]:
     """Command for ``ssh://user@host:port/remote command``.
 
-    Without a command the far end's ``poet-agent`` is started.
-    Authentication is ssh's own: it never asks for a password here, since its input carries the protocol.
+    User and host go to ssh as they are written: its configuration tells capitals apart. So does the remote command, to
+    the shell there; where a word has ``%20`` and the like, what they mean is quoted. Without a command the far end's
+    ``poet-agent`` is started. Authentication is ssh's own: it never asks for a password here, since its input carries
+    the protocol.
 
     Raises
     ------
     UserError
-        If the URL names no host.
+        If the URL names no host, or what ssh would take for something else.
     """
-    parts = urlsplit(url)
-    if not parts.hostname:
-        raise UserError(f"{url}: no host; write ssh://user@host[:port]")
-    user = f"{parts.username}@" if parts.username else ""
-    port = ["-p", str(parts.port)] if parts.port else []
-    remote = shlex.split(parts.path.removeprefix("/")) or shlex.split(REMOTE_COMMAND)
-    return ["ssh", "-T", "-o", "BatchMode=yes", *port, "--", f"{user}{parts.hostname}", *remote]
+    place, _, remote = url[len(SSH) :].partition("/")
+    parts = SSH_PLACE.fullmatch(place)
+    if not parts:
+        raise UserError(f"{url}: no host, or none that ssh can take; write ssh://user@host[:port], IPv6 in brackets")
+    login, host = (unquote(part or "") for part in (parts["login"], parts["host"] or parts["v6"]))
+    for what in (login, host):
+        if what.startswith("-") or not what.isprintable() or " " in what:
+            raise UserError(f"{url}: {what!r} is no name of a user or a host")
+    if ":" in login:
+        raise UserError(f"ssh://…@{host}: a password has no place in it; let ssh use a key (ssh-copy-id), or ssh-agent")
+    words = [shlex.quote(unquote(word)) if "%" in word else word for word in remote.split(" ")]
+    return [
+        *("ssh", "-T", "-o", "BatchMode=yes", *(("-p", parts["port"]) if parts["port"] else ()), "--"),
+        f"{login}{host}",
+        *(words if remote.strip() else [REMOTE_COMMAND]),
+    ]

@@ -20,7 +20,7 @@ from ..meters.registry import board_meter, open_meter, supply_meter
 from ..protocol.device import Device
 from ..protocol.link import Link, Patience
 from .ports import find_port, open_port
-from .process import ProcessStream, ssh_command
+from .process import SSH, ProcessStream, ssh_command
 
 # The emulated board and this computer's program lose nothing; they are only sometimes slow.
 SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
@@ -218,7 +218,7 @@ def _card(card: Path | None, opening: ExitStack, folder: Path | None = None) -> 
 
 
 def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack) -> Target:
-    if port and port.startswith("ssh://"):
+    if port and port.lower().startswith(SSH):
         stream = ProcessStream(ssh_command(port))
         opening.callback(stream.close)
         link = Link(stream, port, AGENT_LINE)
