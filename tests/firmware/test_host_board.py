@@ -6,10 +6,12 @@ from __future__ import annotations
 import binascii
 import os
 import random
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from poet_runtime.agent.system import temperature_mc
 
 
 def talk(program: Path, stream: bytes, *arguments: str) -> list[str]:
@@ -85,8 +87,60 @@ def test_clock_and_temperature_are_the_kernels(host_program: Path, tmp_path: Pat
     assert "cpu_khz" not in talk(host_program, stream, "--sysfs", str(tmp_path / "none"))[-1]
 
 
+# Zones by number: type and content; None is a folder, which cannot be read, as ENODATA cannot.
+ZONES: dict[str, tuple[dict[int, tuple[str, object]], int | None]] = {
+    "the first without data": ({0: ("iwlwifi_1", None), 1: ("acpitz", 63500)}, 63500),
+    "one in between": ({0: ("", 41000), 1: ("", None), 2: ("", 63500)}, 63500),
+    "a gap, and more than ten": ({0: ("", 41000), 3: ("", 42000), 12: ("", 63500)}, 63500),
+    "empty, words, parts": ({0: ("", ""), 1: ("", "n/a"), 2: ("", "41.5"), 3: ("", "70000 mC"), 4: ("", 41000)}, 41000),
+    "no temperatures": ({0: ("", -256000), 1: ("", -274000), 2: ("", 0), 3: ("", 2147483647), 4: ("", 10**20)}, None),
+    "frost": ({0: ("", -4000), 1: ("", -273200)}, -4000),
+    "not ASCII": ({0: ("", "\udcff\udcfe"), 1: ("\udcff", 41000)}, 41000),
+    "an ACPI zone that never moves": ({0: ("acpitz", 105000), 1: ("x86_pkg_temp", 48000)}, 48000),
+    "a Jetson, its PMIC always at 100": (
+        {0: ("CPU-therm", 41000), 1: ("GPU-therm", 43000), 2: ("PMIC-Die", 100000)},
+        41000,
+    ),
+    "a processor's zone without data": ({0: ("cpu-thermal", None), 1: ("gpu-thermal", 43000)}, 43000),
+    "none": ({}, None),
+}
+
+
+@pytest.mark.parametrize("case", sorted(ZONES))
+def test_the_program_and_the_agent_show_the_temperature_of_the_zones_that_work(
+    host_program: Path, tmp_path: Path, case: str
+) -> None:
+    zones, wanted = ZONES[case]
+    for number, (kind, content) in zones.items():
+        zone = tmp_path / f"class/thermal/thermal_zone{number}"
+        zone.mkdir(parents=True)
+        (zone / "type").write_text(f"{kind}\n", errors="surrogateescape")
+        if content is None:
+            (zone / "temp").mkdir()
+        else:
+            (zone / "temp").write_text(f"{content}\n", errors="surrogateescape")
+    assert _shown(host_program, tmp_path) == temperature_mc(tmp_path) == wanted
+
+
+def test_an_amd_processor_has_its_temperature_from_its_driver(host_program: Path, tmp_path: Path) -> None:
+    for number, (name, inputs) in enumerate((("nvme", (81000,)), ("k10temp", (55000, 57250, 0)), ("iwlwifi_1", ()))):
+        chip = tmp_path / f"class/hwmon/hwmon{number}"
+        for place, content in enumerate(inputs, 1):
+            _write(chip / f"temp{place}_input", content)
+        chip.mkdir(parents=True, exist_ok=True)
+        (chip / "name").write_text(f"{name}\n")
+    _write(tmp_path / "class/thermal/thermal_zone0/temp", 27800)
+    assert _shown(host_program, tmp_path) == temperature_mc(tmp_path) == 57250
+
+
+def _shown(host_program: Path, sysfs: Path) -> int | None:
+    answer = talk(host_program, frame(0, "hello") + frame(1, "bench 7 1 16"), "--sysfs", str(sysfs))[-1]
+    found = re.search(r"temperature_mc=(-?\d+)", answer)
+    return int(found[1]) if found else None
+
+
 def _write(path: Path, content: int) -> None:
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{content}\n")
 
 

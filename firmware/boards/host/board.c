@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@
 
 #define DEFAULT_RAM_BYTES (64u << 20)
 #define NEW_CARD_BYTES ((off_t)256 << 20)
+#define COLDEST_MC (-55000L)
+#define HOTTEST_MC 150000L
 
 const char poet_board_name[] = "host";
 /* Microseconds: a count of 32 bits then lasts an hour, and no operator or schedule step takes as long. */
@@ -206,34 +209,91 @@ void poet_board_enter_bootloader(void)
 
 /* --- sensors --- */
 
-static bool read_number(const char *folder, int index, const char *name, long *number)
+typedef struct sensor_kind {
+    const char *pattern; /* of its files, below sysfs */
+    const char *name;    /* the file beside each that says what it measures */
+    const char *words[6];
+} sensor_kind;
+
+/* The processor's own zones and, where there are none, its driver's sensors: another zone may be a radio's, or one that
+ * always shows the same. planner/poet_runtime/agent/system.py takes the same ones. */
+static const sensor_kind sensor_kinds[] = {
+    {"class/thermal/thermal_zone*/temp", "type", {"cpu", "soc", "pkg", "package", "core"}},
+    {"class/hwmon/hwmon*/temp*_input", "name", {"coretemp", "k10temp", "zenpower"}},
+    {"class/thermal/thermal_zone*/temp", "type", {""}},
+};
+
+static void read_text(const char *path, char *text, size_t size)
 {
-    char path[4096];
-    char text[32];
-    if (snprintf(path, sizeof path, "%s/%s%d/%s", sysfs, folder, index, name) >= (int)sizeof path) {
-        return false;
-    }
     const int file = open(path, O_RDONLY);
-    const ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1u);
+    const ssize_t length = file < 0 ? -1 : read(file, text, size - 1u);
     if (file >= 0) {
         close(file);
     }
     text[length > 0 ? length : 0] = '\0';
-    char *end;
-    *number = strtol(text, &end, 10);
-    return end != text;
 }
 
-/* The clock of the core that this runs on, and the hottest zone. */
+static bool read_number(const char *path, long *number)
+{
+    char text[32];
+    char *end;
+    read_text(path, text, sizeof text);
+    *number = strtol(text, &end, 10);
+    return end != text && end[*end == '\n'] == '\0';
+}
+
+static bool is_of_kind(const char *path, const sensor_kind *kind)
+{
+    char place[4096];
+    char text[64];
+    const int folder = (int)(strrchr(path, '/') - path);
+    if (snprintf(place, sizeof place, "%.*s/%s", folder, path, kind->name) >= (int)sizeof place) {
+        return false;
+    }
+    read_text(place, text, sizeof text);
+    for (size_t i = 0; i < sizeof kind->words / sizeof *kind->words && kind->words[i] != NULL; i++) {
+        if (strcasestr(text, kind->words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The hottest of a kind. One that cannot be read, or shows what no board survives or exactly 0, is off. */
+static bool read_hottest(const sensor_kind *kind, long *hottest)
+{
+    char pattern[4096];
+    glob_t found;
+    if (snprintf(pattern, sizeof pattern, "%s/%s", sysfs, kind->pattern) >= (int)sizeof pattern ||
+        glob(pattern, GLOB_NOSORT, NULL, &found) != 0) {
+        return false;
+    }
+    bool any = false;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        long number;
+        if (is_of_kind(found.gl_pathv[i], kind) && read_number(found.gl_pathv[i], &number) && number > COLDEST_MC &&
+            number < HOTTEST_MC && number != 0 && (!any || number > *hottest)) {
+            *hottest = number;
+            any = true;
+        }
+    }
+    globfree(&found);
+    return any;
+}
+
+/* The clock of the core that this runs on, and the temperature. */
 void poet_board_sensors(poet_sensors *sensors)
 {
+    char path[4096];
     long number;
-    if (read_number("devices/system/cpu/cpu", sched_getcpu(), "cpufreq/scaling_cur_freq", &number)) {
+    if (snprintf(path, sizeof path, "%s/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", sysfs, sched_getcpu()) <
+            (int)sizeof path &&
+        read_number(path, &number) && number > 0) {
         sensors->has_clock = true;
         sensors->cpu_khz = (uint32_t)number;
     }
-    for (int zone = 0; read_number("class/thermal/thermal_zone", zone, "temp", &number); zone++) {
-        if (zone == 0 || number > sensors->temperature_mc) {
+    for (size_t i = 0; i < sizeof sensor_kinds / sizeof *sensor_kinds && !sensors->has_temperature; i++) {
+        if (read_hottest(&sensor_kinds[i], &number)) {
             sensors->has_temperature = true;
             sensors->temperature_mc = (int32_t)number;
         }

@@ -4,10 +4,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 SYSFS = Path("/sys")
 MEMINFO = Path("/proc/meminfo")
+# Files of sensors, the file beside each that says what it measures, and words of it. First the processor's own zones,
+# then its driver's sensors: another zone may be a radio's, or one that always shows the same.
+# firmware/boards/host/board.c takes the same ones.
+SENSORS = (
+    ("class/thermal/thermal_zone*/temp", "type", ("cpu", "soc", "pkg", "package", "core")),
+    ("class/hwmon/hwmon*/temp*_input", "name", ("coretemp", "k10temp", "zenpower")),
+    ("class/thermal/thermal_zone*/temp", "type", ("",)),
+)
+COLDEST_MC, HOTTEST_MC = -55_000, 150_000
 
 
 def available_bytes() -> int:
@@ -31,9 +41,18 @@ def clock_khz(sysfs: Path = SYSFS) -> int | None:
 
 
 def temperature_mc(sysfs: Path = SYSFS) -> int | None:
-    """The hottest thermal zone, in thousandths of a degree Celsius."""
-    zones = (_text(zone) for zone in sorted(sysfs.glob("class/thermal/thermal_zone*/temp")))
-    return max((int(text) for text in zones if text.removeprefix("-").isdigit()), default=None)
+    """The hottest sensor of the first kind that there is, in thousandths of a degree Celsius.
+
+    One that cannot be read, or shows what no board survives or exactly 0, is off.
+    """
+    for pattern, name, words in SENSORS:
+        of_kind = [
+            path for path in sysfs.glob(pattern) if any(word in _text(path.with_name(name)).lower() for word in words)
+        ]
+        numbers = [int(text) for path in of_kind if re.fullmatch(r"-?[0-9]{1,9}", text := _text(path))]
+        if shown := [number for number in numbers if COLDEST_MC < number < HOTTEST_MC and number != 0]:
+            return max(shown)
+    return None
 
 
 def _cpus(sysfs: Path) -> list[Path]:
@@ -42,6 +61,6 @@ def _cpus(sysfs: Path) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
