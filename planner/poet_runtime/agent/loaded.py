@@ -25,6 +25,9 @@ from poet_runtime.measured_sizes import rehearsed
 from poet_runtime.program import program_from_document
 
 MOST_BYTES = 1 << 28
+SMALL_BYTES = 1 << 20
+# RAM that JSON takes as objects, for each byte of its text: an empty list is three characters and 64 bytes.
+BYTES_OF_OBJECTS = 32
 NO_HASH = "0" * 16
 
 
@@ -50,8 +53,11 @@ class Upload:
         if zlib.crc32(self._data) != crc:
             raise RefusedError(Status.E_CORRUPT, "the checksum is another one")
         unpacker = zlib.decompressobj(wbits=31)
+        most_bytes = min(MOST_BYTES, max(SMALL_BYTES, system.available_bytes() // BYTES_OF_OBJECTS))
         try:
-            text = unpacker.decompress(self._data, MOST_BYTES)
+            text = unpacker.decompress(self._data, most_bytes)
+            if len(text) == most_bytes and not unpacker.eof:
+                raise RefusedError(Status.E_MEMORY, f"more than {most_bytes} B of JSON, too many for the free RAM here")
             document = json.loads(text)
         except (zlib.error, ValueError, RecursionError):
             raise RefusedError(Status.E_CORRUPT, "no JSON in gzip") from None

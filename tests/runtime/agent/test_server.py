@@ -13,9 +13,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.errors import UserError
+from poet_harness.connection.ports import open_port
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import DeviceError, Link, Patience
+from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.protocol.frame import MAX_LINE, decode
 from poet_profiles.protocol.status import Status
+from poet_runtime.agent import streams
 from poet_runtime.agent.server import RefusedError, Server
 from poet_runtime.agent.streams import serve_tcp
 
@@ -85,25 +89,114 @@ def test_noise_is_dropped_and_what_stands_between_is_answered(seed: int) -> None
     assert set(device.calls) == {""}
 
 
+def listening(server: Server, capfd: pytest.CaptureFixture[str], place: str = "127.0.0.1:0") -> tuple[int, str]:
+    """The port at which a server listens from now on, and what it has said."""
+    thread = threading.Thread(target=serve_tcp, args=(server, place), daemon=True)
+    thread.start()
+    said = ""
+    while "listens at" not in said or not said.endswith("\n"):
+        said += capfd.readouterr().err
+        thread.join(0.01)
+    return int(said.splitlines()[0].rpartition(":")[2]), said
+
+
+def answer(line: socket.socket, wanted: bytes = b"") -> bytes:
+    """What comes up to some words, or to the connection's end."""
+    received = b""
+    while (not wanted or wanted not in received) and (data := line.recv(4096)):
+        received += data
+    return received
+
+
+class Slow(Counted):
+    """Works until it may end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = threading.Event()
+
+    def _count(self, arguments: Sequence[str]) -> str:
+        assert self.may_end.wait(60)
+        return super()._count(arguments)
+
+
+@pytest.mark.parametrize("first", [b"", b">0001 hel", request(1, "hello"), request(1, "hello") + request(2, "count")])
+def test_a_second_host_is_told_that_another_is_connected(capfd: pytest.CaptureFixture[str], first: bytes) -> None:
+    """Whatever the first does: silent, in the middle of a line, idle after hello, or waiting for a long request."""
+    device = Slow()
+    port, _ = listening(device.server, capfd)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as holder:
+        holder.sendall(first)
+        if len(first) > 10:
+            answer(holder, b"protocol=2")
+        url = f"socket://127.0.0.1:{port}"
+        with pytest.raises(DeviceError, match="the board answers: busy: another host is connected") as caught:
+            Device(Link(open_port(url, 1), url, Patience(acknowledge_s=20.0, answer_s=20.0)))
+        assert caught.value.exit_code == NO_DEVICE
+        device.may_end.set()
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+        line.sendall(request(3, "hello"))
+        assert b"protocol=2" in answer(line, b"protocol=2")
+
+
+def test_a_client_that_says_nothing_does_not_hold_the_board(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "SILENT_S", 0.2)
+    port, _ = listening(Counted().server, capfd)
+    for beginning in (b"", b">0001 hel"):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
+            silent.sendall(beginning)
+            assert silent.recv(1) == b"", "it is let go"
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+        line.sendall(request(1, "hello"))
+        answer(line, b"protocol=2")
+        line.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            line.recv(1)  # a host that has said hello may think for as long as it likes
+
+
+def test_a_host_that_hangs_up_leaves_the_board_free(capfd: pytest.CaptureFixture[str]) -> None:
+    port, _ = listening(Counted().server, capfd)
+    for number in range(30):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+            line.sendall(request(number, "hello"))
+            assert b"busy" not in answer(line, b"protocol=2")
+
+
+def test_a_dead_host_is_noticed_by_the_kernel() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        far = socket.create_connection(server.getsockname())
+        near, _ = server.accept()
+        kept = near.dup()
+        far.close()
+        streams._serve(Counted().server, near, to_the_end=True)
+        assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, between, count = (
+            kept.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + between * count <= 120
+        kept.close()
+
+
+@pytest.mark.parametrize(("place", "is_open"), [(":0", True), ("0.0.0.0:0", True), ("localhost:0", False)])
+def test_it_is_told_who_can_reach_the_agent(capfd: pytest.CaptureFixture[str], place: str, is_open: bool) -> None:
+    port, said = listening(Counted().server, capfd, place)
+    words = f"\nanyone who reaches port {port} of this computer can run this agent, without a password"
+    assert (words in said) == is_open
+
+
 def test_one_host_after_the_other_is_served_at_a_port_and_what_is_there_stays(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    device = Counted()
-    thread = threading.Thread(target=serve_tcp, args=(device.server, "127.0.0.1:0"), daemon=True)
-    thread.start()
-    place = ""
-    while "listens at" not in place or not place.endswith("\n"):
-        place += capfd.readouterr().err
-        thread.join(0.01)
-    port = int(place.rpartition(":")[2])
+    port, _ = listening(Counted().server, capfd)
     for number, wanted in enumerate(("times=1", "times=2")):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
             if not number:
                 line.sendall(request(1, "hello"))
             line.sendall(request(2 + number, "count") + b">0009 a torn li")
-            received = b""
-            while wanted.encode() not in received:
-                received += line.recv(4096)
+            answer(line, wanted.encode())
 
 
 @pytest.mark.parametrize(
@@ -143,5 +236,5 @@ def test_what_a_library_prints_never_gets_into_the_protocol() -> None:
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"--listen 127.0.0.1:{port}: "):
+        with pytest.raises(UserError, match=f"--listen 127.0.0.1:{port}: Address already in use"):
             serve_tcp(Counted().server, f"127.0.0.1:{port}")

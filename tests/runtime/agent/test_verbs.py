@@ -236,6 +236,16 @@ def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Pro
     assert board.ask(f"call 1 @{index}")["checksum"] == f"{zlib.crc32(result.numpy().tobytes()):08x}"
 
 
+def test_a_document_is_held_against_the_free_ram_before_it_is_unpacked(
+    board: Board, small: tuple[Graph, Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousandth of its size travels; as objects it is twenty times as large."""
+    monkeypatch.setattr(system, "available_bytes", lambda: 8_000_000)
+    assert board.load([[]] * 500_000)["err"].startswith("-2 more than 1048576 B of JSON, too many for the free RAM")
+    monkeypatch.undo()
+    assert "err" not in board.load(document_of_program(small[1]))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
