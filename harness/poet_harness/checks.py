@@ -74,12 +74,11 @@ def _firmware() -> Check:
 
 
 def _ports() -> Iterator[Check]:
-    from .connection.ports import ports, usb_id
+    from .connection.ports import PERMISSION, ports, usb_id
 
-    cure = "add yourself to the port's group, usually: sudo adduser $USER dialout; then log in again"
     for port in ports():
         if usb_id(port):
             usable = Path(port.device).exists() and os.access(port.device, os.R_OK | os.W_OK)
             yield Check(
-                f"port {port.device}", usable, "talking to the board", cure, f"{usb_id(port)} {port.description}"
+                f"port {port.device}", usable, "talking to the board", PERMISSION, f"{usb_id(port)} {port.description}"
             )

@@ -191,6 +191,42 @@ def test_a_program_that_ends_is_told_in_one_line() -> None:
     assert caught.value.exit_code == NO_DEVICE
 
 
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (
+            "echo 'Host key verification failed.' >&2; exit 255",
+            "ssh has no connection.; its words are above; try the same",
+        ),
+        (
+            "echo 'bash: poet-agent: command not found' >&2; exit 127",
+            "no such command there.; give its whole path: ssh://",
+        ),
+        ("exit 1", "the program ended with code 1.; if it said why, that is above"),
+        ("kill -9 $$", "signal 9 ended the program"),
+    ],
+)
+def test_an_ssh_that_ends_is_not_told_to_be_plugged_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], ending: str, words: str
+) -> None:
+    shim = tmp_path / "ssh"
+    shim.write_text(f"#!/bin/sh\n{ending}\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(UserError, match=f"^ssh://pi@far: the port is gone .{words}") as caught:
+        connect(load_board("rpi4b"), "ssh://pi@far", meter="nominal")
+    assert caught.value.exit_code == NO_DEVICE
+    assert "plug" not in str(caught.value)
+    assert ("echo" in ending) == bool(capfd.readouterr().err)
+
+
+def test_a_program_that_has_ended_before_it_is_asked_is_told_as_one_that_ends_later() -> None:
+    stream = ProcessStream(["false"])
+    stream._process.wait()
+    with pytest.raises(UserError, match="the program ended with code 1"):
+        Device(Link(stream, "program"))
+
+
 def test_a_program_that_is_not_there_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="cannot be started"):
         ProcessStream(["/no/such/program"])

@@ -6,10 +6,12 @@ from __future__ import annotations
 import math
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from poet_harness.connection.ports import open_port
+from poet_harness.protocol import link as link_module
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience, SilentDeviceError
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -17,6 +19,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from tests.support.harness.simulated_device import (
     TICKS_HZ,
     Noise,
+    SerialServer,
     SimulatedDevice,
     serve,
     serve_rfc2217,
@@ -240,6 +243,97 @@ def test_a_kept_answer_of_an_earlier_session_is_not_taken_for_a_greeting() -> No
         simulated.greeted = True
         simulated.kept = (link.next_sequence, simulated._line(link.next_sequence, "ok bytes=512"))
         assert Device(link).hello.board == "nrf52840"
+
+
+class Repeater(SimulatedDevice):
+    """Something else than a device: it answers each line with others."""
+
+    def __init__(self, *replies: bytes) -> None:
+        super().__init__()
+        self.replies = replies
+
+    def receive(self, line: bytes) -> Iterator[bytes]:
+        yield from (reply.replace(b"%", line) for reply in self.replies)
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        (b"%\n",),
+        (b"%\r\n",),
+        (b"%\r\r\n", b"Login incorrect\r\n\r\nboard login: "),
+        (b"%\r\nERROR\r\n",),
+        (b"\x1b[?2004hpi@pi:~$ %\r\n",),
+        (b">>> %\r\n",),
+    ],
+)
+def test_what_sends_requests_back_is_told_at_once(replies: tuple[bytes, ...]) -> None:
+    """A loopback, a login, a modem: even if the link would wait for ten minutes."""
+    with (
+        serve(Repeater(*replies)) as url,
+        pytest.raises(UserError, match="what is sent comes back: a loopback, a modem, a login") as caught,
+    ):
+        Device(Link(open_port(url, 115_200), url, Patience(acknowledge_s=600.0, answer_s=600.0)))
+    assert caught.value.exit_code == NO_DEVICE
+    with pytest.raises(UserError, match="loop://: what is sent comes back"):
+        connect("loop://")
+
+
+def test_a_line_that_echoes_and_has_a_device_is_none_of_these() -> None:
+    """As an RS-485 adapter does it."""
+
+    class Echoing(SimulatedDevice):
+        def receive(self, line: bytes) -> Iterator[bytes]:
+            yield line + b"\n"
+            yield from super().receive(line)
+
+    with serve(Echoing()) as url:
+        assert connect(url).stack() == 512
+
+
+def test_noise_before_a_board_has_started_is_waited_through() -> None:
+    """An open pin on the line; more of it than the attempts of a request."""
+
+    class Starting(SimulatedDevice):
+        heard = 0
+
+        def receive(self, line: bytes) -> Iterator[bytes]:
+            self.heard += line.startswith(b">")
+            yield from super().receive(line) if self.heard > 20 else [b"\x00\xf0\n"]
+
+    with serve(Starting()) as url:
+        assert connect(url).hello.board == "nrf52840"
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (b"\r\nERROR\r\n", "not speak the protocol, or at another baud rate: 'ERROR ERROR"),
+        (b"$GPGGA,123519,4807.038,N\r\n", r"'\$GPGGA,123519,4807\.038,N "),
+        (b"\xf8\x00\x86\xfe\x9e", "baud rate: (f80086fe9e)+.*; is it the right port"),
+        (b"\xff\xfe" * 9, "baud rate: fffe"),
+        (b"<0001 ok protocol=2*0000\n", "'.*<0001 ok"),
+    ],
+)
+def test_what_is_no_device_is_shown(reply: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "FOREIGN_S", 0.0)
+    with serve(Repeater(reply)) as url, pytest.raises(UserError, match=words) as caught:
+        connect(url)
+    assert caught.value.exit_code == NO_DEVICE
+    assert "powered" not in str(caught.value)
+
+
+def test_a_serial_server_without_modem_signals_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ser2net before a pseudo-terminal: it never answers SET-CONTROL."""
+    write, answered = SerialServer.write, b"\xff\xfa\x2c\x69"
+    monkeypatch.setattr(SerialServer, "write", lambda self, data: data.startswith(answered) or write(self, data))
+    with serve_rfc2217(SimulatedDevice()) as (url, _), pytest.raises(UserError, match="no modem signals") as caught:
+        open_port(url, 115_200)
+    assert str(caught.value).endswith(f"write {url}?ign_set_control")
+    with serve_rfc2217(SimulatedDevice()) as (url, _):
+        device = connect(f"{url}?ign_set_control")
+        assert device.stack() == 512
+        device.link.close()
 
 
 def test_a_port_that_is_not_there_is_one_line() -> None:

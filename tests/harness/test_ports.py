@@ -3,20 +3,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
+import termios
 import tty
 
 import pytest
+import serial
 from hypothesis import given
 from hypothesis import strategies as st
 from poet_harness.connection import ports as ports_module
 from poet_harness.connection.ports import by_number, find_port, open_port, open_serial
+from poet_harness.connection.target import connect
 from poet_harness.connection.upload_port import console_port
 from poet_harness.meters import lpm01a, ppk2
 from poet_profiles.boards import board_names, load_board
-from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
@@ -158,6 +163,80 @@ def test_a_boards_own_connector_is_named_as_what_it_is(plugged) -> None:
     plugged(port("/dev/ttyACM0", (0x239A, 0x8029), "S", "1-1:1.0"))
     with pytest.raises(UserError, match=r"is the board's own connector \(239a:8029\).*name that with --port$"):
         console_port(load_board("feather-nrf52840"), "/dev/ttyACM0")
+
+
+def test_a_bootloaders_port_is_not_taken_for_the_firmwares(plugged) -> None:
+    plugged(port("/dev/ttyACM0", (0x2341, 0x004E), "S", "1-1:1.0"))
+    with pytest.raises(UserError, match=r"/dev/ttyACM0: takes uploads \(2341:004e\), and the firmware does not answer"):
+        connect(load_board("mkr1000"), "/dev/ttyACM0", meter="nominal")
+
+
+@pytest.mark.parametrize(
+    ("url", "words", "code"),
+    [
+        ("", "--port: it is empty", BAD_INPUT),
+        ("  ", "--port: it is empty", BAD_INPUT),
+        ("foo://x", "there is no foo://; write a device's name, ssh://", BAD_INPUT),
+        ("tcp://127.0.0.1:7654", "there is no tcp://", BAD_INPUT),
+        ("socket://127.0.0.1", "write socket://HOST:PORT", BAD_INPUT),
+        ("socket://127.0.0.1:99999", "write socket://HOST:PORT", BAD_INPUT),
+        ("rfc2217://board/", "write rfc2217://HOST:PORT", BAD_INPUT),
+        ("/dev/ttyNONE7", "there is no such port; ports seen", NO_DEVICE),
+        ("spy:///dev/ttyNONE7", "there is no such port", NO_DEVICE),
+        ("/", "it is no serial port; ports seen", NO_DEVICE),
+    ],
+)
+def test_what_names_no_port_is_refused_as_what_it_is(url: str, words: str, code: int) -> None:
+    for use in (
+        lambda: open_port(url, 115200),
+        lambda: connect(BOARD, url, meter="nominal"),
+        lambda: connect(load_board("rpi4b"), url, meter="nominal"),
+    ):
+        with pytest.raises(UserError, match=words) as caught:
+            use()
+        assert caught.value.exit_code == code
+        assert "\n" not in str(caught.value)
+
+
+def test_a_host_that_refuses_is_not_asked_whether_it_is_plugged_in() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+    for url in (f"socket://{place}", f"rfc2217://{place}"):
+        with pytest.raises(UserError, match="nobody listens there; start poet-agent --listen") as caught:
+            open_port(url, 1)
+        assert caught.value.exit_code == NO_DEVICE
+        assert "ports seen" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "no host has that name"),
+        (TimeoutError("timed out"), "that host does not answer"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "that host does not answer"),
+        (PermissionError(errno.EACCES, "Permission denied"), "this user may not use it; .*adduser .USER dialout"),
+        (OSError(errno.EIO, "Input/output error"), "its device is gone"),
+        (termios.error(errno.ENOTTY, "Inappropriate ioctl for device"), "it is no serial port"),
+    ],
+)
+def test_why_a_port_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+    """Errors as pyserial hands them on: in its own exception's text, the system's one behind it."""
+
+    def serial_for_url(*_: object, **__: object) -> None:
+        try:
+            raise error
+        except Exception as cause:
+            raise serial.SerialException(f"Could not open port: {cause}")  # noqa: B904
+
+    monkeypatch.setattr(serial, "serial_for_url", serial_for_url)
+    with pytest.raises(UserError, match=f"cannot be opened: {words}"):
+        open_port("socket://board:7654", 1)
+
+
+def test_an_emulated_board_at_a_port_is_a_question() -> None:
+    with pytest.raises(UserError, match="--emulate --port /dev/ttyACM0: is it the emulated board, or") as caught:
+        connect(BOARD, "/dev/ttyACM0", emulate=True, meter="nominal")
+    assert caught.value.exit_code == BAD_INPUT
 
 
 HOLDER = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import serial
 from poet_profiles.boards import Board, board_names, load_board
-from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
@@ -23,6 +24,11 @@ METER_IDS = {"1915:c00a", "0483:5740"}  # PPK2, LPM01A
 # pyserial's location of a USB port: the device, then configuration and interface, as in 1-3:1.2; 1-3:x.2 on Windows.
 LOCATION = re.compile(r"(?P<device>[^:]+):[^.]+\.(?P<interface>\d+)")
 IN_USE = {errno.EBUSY, errno.EAGAIN}
+PERMISSION = "add yourself to the port's group, usually: sudo adduser $USER dialout; then log in again"
+MOST_USERS = 3
+MOST_PORT = 65_535
+NETWORK = ("socket", "rfc2217")
+WAYS = "a device's name, ssh://, socket://, rfc2217:// or spy://"
 
 
 def usb_id(port: ListPortInfo) -> str:
@@ -133,17 +139,63 @@ def open_port(url: str, baud: int) -> Stream:
     Raises
     ------
     UserError
-        With exit code 4, if it cannot be opened.
+        With exit code 4, if it cannot be opened; with 2, if it is the name of none.
     """
+    check_port(url)
     try:
         stream: Stream = open_serial(url, baud, timeout_s=1.0)
-    except (serial.SerialException, OSError, ValueError) as error:
+    except (serial.SerialException, OSError, ValueError, KeyError) as error:
+        problem = f"{url}: cannot be opened: {_reason(url, error)}"
+        if "://" in url:
+            raise UserError(problem, NO_DEVICE) from None
         listed = ", ".join(str(port.device) for port in ports()) or "none"
         raise UserError(
-            f"{url}: cannot be opened ({error}); ports seen: {listed}; name another with --port, or use --emulate",
-            NO_DEVICE,
+            f"{problem}; ports seen: {listed}; name another with --port, or use --emulate", NO_DEVICE
         ) from None
     return stream
+
+
+def check_port(url: str) -> None:
+    """Refuse what can name no port: nothing at all, or a URL of an unknown scheme.
+
+    Raises
+    ------
+    UserError
+        With exit code 2.
+    """
+    if not url.strip():
+        raise UserError(f"--port: it is empty; write {WAYS}, or leave it out", BAD_INPUT)
+    scheme, found, rest = url.partition("://")
+    if not found or scheme.lower() == "ssh":
+        return
+    if scheme.lower() not in (*NETWORK, "spy", "loop", "alt", "hwgrep", "cp2110"):
+        raise UserError(f"{url}: there is no {scheme}://; write {WAYS}", BAD_INPUT)
+    place = re.fullmatch(r"(?:\[[^]]+\]|[^][:/@?#]+):([0-9]{1,5})(?:[/?#].*)?", rest)
+    if scheme.lower() in NETWORK and not (place and int(place[1]) <= MOST_PORT):
+        raise UserError(f"{url}: write {scheme}://HOST:PORT", BAD_INPUT)
+
+
+def _reason(url: str, error: Exception) -> str:
+    """Why a port cannot be opened, and what to do. pyserial has a socket's error, and a terminal's, behind its own."""
+    cause = error.__context__ if isinstance(error, serial.SerialException) and error.__context__ else error
+    number = cause.args[0] if cause.args else None
+    if isinstance(cause, ConnectionRefusedError):
+        return "nobody listens there; start poet-agent --listen there, or the server of the serial port"
+    if isinstance(cause, socket.gaierror):
+        return "no host has that name"
+    if isinstance(cause, TimeoutError) or number in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return "that host does not answer; is it on, in this network, and its port not blocked?"
+    if number == errno.ENOENT:
+        return "there is no such port"
+    if number in (errno.EACCES, errno.EPERM):
+        return f"this user may not use it; {PERMISSION}"
+    if number in (errno.ENOTTY, errno.EISDIR, errno.EINVAL):
+        return "it is no serial port"
+    if number in (errno.ENXIO, errno.ENODEV, errno.EIO):
+        return "its device is gone; plug it in anew"
+    if "option 'control'" in str(error):
+        return f"its server has no modem signals; write {url}{'&' if '?' in url else '?'}ign_set_control"
+    return str(error)
 
 
 def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> serial.SerialBase:
@@ -168,9 +220,9 @@ def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> serial.Seria
 
 
 def _in_use(url: str, users: list[str]) -> UserError:
-    return UserError(
-        f"{url}: in use by {' and '.join(users) or 'another program'}; close that, or name another port", NO_DEVICE
-    )
+    more = [f"{len(users) - MOST_USERS} more"] if len(users) > MOST_USERS else []
+    who = " and ".join(users[:MOST_USERS] + more) or "another user's program (ModemManager?)"
+    return UserError(f"{url}: in use by {who}; close that, or name another port", NO_DEVICE)
 
 
 def _users(device: str, but_not: Iterable[int] = ()) -> list[str]:

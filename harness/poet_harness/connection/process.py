@@ -11,11 +11,14 @@ import subprocess
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-import serial
 from poet_profiles.errors import NO_DEVICE, UserError
+
+from ..protocol.link import EndedError
 
 REMOTE_COMMAND = "poet-agent"
 SSH = "ssh://"
+SSH_FAILED = 255
+NOT_FOUND = 127  # of a shell
 SSH_PLACE = re.compile(r"(?P<login>.*@)?(\[(?P<v6>[^][]*)\]|(?P<host>[^][:@]+))(:(?P<port>[0-9]+))?")
 READ_BYTES = 4096
 
@@ -31,6 +34,7 @@ class ProcessStream:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.timeout: float | None = None
+        self._is_ssh = command[0] == "ssh"
         try:
             # In a session of its own: a terminal's Ctrl-C is for the harness, which ends it when it is done with it.
             self._process = subprocess.Popen(
@@ -53,14 +57,27 @@ class ProcessStream:
             return b""
         data = os.read(self._out, READ_BYTES)
         if not data:
-            raise serial.SerialException(f"the program ended with code {self._process.wait()}")
+            raise self._ended()
         return data
 
     def write(self, data: bytes, /) -> int:
         sent = 0
-        while sent < len(data):
-            sent += os.write(self._in, data[sent:])
+        try:
+            while sent < len(data):
+                sent += os.write(self._in, data[sent:])
+        except BrokenPipeError:
+            raise self._ended() from None
         return sent
+
+    def _ended(self) -> EndedError:
+        """Its own words went to standard error, which is the harness's."""
+        code = self._process.wait()
+        why = f"the program ended with code {code}" if code >= 0 else f"signal {-code} ended the program"
+        if self._is_ssh and code == SSH_FAILED:
+            return EndedError("ssh has no connection", "its words are above; try the same ssh by hand")
+        if self._is_ssh and code == NOT_FOUND:
+            return EndedError("no such command there", "give its whole path: ssh://host//home/user/venv/bin/poet-agent")
+        return EndedError(why, "if it said why, that is above")
 
     def close(self) -> None:
         """Close its input, which ends it; make it end if it does not."""

@@ -19,8 +19,9 @@ from ..meters.meter import Meter
 from ..meters.registry import board_meter, open_meter, supply_meter
 from ..protocol.device import Device
 from ..protocol.link import Link, Patience
-from .ports import find_port, open_port
+from .ports import check_port, open_port
 from .process import SSH, ProcessStream, ssh_command
+from .upload_port import console_port
 
 # The emulated board and this computer's program lose nothing; they are only sometimes slow.
 SURE_LINE = Patience(acknowledge_s=5.0, answer_s=60.0, attempts=4)
@@ -121,8 +122,12 @@ def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
     Raises
     ------
     UserError
-        If there is no emulator for such a board.
+        If there is no emulator for such a board, or it is asked for beside a port, or a port that can be none.
     """
+    if port is not None:
+        check_port(port)
+    if emulate and port is not None:
+        raise UserError(f"--emulate --port {port}: is it the emulated board, or the one at that port? leave one out")
     if emulate and board.kind == "linux":
         raise UserError(
             f"{board.name}: only microcontrollers are emulated; run poet-agent there, and name it with --port ssh://"
@@ -223,7 +228,7 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         opening.callback(stream.close)
         link = Link(stream, port, AGENT_LINE)
     else:
-        url = port or find_port(board)
+        url = console_port(board, port)
         patience = Patience(attempts=AGENT_ATTEMPTS) if board.kind == "linux" else Patience()
         link = Link(open_port(url, board.baud), url, patience)
         opening.callback(link.close)

@@ -33,6 +33,9 @@ LONG_LINES = (
 )
 # Between two looks at the clock while the line is quiet.
 READ_S = 0.02
+ECHO_S = 1.0  # what repeats a request and is a device has acknowledged it by then
+FOREIGN_S = 8.0  # an open line may bring noise until a board has started, which takes 3 s
+SHOWN_BYTES = 60
 
 
 class Stream(Protocol):
@@ -70,12 +73,28 @@ class DeviceError(UserError):
 class LostDeviceError(UserError):
     """A port or an instrument that answered until now is gone: pulled out, or without power. Exit code 4."""
 
-    def __init__(self, what: str, error: Exception) -> None:
-        super().__init__(f"{what} ({error}); plug it in; repeat the command, with --resume if it has that", NO_DEVICE)
+    def __init__(self, what: str, error: Exception, cure: str = "plug it in") -> None:
+        super().__init__(f"{what} ({error}); {cure}; repeat the command, with --resume if it has that", NO_DEVICE)
+
+
+class EndedError(OSError):
+    """The far end of a stream has hung up.
+
+    Parameters
+    ----------
+    why : str
+        What is known of that.
+    cure : str
+        What to do.
+    """
+
+    def __init__(self, why: str, cure: str) -> None:
+        super().__init__(why)
+        self.cure = cure
 
 
 class SilentDeviceError(UserError):
-    """Nothing answers at the port."""
+    """No device answers at the port: nothing does, or something else."""
 
 
 class DeviceResetError(UserError):
@@ -140,6 +159,10 @@ class Link:
         self._received: deque[bytes] = deque()
         self.next_sequence = random.randrange(SEQUENCE_MODULUS)
         self._heard = False
+        self._request = b""
+        self._echoed = False
+        self._answered = False  # by a device, since the link was opened
+        self._foreign = b""  # the beginning of what came before that
 
     def request(
         self, text: str, expected_s: float = 0.0, attempts: int | None = None, longest: int = MAX_LINE
@@ -170,10 +193,12 @@ class Link:
         """
         sequence, self.next_sequence = self.next_sequence, (self.next_sequence + 1) % SEQUENCE_MODULUS
         line = encode(">", sequence, text, longest)
+        self._request = line.rstrip(b"\n")
         work_s = self._patience.answer_s + 2.0 * expected_s
         acknowledged_s: float | None = None
         most_silent = attempts or self._patience.attempts
-        silent = 0
+        silent = foreign = 0
+        begun_s = time.monotonic()
         for attempt in range(NOISY_ATTEMPTS * most_silent):
             self._write(b"\n" + line if attempt else line)
             self.repeated += attempt > 0
@@ -191,6 +216,14 @@ class Link:
                     continue
                 return Answer(_values(frame.text), acknowledged_s or math.nan, time.monotonic())
             silent = 0 if self._heard else silent + 1
+            foreign += self._heard and not self._answered
+            if self._echoed and not self._answered:
+                raise self._no_device(
+                    "what is sent comes back: a loopback, a modem, a login or another console is there"
+                )
+            if foreign >= most_silent and time.monotonic() - begun_s > FOREIGN_S:
+                shown = f"{_shown(self._foreign)}; is it the right port?"
+                raise self._no_device(f"what answers does not speak the protocol, or at another baud rate: {shown}")
             if silent == most_silent:
                 break
         hint = f"; if shorter requests are answered, {LONG_LINES}" if len(line) > USB_BLOCK else ""
@@ -201,6 +234,9 @@ class Link:
 
     def close(self) -> None:
         self._stream.close()
+
+    def _no_device(self, words: str) -> SilentDeviceError:
+        return SilentDeviceError(f"{self.name}: {words}", NO_DEVICE)
 
     def _write(self, data: bytes) -> None:
         try:
@@ -219,6 +255,10 @@ class Link:
             frame = decode(line)
             if frame is None and line.startswith(b"<"):
                 return None
+            if line.endswith(self._request):  # perhaps after a prompt
+                self._echoed = True
+                deadline_s = min(deadline_s, time.monotonic() + ECHO_S)
+            self._answered |= frame is not None and frame.direction == "<"
             if frame is not None and frame.direction == "<" and frame.sequence == sequence:
                 return frame
         return None
@@ -229,10 +269,20 @@ class Link:
         except (serial.SerialException, OSError) as error:
             raise self._lost(error) from error
         self._heard |= bool(data)
+        if not self._answered:
+            self._foreign = (self._foreign + data)[:SHOWN_BYTES]
         return data
 
     def _lost(self, error: Exception) -> LostDeviceError:
-        return LostDeviceError(f"{self.name}: the port is gone", error)
+        cure = "see that its server runs" if self.name.startswith(("socket:", "rfc2217:")) else "plug it in"
+        return LostDeviceError(f"{self.name}: the port is gone", error, getattr(error, "cure", cure))
+
+
+def _shown(data: bytes) -> str:
+    """Text as text, and anything else in hexadecimal."""
+    if sum(byte in b"\r\n\t" or 32 <= byte < 127 for byte in data) < 0.9 * len(data):
+        return data.hex()
+    return repr(" ".join(data.decode("ascii", "replace").split()))
 
 
 def _values(text: str) -> dict[str, str]:
