@@ -20,6 +20,7 @@ import serial.tools.list_ports
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from .connection.ports import described, devices, has_id, ports
 from .connection.uf2_drive import check_softdevice, copy_image, drives
 
 SEGGER = 0x1366
@@ -120,6 +121,22 @@ def upload_image(board: Board, image: Path, port: str | None) -> None:
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
         raise UserError(f"uploading to {board.name} failed; the words of {tool.name} are above", NO_DEVICE)
+
+
+def refuse_several_probes(board: Board) -> None:
+    """A tool takes any probe of its kind, and nRF Util all of them, whatever port the console is at.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, if several are connected that may be the board's.
+    """
+    probes = [described(of_one[0]) for of_one in devices(port for port in ports() if has_id(port, board.usb_ids))]
+    if len(probes) > 1:
+        raise UserError(
+            f"{board.name}: an upload could go to any of {len(probes)} probes: {', '.join(probes)}; unplug all but one",
+            NO_DEVICE,
+        )
 
 
 def refuse_to_overwrite(board: Board) -> None:

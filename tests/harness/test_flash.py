@@ -520,6 +520,17 @@ def test_a_probe_that_is_a_jlink_needs_its_makers_software(
     assert upload_tools.choose(board).name == "nrfutil"
 
 
+def test_with_two_probes_nothing_is_uploaded_whatever_port_is_named(
+    plan: Path, show_ports: Callable[..., object], uploads: list[str | None]
+) -> None:
+    """nRF Util programs every device that fits its traits."""
+    show_ports(("/dev/ttyACM0", JLINK), ("/dev/ttyACM2", (0x1366, 0x1014)), ("/dev/ttyUSB0", ADAPTER))
+    with pytest.raises(UserError, match=r"any of 2 probes: /dev/ttyACM0 .*, /dev/ttyACM2 \(1366:1014\).*; unplug") as e:
+        flash.command("nrf52840", plan, port="/dev/ttyACM2", force=True)
+    assert e.value.exit_code == NO_DEVICE
+    assert uploads == []
+
+
 def test_pips_nrfutil_is_not_sent_for_a_command_that_it_does_not_know(tool_folder: Path) -> None:
     program = tool_folder / "nrfutil"
     program.write_text('#!/bin/sh\n[ "$1" = version ] && echo "nrfutil version 6.1.7" && exit 0\nexit 2\n')

@@ -46,7 +46,7 @@ def command(
     from ..connection.upload_port import upload_port as find_upload_port
     from ..firmware import build, upload
     from ..training.plan import check_headers, read_plan
-    from ..upload_tools import refuse_to_overwrite
+    from ..upload_tools import refuse_several_probes, refuse_to_overwrite
 
     description = load_board(board)
     schedule = read_plan(plan)
@@ -61,6 +61,7 @@ def command(
         raise UserError(f"{port}: a program is not uploaded; run poet-harness flash on the board itself")
     else:
         port = console_port(description, port)
+        refuse_several_probes(description)
         bootloader = find_upload_port(description, upload_port, port)
         if not force:
             refuse_to_overwrite(description)
