@@ -28,7 +28,8 @@ extern "C" {
 #define POET_SLOT_BLOCKS 1016u /* one for the header; both slots end where the page area begins */
 
 /* Commits every parameter and state tensor, with the caller's step number. POET_E_FULL if they do not fit a slot,
- * POET_E_CORRUPT if the card does not give back what was written; the last commit then still counts. */
+ * POET_E_NOT_FINITE if a parameter is infinite or no number (then nothing is written), POET_E_CORRUPT if the card does
+ * not give back what was written; the last commit then still counts. */
 int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
                            uint32_t step, uint32_t *bytes);
 

@@ -78,7 +78,8 @@ int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_byt
 /* Reads the last commit's weights and states. POET_E_ABSENT: there is none of this network, and nothing has changed. */
 int poet_restore(poet *p);
 
-/* Writes weights and states to the card, so that they outlive a power cut at any moment. */
+/* Writes weights and states to the card, so that they outlive a power cut at any moment. POET_E_NOT_FINITE: a weight is
+ * infinite or no number, and nothing has been written. */
 int poet_commit(poet *p);
 
 /* Where a sample of the next batch belongs; NULL for one that there is not, or in a network without. To be left alone
@@ -87,8 +88,9 @@ void *poet_input(poet *p, uint32_t sample);
 void *poet_target(poet *p, uint32_t sample);
 
 /* One training step on the batch. Calls `hooks->between` between two steps of the schedule; where that says false it
- * ends as poet_stop does. POET_E_ARGUMENT: the rate is negative, infinite or NaN. After an error of the card weights
- * and states are as before the step. */
+ * ends as poet_stop does. POET_E_ARGUMENT: the rate is negative, infinite or NaN. POET_E_NOT_FINITE: the loss is
+ * infinite or no number; the rate is too high, or a sample is damaged. After that, as after an error of the card,
+ * weights and states are as before the step. */
 int poet_train(poet *p, float rate);
 
 /* The same piece by piece. Each poet_next does one step of the schedule: POET_MORE until the last one gives POET_OK.

@@ -102,8 +102,9 @@ void poet_record_end_row(poet_record *record, const poet_kept *kept, uint32_t ro
 void poet_record_forget(poet_record *record);
 
 /* Makes everything that was written count, and the residents as they are in RAM. POET_E_ORDER if there is no record yet
- * and a tensor with a check was not written, or there are no batches. After an error the record has to be loaded again:
- * which one counts is then not known. */
+ * and a tensor with a check was not written, or there are no batches; POET_E_NOT_FINITE if a resident parameter is
+ * infinite or no number: nothing has been written then. After another error the record has to be loaded again: which
+ * one counts is then not known. */
 int poet_record_commit(poet_record *record, uint32_t step);
 
 /* For a card that is prepared over the serial line. Both take bytes of one tensor: of a unit `put` writes the next

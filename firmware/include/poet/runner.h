@@ -116,7 +116,8 @@ int poet_runner_check_inference(const poet_plan *inference, const poet_model *tr
 /* Runs the schedule once: from poet_runner_begin to the end, `hooks->between` called between two steps; POET_STOPPED if
  * that asked for it in time, as poet_runner_stop. On an error the step it happened in is the last, and the window line
  * is low again. If it was the card's, no resident parameter or state has changed; in a model with kept tensors they may
- * have, and none of the step's changes counts: load the record again, and read the residents back. */
+ * have, and none of the step's changes counts: load the record again, and read the residents back. The same holds for
+ * POET_E_NOT_FINITE: the loss, or a weight that was to be written to the card, is infinite or no number. */
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
 /* Whether a learning rate is a finite number, and not negative. */

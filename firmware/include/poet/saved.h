@@ -24,6 +24,10 @@ uint32_t poet_saved_blocks(const poet_model *model);
 
 uint32_t poet_saved_crc(const poet_model *model, const uint8_t *residents);
 
+/* POET_E_NOT_FINITE if a parameter is infinite or no number. States are left out: a counter or a generator is bits, and
+ * what spoils the others spoils the parameters. */
+int poet_saved_check_finite(const poet_model *model, const uint8_t *residents);
+
 /* Writes them, and returns when the card has them for good. */
 int poet_saved_write(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
                      uint32_t block);

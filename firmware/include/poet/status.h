@@ -21,7 +21,8 @@ typedef enum poet_status {
     POET_E_UNSUPPORTED = -8, /* a known request that this build cannot serve */
     POET_E_ABSENT = -9,      /* no storage device, no schedule or no model in this build */
     POET_E_PROTECTED = -10,  /* the storage device is write-protected */
-    POET_E_TAKEN = -11       /* the storage device holds the tensors of another model */
+    POET_E_TAKEN = -11,      /* the storage device holds the tensors of another model */
+    POET_E_NOT_FINITE = -12  /* a loss or a weight is infinite or no number; what was committed has not changed */
 } poet_status;
 
 #ifdef __cplusplus

@@ -69,7 +69,10 @@ static int update_row(const poet_op_args *args, int32_t m, float *gradient, floa
     if (status != POET_OK) {
         return status;
     }
-    poet_update_descend(args->learning_rate, weights, gradient, p->d);
+    status = poet_update_descend(args->learning_rate, weights, gradient, p->d);
+    if (status != POET_OK) {
+        return status;
+    }
     if (args->sink != NULL) {
         return args->sink->write_row(args->sink->context, 0, (uint32_t)tokens[m], present, gradient);
     }

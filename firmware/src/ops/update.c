@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "poet/finite.h"
+
 poet_update poet_update_begin(const poet_op_args *args, uint32_t output, const float *weights)
 {
     return (poet_update){.args = args, .output = output, .weights = weights, .status = POET_OK};
@@ -43,16 +45,21 @@ static void add(poet_update *update, const uint8_t *data, uint32_t bytes)
     memcpy(buffer, data + (bytes - update->waiting), update->waiting);
 }
 
-void poet_update_descend(float rate, const float *weights, float *gradient, int32_t count)
+int poet_update_descend(float rate, const float *weights, float *gradient, int32_t count)
 {
+    uint32_t marks = 0;
     for (int32_t i = 0; i < count; i++) {
-        gradient[i] = weights[i] - rate * gradient[i];
+        const float next = weights[i] - rate * gradient[i];
+        gradient[i] = next;
+        marks |= poet_finite_mark(next);
     }
+    return (marks & POET_NOT_FINITE) == 0 ? POET_OK : POET_E_NOT_FINITE;
 }
 
 void poet_update_tile(poet_update *update, float *gradient, int32_t count)
 {
-    poet_update_descend(update->args->learning_rate, update->weights, gradient, count);
+    const int status = poet_update_descend(update->args->learning_rate, update->weights, gradient, count);
+    update->status = update->status == POET_OK ? status : update->status;
     update->weights += count;
     add(update, (const uint8_t *)gradient, (uint32_t)count * (uint32_t)sizeof *gradient);
 }

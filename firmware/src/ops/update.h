@@ -29,12 +29,12 @@ typedef struct poet_update {
 
 poet_update poet_update_begin(const poet_op_args *args, uint32_t output, const float *weights);
 
-/* Makes next weights of a gradient, where it lies. */
-void poet_update_descend(float rate, const float *weights, float *gradient, int32_t count);
+/* Makes next weights of a gradient, where it lies. POET_E_NOT_FINITE if one of them is infinite or no number. */
+int poet_update_descend(float rate, const float *weights, float *gradient, int32_t count);
 
 void poet_update_tile(poet_update *update, float *gradient, int32_t count);
 
-/* Writes what waits, and says whether all went well. */
+/* Writes what waits, and says whether all went well. What is not finite is not written. */
 int poet_update_end(poet_update *update);
 
 #endif

@@ -76,6 +76,8 @@ const char *poet_explain(int status)
         return "card is write-protected or locked: unlock it in a computer, or use another one";
     case POET_E_TAKEN:
         return "card holds the tensors of another model";
+    case POET_E_NOT_FINITE:
+        return "a weight is infinite or no number";
     default:
         return "no card, or no label on it";
     }

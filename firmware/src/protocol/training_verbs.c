@@ -5,6 +5,7 @@
 
 #include "poet/board.h"
 #include "poet/checkpoint.h"
+#include "poet/finite.h"
 #include "reply.h"
 #include "session.h"
 #include "verbs.h"
@@ -19,13 +20,14 @@ static uint32_t loss_bits(const poet_server *server)
     return bits;
 }
 
-static int fail_step(poet_text *answer, int status, const poet_run *run)
+static int fail_step(const poet_server *server, poet_text *answer, int status, const poet_run *run)
 {
+    const bool of_loss = status == POET_E_NOT_FINITE && !poet_is_finite(poet_runner_loss(&server->runner));
     answer->length = 0;
     poet_text_string(answer, "schedule step ");
     poet_text_decimal(answer, run->steps);
     poet_text_string(answer, ": ");
-    poet_text_string(answer, poet_explain(status));
+    poet_text_string(answer, of_loss ? "the loss is infinite or no number" : poet_explain(status));
     return status;
 }
 
@@ -66,7 +68,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
             poet_session_lose_residents(server);
             server->record_known = false; /* the failure may have been that of the record itself */
         }
-        return fail_step(answer, status, &run);
+        return fail_step(server, answer, status, &run);
     }
     poet_reply_number(answer, "ticks", run.ticks);
     poet_reply_number(answer, "peak", run.peak_bytes);
@@ -124,7 +126,7 @@ int poet_verb_peaks(poet_server *server, const char *arguments, poet_text *answe
 static int commit_record(poet_server *server, uint32_t step_number, uint32_t *bytes)
 {
     const int status = poet_record_commit(&server->record, step_number);
-    if (status == POET_E_ORDER) {
+    if (status == POET_E_ORDER || status == POET_E_NOT_FINITE) {
         return status; /* nothing has been written */
     }
     server->record_known = status == POET_OK;

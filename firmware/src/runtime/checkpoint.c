@@ -86,6 +86,10 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
     if (poet_saved_blocks(model) > POET_SLOT_BLOCKS - 1u) {
         return POET_E_FULL;
     }
+    status = poet_saved_check_finite(model, residents);
+    if (status != POET_OK) {
+        return status;
+    }
     next.bytes = poet_saved_bytes(model);
     next.crc = poet_saved_crc(model, residents);
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {

@@ -58,16 +58,4 @@ static inline bool outlives_the_step(const poet_model *model, uint16_t reference
     return kind == POET_RESIDENT_PARAMETER || kind == POET_RESIDENT_STATE;
 }
 
-/* Whether a node changes what is carried in RAM from step to step. */
-static inline bool changes_weights(const poet_model *model, const poet_node *node)
-{
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        if (outlives_the_step(model, outputs[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 #endif

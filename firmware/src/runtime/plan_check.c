@@ -159,6 +159,17 @@ __attribute__((cold)) static int check_step(const poet_model *model, const poet_
     return step->action == POET_FREE || model->values[step->index].page != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
 }
 
+__attribute__((cold)) bool poet_plan_changes_weights(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (outlives_the_step(model, outputs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A transfer can fail; behind the first change of a resident weight there is none, so that a failed step has changed
  * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
 __attribute__((cold)) static int check_order(const poet_model *model, const poet_schedule *schedule)
@@ -176,7 +187,7 @@ __attribute__((cold)) static int check_order(const poet_model *model, const poet
         if (committed || (changed && transfers)) {
             return POET_E_ORDER;
         }
-        changed = changed || (node != NULL && changes_weights(model, node));
+        changed = changed || (node != NULL && poet_plan_changes_weights(model, node));
         committed = commits;
     }
     return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;

@@ -364,6 +364,9 @@ int poet_record_commit(poet_record *record, uint32_t step)
 {
     int status = check_complete(record);
     if (status == POET_OK) {
+        status = poet_saved_check_finite(record->model, record->residents);
+    }
+    if (status == POET_OK) {
         status = write_residents(record);
     }
     if (status == POET_OK) {

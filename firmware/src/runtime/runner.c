@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "poet/crc32.h"
+#include "poet/finite.h"
 #include "poet/operator.h"
 
 #include "kept_operands.h"
@@ -60,7 +61,7 @@ int poet_runner_check_inference(const poet_plan *inference, const poet_model *tr
     }
     const int status = check(model, inference->schedule, tables, ram_bytes);
     for (uint32_t i = 0; status == POET_OK && i < model->node_count; i++) {
-        if (changes_weights(model, &model->nodes[i])) {
+        if (poet_plan_changes_weights(model, &model->nodes[i])) {
             return POET_E_CORRUPT;
         }
     }
@@ -269,6 +270,36 @@ static int place_outputs(poet_runner *runner, const poet_node *node, const poet_
     return POET_OK;
 }
 
+/* NULL in a model without one. */
+__attribute__((cold)) static void *loss_address(const poet_runner *runner)
+{
+    const poet_model *model = runner->model;
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof(float)) {
+            return runner->residents + model->residents[i].offset;
+        }
+    }
+    return NULL;
+}
+
+/* Whether a node changes what outlives the step: weights or states in RAM, or next versions on the card. */
+__attribute__((noinline)) static bool changes_what_lasts(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (is_kept(model, outputs[i]) || outlives_the_step(model, outputs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* To be asked before anything changes that outlives the step. */
+__attribute__((cold)) static int check_loss(const poet_runner *runner)
+{
+    return poet_is_finite(poet_runner_loss(runner)) ? POET_OK : POET_E_NOT_FINITE;
+}
+
 static int run_operator(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
@@ -285,8 +316,12 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     if (status == POET_OK && node->workspace_bytes > 0) {
         status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
     }
-    if (status == POET_OK && run->pager != NULL && (node->uses == POET_USES_BOTH || changes_weights(model, node))) {
+    const bool lasts = changes_what_lasts(model, node);
+    if (status == POET_OK && run->pager != NULL && (node->uses == POET_USES_BOTH || lasts)) {
         status = poet_pager_wait(run->pager); /* the node needs the bus, or: what can still fail has to fail now */
+    }
+    if (status == POET_OK && lasts) {
+        status = check_loss(runner);
     }
     if (status != POET_OK) {
         return status;
@@ -334,6 +369,9 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     uint32_t crc;
     int status = await_inputs(runner, &runner->model->nodes[step->index], run, &data);
     if (status == POET_OK) {
+        status = check_loss(runner);
+    }
+    if (status == POET_OK) {
         status = run->record->ways->begin(run->record, kept, 0, &block);
     }
     if (status == POET_OK) {
@@ -347,9 +385,12 @@ static int store(poet_runner *runner, const poet_step *step, const poet_run *run
     return run->trace ? complete_transfer_of(runner, run, operands[0]) : POET_OK;
 }
 
-static int commit(const poet_run *run)
+static int commit(const poet_runner *runner, const poet_run *run)
 {
-    const int status = poet_pager_wait(run->pager);
+    int status = poet_pager_wait(run->pager);
+    if (status == POET_OK) {
+        status = check_loss(runner);
+    }
     return status == POET_OK ? run->record->ways->commit(run->record) : status;
 }
 
@@ -363,7 +404,7 @@ static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
     case POET_OP_STORE:
         return store(runner, step, run);
     case POET_OP_COMMIT:
-        return commit(run);
+        return commit(runner, run);
     default:
         return run_operator(runner, step, run);
     }
@@ -481,6 +522,15 @@ static int end(poet_runner *runner, poet_run *run, int status)
     return status;
 }
 
+/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
+__attribute__((cold)) static void forget_loss(const poet_runner *runner)
+{
+    void *loss = loss_address(runner);
+    if (loss != NULL) {
+        memset(loss, 0, sizeof(float));
+    }
+}
+
 bool poet_runner_takes_rate(float rate)
 {
     return rate >= 0.0f && rate <= FLT_MAX;
@@ -508,6 +558,7 @@ int poet_runner_begin(poet_runner *runner, poet_run *run)
     runner->traced = run->trace;
     if (run->record != NULL) {
         run->record->ways->forget(run->record);
+        forget_loss(runner);
     }
     run->under_way = true;
     set_window(run, !run->trace);
@@ -560,7 +611,8 @@ static bool has_changed_weights(const poet_runner *runner, const poet_run *run)
 {
     for (uint32_t i = 0; i < run->steps; i++) {
         const poet_step *step = &runner->schedule->steps[i];
-        if (step->action == POET_COMPUTE && changes_weights(runner->model, &runner->model->nodes[step->index])) {
+        if (step->action == POET_COMPUTE &&
+            poet_plan_changes_weights(runner->model, &runner->model->nodes[step->index])) {
             return true;
         }
     }
@@ -603,12 +655,10 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
 
 float poet_runner_loss(const poet_runner *runner)
 {
-    const poet_model *model = runner->model;
+    const void *address = loss_address(runner);
     float loss = 0.0f;
-    for (uint32_t i = 0; i < model->resident_count; i++) {
-        if (model->residents[i].kind == POET_RESIDENT_LOSS && model->residents[i].bytes == sizeof loss) {
-            memcpy(&loss, runner->residents + model->residents[i].offset, sizeof loss);
-        }
+    if (address != NULL) {
+        memcpy(&loss, address, sizeof loss);
     }
     return loss;
 }

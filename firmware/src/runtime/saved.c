@@ -2,8 +2,10 @@
 #include "poet/saved.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "poet/crc32.h"
+#include "poet/finite.h"
 
 uint32_t poet_blocks_of(uint32_t bytes)
 {
@@ -44,6 +46,20 @@ __attribute__((cold)) uint32_t poet_saved_crc(const poet_model *model, const uin
         }
     }
     return crc;
+}
+
+__attribute__((cold)) int poet_saved_check_finite(const poet_model *model, const uint8_t *residents)
+{
+    uint32_t marks = 0;
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        const poet_resident *resident = &model->residents[i];
+        for (uint32_t at = 0; resident->kind == POET_RESIDENT_PARAMETER && at < resident->bytes; at += 4u) {
+            float number;
+            memcpy(&number, residents + resident->offset + at, sizeof number);
+            marks |= poet_finite_mark(number);
+        }
+    }
+    return (marks & POET_NOT_FINITE) == 0 ? POET_OK : POET_E_NOT_FINITE;
 }
 
 __attribute__((cold)) int poet_saved_write(const poet_block_device *device, const poet_model *model,

@@ -21,3 +21,4 @@ class Status(IntEnum):
     E_ABSENT = -9
     E_PROTECTED = -10
     E_TAKEN = -11
+    E_NOT_FINITE = -12

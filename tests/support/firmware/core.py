@@ -24,6 +24,7 @@ KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "
 KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
+E_NOT_FINITE = -12
 MORE, STOPPED = 1, 2
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
