@@ -122,6 +122,21 @@ def test_the_boards_train_as_pytorch_does(folder: Path) -> None:
     assert (table["energy_j"] > 0).all()
 
 
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_rate_that_is_too_high_ends_it_and_the_folder_keeps_its_last_epoch(folder: Path, board: str) -> None:
+    name = f"{board}_hot"
+    result = run(folder, board, name, "--schedule", "step", "--every", "1", "--factor", "1e38")
+    first = 1 + COUNT // BATCH  # the first step of the second epoch makes the weights too large
+    assert result.exception.exit_code == 2
+    assert f"the loss of step {first + 1} is no number: the rate 5e+36 is too high" in str(result.exception)
+    assert str(result.exception).endswith(f"the board has the weights of step {first}")
+    kept = np.load(folder / name / "checkpoint.npz")
+    assert int(kept["..step"]) == first - 1
+    assert all(np.isfinite(kept[id]).all() for id in kept.files)
+    assert list(pd.read_csv(folder / name / "epochs.csv")["epoch"]) == [1]
+    assert not (folder / f"{name}.safetensors").exists()
+
+
 def run_until_step_4(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> None:
     """A signal ends it there, in the middle of the second epoch."""
     whole = Trainer._step

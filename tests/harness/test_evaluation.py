@@ -164,5 +164,28 @@ def test_whose_inference_it_has_to_be() -> None:
 def test_a_score_that_is_no_number_is_no_answer() -> None:
     broken = X.copy()
     broken[3, 0] = np.inf
-    with pytest.raises(UserError, match="a score of sample 3 is no number"):
+    with pytest.raises(UserError, match="a score of sample 3 is no number: are those the weights"):
         evaluated(Board(), Recorder(), given=samples(broken))
+
+
+def test_weights_that_are_no_numbers_are_told_of_a_score_that_is_none() -> None:
+    @dataclass
+    class Spoiled(Board):
+        def get(self, index: int, count: int, at: int = 0) -> bytes:
+            if index != 2:
+                return super().get(3, count, at)
+            weights = WEIGHTS.astype("<f4")
+            weights[1:, 0] = np.nan
+            return weights.tobytes()
+
+        def infer(self, expected_s: float = 0.0) -> InferenceReport:
+            self.held = np.full(FEATURES, np.nan, "<f4").tobytes()
+            return super().infer(expected_s)
+
+        def put(self, index: int, data: bytes, at: int = 0) -> None:
+            assert index == 3
+
+    own = replace(INFERENCE, first=3)
+    residents = (*PLAN.residents, Resident("w", "parameter", WEIGHTS.nbytes, 420, WEIGHTS.shape))
+    with pytest.raises(UserError, match=f"the weights have {CLASSES - 1} values that are no numbers"):
+        evaluated(Spoiled(), Recorder(), replace(PLAN, residents=residents, inference=own))

@@ -14,8 +14,10 @@ from poet_profiles.errors import UserError
 from poet_profiles.quantised import TYPES, Normalising
 from poet_profiles.stopping import heed
 
+from ..card.in_board import tensors_in
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, InferenceReport
+from .finite import count_not_finite
 from .inference import Inference
 from .plan import Plan
 from .samples import BatchTensor, Samples, batch_tensors
@@ -111,7 +113,9 @@ def evaluate(
         reports.append(windows.around(lambda: _inferred(device, inference)))
         scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
         if not np.isfinite(scores[number]).all():
-            raise UserError(f"{device.link.name}: a score of sample {number} is no number: are those the weights?")
+            count = weights_not_finite(device, plan)
+            why = "are those the weights?" if not count else f"the weights have {count} values that are no numbers"
+            raise UserError(f"{device.link.name}: a score of sample {number} is no number: {why}")
         if label is not None:
             wanted = rows[label.index].reshape(-1)
             correct += int((scores[number].reshape(len(wanted), -1).argmax(1) == wanted).sum())
@@ -149,6 +153,11 @@ def ready_inference(device: Device, plan: Plan) -> Inference:
             f"{plan.inference.schedule_hash}; run poet-harness flash first"
         )
     return plan.inference
+
+
+def weights_not_finite(device: Device, plan: Plan) -> int:
+    """How many values of the parameters in a board's RAM are infinite or no numbers."""
+    return count_not_finite(tensors_in(device, plan, ("parameter",)).values())
 
 
 def _label(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:

@@ -16,6 +16,7 @@ from poet_profiles.stopping import undisturbed
 from poet_profiles.whole_file import check_writable, write_or_rescue
 
 from .comparison import as_csv, compare
+from .finite import NotFiniteError
 from .trained_files import check_suffix, optimizer_path, trained_files
 
 if TYPE_CHECKING:
@@ -109,11 +110,19 @@ class Results:
     def write_weights(
         self, trainer: Trainer, read: Callable[[], Weights], state: StateTable, learning_rate: float
     ) -> None:
-        """Read the trained weights back and write them; say on standard error why not, where that fails."""
-        if self._trained is None or not (trainer.observed or trainer.unseen):
+        """Read the trained weights back and write them; say on standard error why not, where that fails.
+
+        Raises
+        ------
+        NotFiniteError
+            If they are not all finite numbers: nothing is written.
+        """
+        if self._trained is None or not trainer.is_finite or not (trainer.observed or trainer.unseen):
             return
         try:
             weights = read()
+        except NotFiniteError:
+            raise
         except UserError as error:
             _say(f"{self._trained}: not written: the weights could not be read back: {error}")
             return

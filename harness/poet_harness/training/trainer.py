@@ -23,6 +23,7 @@ from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .batches import TrainingData
+from .finite import NotFiniteError, count_not_finite, largest_input
 from .plan import Plan
 
 # By words of the board's answer.
@@ -93,6 +94,8 @@ class Trainer:
         Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
     unseen : list of int
         Steps that count, though the board was reset before it could tell their loss.
+    is_finite : bool
+        Whether training has come to no loss and no weight that is infinite or no number.
 
     Raises
     ------
@@ -112,6 +115,10 @@ class Trainer:
         self._being_kept: int | None = None
         self.unseen: list[int] = []
         self.steps_done: int | None = None
+        self.is_finite = True
+        self._begin: int | None = None
+        self._rate: Rate = lambda _: 0.0
+        self._batches: list[dict[int, bytes]] = []  # those of the steps, where they are the data's
         self._card = CardInBoard(device, plan) if plan.card is not None else None
         self._data: TrainingData | None = None
         make_ready(device, plan)
@@ -159,12 +166,15 @@ class Trainer:
         Stopped
             On a signal: behind the step under way, which is observed and, where steps are committed, committed; on a
             second one at once.
+        NotFiniteError
+            If the loss of a step, or a weight after it, is infinite or no number.
         UserError
             If the board refuses a step or keeps resetting, if there is nothing to resume from or nothing left to do, or
             if the meter is gone.
         """
         self._data = data
-        rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+        self._rate = rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+        self._batches = data.batches if feed is None else []
         feed = feed or (lambda number: self._put(data.batches[number]))
         for _ in range(MOST_RESETS + 1):
             try:
@@ -201,6 +211,7 @@ class Trainer:
         data = self._data
         assert data is not None
         begin = self._restored(data, resume, steps)
+        self._begin = begin if self._begin is None else self._begin
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self.device, self.meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
@@ -258,7 +269,12 @@ class Trainer:
     def _commit(self, steps: int) -> None:
         # A reset meanwhile leaves open whether it is whole.
         self._being_kept = steps
-        self.device.commit(steps)
+        try:
+            self.device.commit(steps)
+        except DeviceError as error:
+            if error.number == Status.E_NOT_FINITE:
+                raise self._spoiled(steps, "values that are no numbers") from None
+            raise
         self.kept = steps
 
     def _refused(self, error: DeviceError) -> UserError:
@@ -276,13 +292,21 @@ class Trainer:
             self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
         try:
             report = self.device.step(learning_rate, trace, self._plan.time_s)
-        except DeviceError:
+        except DeviceError as error:
             self.steps_done = number  # a step that fails has changed no weight
+            if error.number == Status.E_NOT_FINITE:
+                raise self._not_finite(number, "loss" in error.text) from None
             raise
+        loss: float = struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0]
+        if not math.isfinite(loss):
+            raise self._ended(
+                f"the loss of step {number + 1} is no number, and its firmware, older than this harness, has trained "
+                "on: its weights are lost; flash it again"
+            )
         self.steps_done = number + 1
         step = ObservedStep(
             number=number,
-            loss=struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0],
+            loss=loss,
             report=report,
             energy_j=None,
             actions=(),
@@ -310,6 +334,32 @@ class Trainer:
                 NO_DEVICE,
             )
         self.kept = report.committed
+
+    def _not_finite(self, number: int, of_loss: bool) -> NotFiniteError:
+        """The board has ended a step before it changed anything."""
+        what = f"{'the loss' if of_loss else 'a weight'} of step {number + 1} is no number"
+        begin = self._begin or 0
+        maker = number - 1 if of_loss else number  # the step whose rate made these weights
+        if maker >= begin and self._rate(maker):
+            cause = f": the rate {self._rate(maker):g} is too high, or a sample is damaged"
+        else:
+            cause = ", before any weight has changed: samples or weights are damaged, or too large"
+        has = f"of step {number}" if number > begin else "that it began with"
+        seen = largest_input(self._plan, self._batches, range(begin, number + 1))
+        return self._ended(f"{what}{cause}{seen}; the board has the weights {has}")
+
+    def _spoiled(self, steps: int, what: str) -> NotFiniteError:
+        """A gradient has overflowed, though the loss of its step was a number: the weights in RAM are lost."""
+        self.steps_done = None
+        kept = "" if self.kept is None else f"; the card has those of step {self.kept}"
+        rate = self._rate(steps - 1)
+        return self._ended(
+            f"the weights of step {steps} have {what}: the rate {rate:g} is too high, or a sample is damaged{kept}"
+        )
+
+    def _ended(self, words: str) -> NotFiniteError:
+        self.is_finite = False
+        return NotFiniteError(f"{self.device.link.name}: {words}")
 
     def _total(self, actions: tuple[ObservedAction, ...]) -> float | None:
         total_j = 0.0
@@ -356,6 +406,8 @@ class Trainer:
 
         Raises
         ------
+        NotFiniteError
+            If a parameter is infinite or no number.
         UserError
             If the board does not answer, was reset, or was cut off in a step.
         """
@@ -363,9 +415,16 @@ class Trainer:
             return self._card.weights()
         if self.steps_done is None:
             raise UserError(LOST)
-        return Weights(
-            self.steps_done, self._plan.whole(tensors_in(self.device, self._plan, TRAINED_KINDS)), fell_back=False
-        )
+        tensors = self._tensors(self.steps_done)
+        return Weights(self.steps_done, self._plan.whole(tensors), fell_back=False)
+
+    def _tensors(self, steps: int) -> dict[str, NDArray[Any]]:
+        """Parameters and state in RAM, behind so many steps."""
+        tensors = tensors_in(self.device, self._plan, TRAINED_KINDS)
+        parameters = [tensors[one.id] for one in self._plan.residents if one.kind == "parameter"]
+        if count := count_not_finite(parameters):
+            raise self._spoiled(steps, f"{count} values that are no numbers")
+        return tensors
 
     def keep_here(self) -> TrainingData:
         """Read parameters and state, as they are now: from them a board that is reset goes on, if no card has others.
@@ -382,10 +441,11 @@ class Trainer:
         """
         if self.steps_done is None or self._data is None:
             raise UserError(LOST)
+        tensors = self._tensors(self.steps_done)
         read = {
-            index: self.device.get(index, resident.bytes)
+            index: tensors[resident.id].tobytes()
             for index, resident in enumerate(self._plan.residents)
-            if resident.kind in TRAINED_KINDS
+            if resident.id in tensors
         }
         self._data = replace(self._data, weights={**self._data.weights, **read}, step=self.steps_done)
         return self._data

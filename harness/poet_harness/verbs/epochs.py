@@ -229,6 +229,8 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ..training.finite import NotFiniteError
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     begin, per_epoch = epochs.begins.step, epochs.steps_per_epoch
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -254,6 +256,8 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
             if epochs.folder is not None:
                 words += f"; --resume goes on behind step {epochs.kept}"
             raise UserError(words, stopped.exit_code) from None
+        except NotFiniteError:
+            raise  # the folder has the last epoch; what came after it has led here
         except UserError:
             with suppress(UserError):  # the first one says why it ended
                 epochs.keep(trainer)

@@ -137,12 +137,13 @@ def _evaluated(
     tensors: dict[int, bytes] | None,
 ) -> tuple[Evaluation, float]:
     """What came of it, and the power of the sleeping board."""
+    from poet_profiles.errors import UserError
     from rich.console import Console
     from rich.progress import Progress
 
     from ..benchmark.idle import measure_idle
     from ..benchmark.measure import Effort
-    from ..training.evaluation import evaluate
+    from ..training.evaluation import evaluate, weights_not_finite
     from ..training.trainer import make_ready
 
     device = target.device
@@ -153,6 +154,9 @@ def _evaluated(
     idle_power_w = idle.energy_j / idle.time_s
     if tensors is None:
         device.restore()
+        # A file's numbers were looked at; what a card has may have been committed by older firmware.
+        if count := weights_not_finite(device, plan):
+            raise UserError(f"{device.link.name}: the weights have {count} values that are no numbers; train anew")
     for index, content in (tensors or {}).items():
         device.put(index, content)
     with Progress(console=Console(stderr=True)) as progress:

@@ -74,7 +74,8 @@ def plan_run(
     Raises
     ------
     UserError
-        If the folder holds no such plan, the data are another model's, or a page cannot be moved.
+        If the folder holds no such plan, the data are another model's, a page cannot be moved, or a loss is infinite or
+        no number.
     """
     program = _program(folder)
     schedule = read_schedule(folder / "schedule.json")
@@ -121,6 +122,7 @@ class _Run:
         else:
             loss, gradients, contents = step.run(tensors)
         self.times_s.append(time.perf_counter() - started)
+        self._updates.check_loss(loss, len(self.left[LOSS]))
         self.left[LOSS].append(loss.numpy().copy())
         for id, content in zip(step.updates, contents, strict=True):
             self._residents[id].copy_(content)

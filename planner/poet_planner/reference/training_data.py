@@ -144,7 +144,7 @@ def reference_run(
     Raises
     ------
     UserError
-        If ``data`` is not what :func:`training_data` made for this model.
+        If ``data`` is not what :func:`training_data` made for this model, or a loss is infinite or no number.
     """
     import torch
 
@@ -170,6 +170,7 @@ def reference_run(
         with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, first_step + step):
             output = loaded.module(*_batch(loaded.inputs, [arrays[id][step] for id in inputs]))
             loss = loaded.loss(output, *_batch(loaded.targets, [arrays[id][step] for id in targets]))
+            updates.check_loss(loss, step)
             loss.backward()  # type: ignore[no-untyped-call]
         observed[LOSS].append(loss.detach().numpy())
         for name, parameter in parameters.items():

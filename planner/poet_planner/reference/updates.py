@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from poet_profiles.errors import UserError
 from torch import Tensor
 
 from poet_planner.graph.optimizer import Method, Optimizer
@@ -51,6 +52,19 @@ class Updates:
         self._optimizer = optimizer
         self._rate = rounded(learning_rate)
         self._states: dict[str, _State] = {}
+
+    def check_loss(self, loss: Tensor, step: int) -> None:
+        """Refuse what no training goes on from: a loss, of a step counted from 0, that is infinite or no number.
+
+        Raises
+        ------
+        UserError
+        """
+        if not loss.isfinite():
+            cause = f": the rate {self._rate:g} is too high, or a sample is damaged"
+            if not step or not self._rate:
+                cause = ", before any weight has changed: samples or weights are damaged, or too large"
+            raise UserError(f"the loss of step {step + 1} is no number{cause}")
 
     def apply(self, name: str, parameter: Tensor, gradient: Tensor) -> None:
         """One step of a parameter, in place; ``name`` is where its state belongs."""

@@ -105,6 +105,12 @@ class ScheduledStep:
         most = map(max, zip(peak.before_marks[::2], peak.before_marks[1::2], strict=True))
         self.peaks_bytes = self._by_step([self.resident_bytes + held for held in most])
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether the loss of the step that was computed is: one that is not must not be kept."""
+        assert self._made is not None
+        return bool(self._made.loss.isfinite())
+
     def keep(self, learning_rate: float) -> None:
         """Let the step that was computed count: gradients and loss, buffers, and parameters a step further down."""
         assert self._made is not None

@@ -280,6 +280,8 @@ class Agent:
             _working(step.run_traced if trace else step.run)
         if trace:
             _working(step.observe)
+        if not step.is_finite:
+            raise RefusedError(Status.E_NOT_FINITE, "the loss is infinite or no number")
         step.keep(rate)
         self._times_ns, self._peaks_bytes = step.times_ns, step.peaks_bytes
         loss = int(step.loss.to(torch.float32).view(torch.int32).item()) & 0xFFFFFFFF

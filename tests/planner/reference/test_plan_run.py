@@ -59,6 +59,18 @@ def test_it_leaves_the_references_bits(
     assert said["loss"] == one["loss"].tolist()
 
 
+def test_a_loss_that_is_no_number_ends_it_without_a_file(
+    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data, found = (tmp_path / name for name in ("plan", "data.npz", "found.npz"))
+    assert poet_plan(*MODEL, "--profile", "a72", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
+    capsys.readouterr()
+    assert poet_plan("execute", plan, "--data", data, "--lr", 1e38, "--out", found) == 2
+    assert "the loss of step 2 is no number: the rate 1e+38 is too high" in capsys.readouterr().err
+    assert not found.exists()
+
+
 def test_updates_inside_the_step_leave_the_same_bits(
     poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

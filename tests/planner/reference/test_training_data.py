@@ -59,6 +59,19 @@ def test_to_follow_a_run_is_to_start_each_step_from_its_weights(data: Path, tmp_
     assert all(np.array_equal(following[name], run[name]) for name in run)
 
 
+def test_the_first_loss_that_is_no_number_ends_it(data: Path) -> None:
+    with pytest.raises(UserError, match=r"^the loss of step 2 is no number: the rate 1e\+38 is too high"):
+        reference_run(MODEL, data, 1e38)
+
+
+def test_before_the_first_update_the_rate_is_not_blamed(data: Path, tmp_path: Path) -> None:
+    arrays = dict(np.load(data))
+    arrays["input"][0] = 3e38
+    write_arrays(arrays, tmp_path / "data.npz")
+    with pytest.raises(UserError, match=r"^the loss of step 1 is no number, before any weight has changed: samples"):
+        reference_run(MODEL, tmp_path / "data.npz", RATE)
+
+
 def test_what_is_frozen_is_checked_and_not_among_the_data(tmp_path: Path) -> None:
     arrays = training_data("finetune_cnn_small", 2, 0, None)
     state = models.load("finetune_cnn_small").module.state_dict()

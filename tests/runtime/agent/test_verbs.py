@@ -34,6 +34,7 @@ from poet_runtime.agent.window import WindowLine
 from poet_runtime.measured_sizes import measured
 from poet_runtime.pager import Pager
 from poet_runtime.program import Program, document_of_program
+from poet_runtime.traced_graph import Kind
 from torch import Tensor
 
 from tests.support.networks.small_program import BATCH, MODEL, small_program
@@ -294,6 +295,23 @@ def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_end
     assert board.load(schedule)["err"].startswith("-2 a step under the schedule needs ")
     assert board.ask("hello")["schedule"] == NO_HASH
     assert board.ask("step 00000000 0")["err"] == "-4 no schedule is loaded"
+
+
+@pytest.mark.parametrize("trace", [0, 1])
+def test_a_loss_that_is_no_number_changes_nothing(board: Board, small: tuple[Graph, Program], trace: int) -> None:
+    graph, program = small
+    board.load(document_of_program(program))
+    board.load(document_of_schedule(store_all_schedule(graph)))
+    place = next(i for i, one in enumerate(program.graph.residents) if one.kind is Kind.INPUT)
+    lasting = [i for i, one in enumerate(program.graph.residents) if one.kind in (Kind.PARAMETER, Kind.BUFFER)]
+    board.ask("step 3d4ccccd 0")
+    before = [board.agent._program().data(index).clone() for index in lasting]
+    good = board.ask(f"get {place} 0 4")["data"]
+    board.ask(f"put {place} 0 0000c07f")
+    assert board.ask(f"step 3d4ccccd {trace}")["err"] == "-12 the loss is infinite or no number"
+    assert all(map(torch.equal, before, (board.agent._program().data(index) for index in lasting)))
+    board.ask(f"put {place} 0 {good}")
+    assert "loss" in board.ask("step 3d4ccccd 0")
 
 
 def test_a_program_or_a_schedule_of_another_step_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
