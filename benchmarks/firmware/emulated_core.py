@@ -20,6 +20,8 @@ from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine
 from unicorn import unicorn_const
 
+from benchmarks.firmware.loads import Loads
+
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
 MEMORY = replace(nrf52840.MEMORY, ram_bytes=4 << 20)  # more than any board has, for layers that fit none
@@ -151,13 +153,17 @@ class EmulatedCore:
     @contextmanager
     def watched_reads(self, read: Callable[[int, int], None]) -> Iterator[None]:
         """Tell address and bytes of every read of data in flash meanwhile."""
-        engine = self.machine._engine
-        hook = engine.hook_add(
-            unicorn_const.UC_HOOK_MEM_READ,
-            lambda _, __, address, size, ___, ____: read(address, size),
-            begin=MEMORY.flash_begin,
-            end=MEMORY.flash_begin + MEMORY.flash_bytes - 1,
-        )
+        engine, loads = self.machine._engine, Loads()
+        flash = range(MEMORY.flash_begin, MEMORY.flash_begin + MEMORY.flash_bytes)
+
+        def step(_: object, address: int, size: int, __: object) -> None:
+            load = loads.at(engine, address, size)
+            for place, width in load.reads(engine) if load else ():
+                if place in flash:
+                    read(place, width)
+
+        engine.ctl_flush_tb()  # code that has run before would go on without the hook
+        hook = engine.hook_add(unicorn_const.UC_HOOK_CODE, step, begin=flash.start, end=flash.stop - 1)
         try:
             yield
         finally:

@@ -55,7 +55,8 @@ def attach(
 ) -> None:
     """Count the cycles of every block that `engine` runs, with the hooks of `library` if there is one.
 
-    Where the flash makes the core wait, reads between the addresses `flash` (the last one included) count too.
+    Where the flash makes the core wait, reads between the addresses `flash` (the last one included) count too. That is
+    for cores without IT blocks: behind a conditional load that such a hook sees, the engine loses instructions.
     """
     reads = unicorn_const.UC_HOOK_MEM_READ
     if library is None:

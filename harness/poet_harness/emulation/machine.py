@@ -120,6 +120,8 @@ class Machine:
     ------
     UserError
         If the image is linked for another board.
+    ValueError
+        If a core with IT blocks is to wait for its flash.
     """
 
     def __init__(
@@ -143,6 +145,8 @@ class Machine:
         self._noise = random.Random(seed)
         self._ram_lost = True
         self._reset_cause: Cause = "power"
+        if memory.flash_wait and core != "cortex-m0plus":
+            raise ValueError(f"{core}: has IT blocks, in which the engine loses instructions if reads are watched")
         self._library = compiled() if native else None
         self._native: NativeChip | None = None
         self._pages: list[PageState] = []  # the engine holds their addresses
