@@ -214,6 +214,18 @@ def test_every_tensor_is_set_whatever_the_ram_held(core: c.CDLL) -> None:
     assert not application.weights().any()
 
 
+@pytest.mark.parametrize("count", [4, BYTES - 4, BYTES, BYTES + 4])
+def test_what_is_not_stored_begins_with_zeros(core: c.CDLL, count: int) -> None:
+    application = Application(core)
+    application.network.initial_bytes = count
+    application.network.initial_crc = binascii.crc32(application.initial[:count])
+    assert application.begin() == OK
+    found = application.weights().tobytes() + application.tensor(3, 2).tobytes()
+    assert found == application.initial[:count].ljust(BYTES + 8, b"\0")
+    application.network.initial_bytes = BYTES + 12
+    assert application.begin() == E_CORRUPT
+
+
 @pytest.mark.parametrize("dma", [False, True])
 @pytest.mark.parametrize("steps", [PLAIN, PAGED], ids=["plain", "paged"])
 def test_training_at_once_and_piece_by_piece(core: c.CDLL, steps: list[tuple[int, int, object]], dma: bool) -> None:

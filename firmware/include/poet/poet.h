@@ -47,9 +47,9 @@ typedef struct poet_network {
     const poet_plan *infer;    /* one sample in evaluation mode; NULL for none */
     const poet_tables *tables; /* in static RAM: one `poet` a network at a time */
     const void *initial;       /* parameters and states, one behind the other in the model's order; NULL: zeros */
-    uint32_t initial_bytes;
-    uint32_t initial_crc; /* CRC-32 */
-    uint32_t batch;       /* samples */
+    uint32_t initial_bytes;    /* what lies behind them is zeros */
+    uint32_t initial_crc;      /* CRC-32 */
+    uint32_t batch;            /* samples */
     uint32_t ram_bytes;
 } poet_network;
 

@@ -29,7 +29,7 @@ static int check_network(const poet_network *network)
     if (network->initial == NULL) {
         return POET_OK;
     }
-    return network->initial_bytes == poet_saved_bytes(model) &&
+    return network->initial_bytes <= poet_saved_bytes(model) &&
                    poet_crc32(0, network->initial, network->initial_bytes) == network->initial_crc
                ? POET_OK
                : POET_E_CORRUPT;
@@ -39,12 +39,15 @@ static void set_residents(const poet_network *network, uint8_t *residents)
 {
     const poet_model *model = network->train->model;
     const uint8_t *initial = network->initial;
+    uint32_t left = initial == NULL ? 0u : network->initial_bytes;
     memset(residents, 0, model->resident_bytes);
-    for (uint32_t i = 0; initial != NULL && i < model->resident_count; i++) {
+    for (uint32_t i = 0; left > 0 && i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (resident->kind == POET_RESIDENT_PARAMETER || resident->kind == POET_RESIDENT_STATE) {
-            memcpy(residents + resident->offset, initial, resident->bytes);
-            initial += resident->bytes;
+            const uint32_t bytes = resident->bytes < left ? resident->bytes : left;
+            memcpy(residents + resident->offset, initial, bytes);
+            initial += bytes;
+            left -= bytes;
         }
     }
 }

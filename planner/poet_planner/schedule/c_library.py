@@ -132,7 +132,9 @@ def write_library(
 
 
 def initial_bytes(graph: Graph, arrays: Arrays) -> bytes:
-    """Parameters and states one behind the other, in the order of the graph's residents.
+    """Parameters and states one behind the other, in the order of the graph's residents, without the zeros at the end.
+
+    An optimiser's states begin with zeros and stand behind all others: they would double or triple the flash.
 
     Raises
     ------
@@ -150,7 +152,8 @@ def initial_bytes(graph: Graph, arrays: Arrays) -> bytes:
         if len(found) != resident.bytes:
             raise UserError(f"{graph.name}: {resident.id} has {len(found)} bytes to begin with, not {resident.bytes}")
         content += found
-    return bytes(content)
+    words = -(-len(content.rstrip(b"\0")) // 4)
+    return bytes(content[: 4 * words])
 
 
 def _classes(graph: Graph, inference: Inference | None, classes: Sequence[str]) -> Sequence[str]:

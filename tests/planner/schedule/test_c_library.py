@@ -12,8 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.graph.optimizer import Method, Optimizer
+from poet_planner.planning.training_graph import training_step
+from poet_planner.reference.training_data import initial_state
 from poet_planner.schedule.c_library import check_name, initial_bytes, write_library
 from poet_planner.schedule.inference import Inference
+from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 
@@ -23,6 +27,7 @@ from tests.support.graphs.kept_graphs import kept_step
 INCLUDE = f"-I{ROOT / 'firmware' / 'include'}"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 TABLE = np.array([1, -2, 3, 4, 5, 6, 7, 8], "<f4")
+MODEL = "mlperf_ds_cnn"  # with batch norms, which have a state of their own
 INITIAL = {"a.b": np.array([1.5, -2.5], "<f4"), "a_b": np.array([7], "<i4")}
 
 
@@ -110,10 +115,10 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
         program = library.parent / "program"
         subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
         said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
-        initial = INITIAL["a.b"].tobytes() + INITIAL["a_b"].tobytes() + bytes(8)
+        initial = INITIAL["a.b"].tobytes() + INITIAL["a_b"].tobytes()  # the zeros behind them are left out
         assert said[:3] == ["4", "116", "116"]
         assert said[3:8] == ["4", "8", "0", "2", "4"]
-        assert said[8:12] == ["20", f"{crc32(initial):08x}", "1.5", "-2.5"]
+        assert said[8:12] == ["12", f"{crc32(initial):08x}", "1.5", "-2.5"]
         assert said[12:] == ["32", "2", "0"]
 
 
@@ -202,6 +207,30 @@ def test_without_initial_data_all_begins_with_zeros(tmp_path: Path) -> None:
     graph = small_graph()
     write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, None, tmp_path)
     assert ".initial = 0," in (tmp_path / "src/watch.c").read_text()
+
+
+@pytest.mark.parametrize("end", [[1.5, -0.0], [1.5, 1e-45], [1.5, 0.0], [0.0, 0.0]])
+def test_zeros_are_left_out_at_the_end_alone(end: list[float], tmp_path: Path) -> None:
+    """Word by word, with the sign of a zero."""
+    graph = small_graph()
+    arrays = {"a.b": np.array([0.0, 2.0], "<f4"), "a_b": np.array([0], "<i4"), "b.more": np.array(end, "<f4")}
+    whole = b"".join(array.tobytes() for array in arrays.values())
+    found = initial_bytes(graph, arrays)
+    assert found + bytes(len(whole) - len(found)) == whole
+    assert len(found) % 4 == 0 and any(found[-4:])
+    nothing = {id: np.zeros_like(array) for id, array in arrays.items()}
+    write_library("watch", graph, store_all_schedule(graph), {"table": TABLE}, nothing, tmp_path)
+    assert ".initial = 0," in (tmp_path / "src/watch.c").read_text()
+
+
+@pytest.mark.parametrize("optimizer", [Optimizer(momentum=0.9), Optimizer(Method.ADAM)])
+def test_an_optimisers_state_takes_no_flash(optimizer: Optimizer) -> None:
+    graph = training_step(MODEL, 2).graph(load_board("nrf52840"), optimizer=optimizer)
+    kinds = [resident.kind for resident in graph.residents if resident.id.endswith((".velocity", ".exp_avg"))]
+    assert kinds and set(kinds) == {"state"}
+    initial = initial_state(MODEL, 0, 2)
+    weights = sum(one.bytes for one in graph.residents if one.id in initial and one.kind in ("parameter", "state"))
+    assert len(initial_bytes(graph, initial)) <= weights
 
 
 @pytest.mark.parametrize("name", ["", "1st", "my-net", "a b", "float", "namespace", "größe", "_x"])
