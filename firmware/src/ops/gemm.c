@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "registers_m4f.h"
+
 #include "gemm.h"
 
 #include <stddef.h>
 
 #include "cursor_inl.h"
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && POET_EVERY_REGISTER
 #include "multiply_tiles_m4f_inl.h"
 #else
 #include "multiply_tiles_c_inl.h"

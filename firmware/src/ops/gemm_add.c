@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Apart from gemm.c, so that a program whose sums all begin with nothing links none of it. */
+#include "registers_m4f.h"
+
 #include "gemm.h"
 
 #include <stddef.h>
 
 #include "cursor_inl.h"
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && POET_EVERY_REGISTER
 #include "add_tiles_m4f_inl.h"
 #else
 #include "add_tiles_c_inl.h"

@@ -5,6 +5,8 @@
  *
  * For a weight gradient it is V[4 channels][tile][channel][place], the gradients of four filters in place of weights,
  * [tile][filter][place], and M[place][filter][channel]: the same products, summed over tiles. */
+#include "registers_m4f.h"
+
 #include "winograd.h"
 
 #include <stddef.h>
