@@ -11,6 +11,10 @@
 
 #include <stdint.h>
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "poet's tables, cards and commits are little-endian, and nothing converts them: compile it for such a core"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

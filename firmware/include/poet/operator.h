@@ -128,6 +128,10 @@ extern const poet_operator_set poet_all_operators;
 /* NULL for a code that the set lacks. */
 const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t code);
 
+/* Whether this build, on this core and as its floating-point unit is set, rounds every single result to nearest, keeps
+ * subnormals, zeros' signs and NaNs, and neither fuses nor reorders. */
+bool poet_arithmetic_is_ieee(void);
+
 /* The inputs in whose place the first output may lie: bit i stands for input i. */
 uint32_t poet_operator_takes_over(uint8_t code);
 

@@ -71,7 +71,8 @@ typedef struct poet {
  * POET_E_MEMORY: the RAM is too small. POET_E_ABSENT: a card is needed, or it has no label yet (poet_pager_format gives
  * it one, and may overwrite what is on it). POET_E_TAKEN: it holds tensors of another model. POET_E_CORRUPT,
  * POET_E_HASH: the network is damaged. POET_E_UNSUPPORTED: it keeps parameters on the card, which only poet's own
- * firmware trains, or lacks an operator. */
+ * firmware trains, or lacks an operator. POET_E_ARITHMETIC: the compiler's flags, or how the caller's thread has set
+ * the floating-point unit, would change the bits (docs/own_application.md). */
 int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
                const poet_hooks *hooks);
 

@@ -22,7 +22,8 @@ typedef enum poet_status {
     POET_E_ABSENT = -9,      /* no storage device, no schedule or no model in this build */
     POET_E_PROTECTED = -10,  /* the storage device is write-protected */
     POET_E_TAKEN = -11,      /* the storage device holds the tensors of another model */
-    POET_E_NOT_FINITE = -12  /* a loss or a weight is infinite or no number; what was committed has not changed */
+    POET_E_NOT_FINITE = -12, /* a loss or a weight is infinite or no number; what was committed has not changed */
+    POET_E_ARITHMETIC = -13  /* this build or core does not compute as IEEE 754 asks: the bits would be others */
 } poet_status;
 
 #ifdef __cplusplus

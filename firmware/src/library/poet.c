@@ -90,8 +90,11 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
     if (ram == NULL || (uintptr_t)ram % sizeof(uint32_t) != 0u) {
         return POET_E_ARGUMENT;
     }
-    int status =
-        poet_runner_init(&p->runner, network->train->model, network->train->schedule, network->tables, ram, ram_bytes);
+    int status = poet_arithmetic_is_ieee() ? POET_OK : POET_E_ARITHMETIC;
+    if (status == POET_OK) {
+        status = poet_runner_init(&p->runner, network->train->model, network->train->schedule, network->tables, ram,
+                                  ram_bytes);
+    }
     if (status == POET_OK) {
         status = check_network(network);
     }

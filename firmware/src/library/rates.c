@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/rates.h"
 
+#include "../ops/rounding.h"
+
 #define PI 3.14159265358979324
 
 /* Taylor's series, within 1e-12 up to a quarter turn; the other quarter mirrors it. */

@@ -22,3 +22,4 @@ class Status(IntEnum):
     E_PROTECTED = -10
     E_TAKEN = -11
     E_NOT_FINITE = -12
+    E_ARITHMETIC = -13
