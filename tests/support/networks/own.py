@@ -111,6 +111,23 @@ def sixteen_channels(batch: int | None = None) -> Model:
     return _own("sixteen_channels", module, (1, 8, 8), batch)
 
 
+def convolutions(batch: int | None = None) -> Model:
+    """Each kind that has kernels of its own: by Winograd's algorithm, direct, strided, depthwise, and of stride 2."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 5, stride=2, padding=2),
+        nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8),
+        nn.Conv2d(8, 6, 1),
+        nn.Flatten(),
+        nn.Linear(24, CLASSES),
+    )
+    return _own("convolutions", module, (1, 8, 8), batch)
+
+
 def many_layers(batch: int | None = None) -> Model:
     """Most of what stands here in one network, so that a board is built once for all of it."""
     module = nn.Sequential(
