@@ -12,10 +12,19 @@ from tests.support.firmware.core import FIRMWARE
 HEADERS = sorted((FIRMWARE / "include" / "poet").glob("*.h"))
 
 
-@pytest.mark.parametrize("language", [("c", "-std=c99"), ("c++", "-std=c++11"), ("c++", "-std=c++20")], ids=str)
+LANGUAGES = [
+    ("c", "-std=c99"),
+    ("c", "-std=gnu2x"),
+    ("c++", "-std=c++11"),
+    ("c++", "-std=gnu++17"),
+    ("c++", "-std=c++20"),
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES, ids=str)
 def test_each_public_header_compiles_alone(language: tuple[str, str]) -> None:
     """The compiler takes each file by itself, though it is called once for all."""
-    warnings = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
+    warnings = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-pedantic", "-Werror")
     assert len(HEADERS) > 15
     command = ["gcc", "-fsyntax-only", *warnings, f"-I{FIRMWARE / 'include'}", "-x", *language, *map(str, HEADERS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
