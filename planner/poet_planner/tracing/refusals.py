@@ -87,7 +87,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._path = path
         self._asked = asked
         # Weak references keep an address from being another storage's later.
-        self._references = [StorageWeakRef(tensor.untyped_storage()) for tensor in flat]
+        self._references = [_reference(tensor.untyped_storage()) for tensor in flat]
         self._dependent = set(storages(flat))
         self.number_taken_at = ""
 
@@ -124,11 +124,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in tensors:
             storage = tensor.untyped_storage()
             if storage._cdata not in self._dependent:
-                self._references.append(StorageWeakRef(storage))
+                self._references.append(_reference(storage))
                 self._dependent.add(storage._cdata)
 
     def _refuse_to_write(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        arguments = {**dict(enumerate(args)), **kwargs}
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         places = (*schema.declared_writes(func), *schema.hidden_writes(func, args, kwargs))
         if not self._asked.protected.isdisjoint(storages(_tensors([arguments.get(place) for place in places]))):
             raise UserError(
@@ -149,6 +149,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if len(questions) - 1 != self._asked.flipped:
             return answer
         return not answer if isinstance(answer, bool) else answer + 1
+
+
+def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
 def _tensors(tree: Any) -> list[Tensor]:
