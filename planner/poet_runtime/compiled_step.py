@@ -3,7 +3,8 @@
 
 The function costs hardly more than eager PyTorch: constants are bound once, views are written where they are read, and
 reference counting frees what a step frees. What `executor.Execution` checks while it runs is checked here beforehand,
-and the results are the same bit for bit. `CompiledStep.source` is the function's text.
+and the results are the same bit for bit. `CompiledStep.source` is the function's text. It holds numbers
+and names of ATen's operators and parameters, and nothing that a graph's author wrote: ids and texts lie in tables.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class CompiledStep:
     Attributes
     ----------
     source : str
-        Text of the generated function.
+        Text of the generated function; in it ``r3`` is the fourth of ``residents``.
     function : callable
         Takes the residents in the order of ``residents``, and returns the loss, the gradients in the order of
         ``gradients``, and what takes the place of ``updates``.
@@ -53,6 +54,8 @@ class CompiledStep:
         The most that values, workspaces and the new contents of buffers hold at once, in the graph's sizes.
     operators : tuple of str
         Ids in the order in which the function computes them; a joined one is called like its halves, with a ``+``.
+    halves : dict
+        What each joined one is made of, by its id.
     times_ns : list
         Clock readings of the last run, one before and one behind each of ``operators`` of a timed step, or each step of
         a traced one.
@@ -66,6 +69,7 @@ class CompiledStep:
     peak_bytes: int
     operators: tuple[str, ...]
     times_ns: list[Any]
+    halves: dict[str, tuple[str, ...]]
     pager: AnyPager | None = None
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -152,10 +156,11 @@ def compile_steps(
 
 @dataclass(frozen=True)
 class _Compute:
-    """An operator's turn; ``again`` says that it has been computed before."""
+    """An operator's turn; ``again`` says that it has been computed before; ``halves`` are those of a joined one."""
 
     operator: TracedOperator
     again: bool = False
+    halves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -322,7 +327,8 @@ def _joined(graph: TracedGraph, instructions: list[_Instruction], limit_bytes: f
                     for _ in (*between, other):
                         pending.popleft()
                     late = [free for free in between if free not in early]
-                    pending.extendleft(reversed([*early, _Compute(whole), *late]))
+                    joined = _Compute(whole, halves=(*_parts(instruction), *_parts(other)))
+                    pending.extendleft(reversed([*early, joined, *late]))
                     continue
         ledger.carry_out(instruction)
         yield instruction
@@ -330,6 +336,10 @@ def _joined(graph: TracedGraph, instructions: list[_Instruction], limit_bytes: f
 
 def _is_free(instruction: _Instruction) -> bool:
     return isinstance(instruction, _Move) and instruction.do is Action.FREE
+
+
+def _parts(compute: _Compute) -> tuple[str, ...]:
+    return compute.halves or (compute.operator.id,)
 
 
 def _whole(one: TracedOperator, other: TracedOperator) -> TracedOperator | None:
@@ -455,7 +465,7 @@ class _Writer:
         untouched = self._device.untouched(self._blanks)
         self._globals |= {name: untouched[layout] for layout, name in self._blanks.items()}
         source = self._source()
-        exec(compile(source, f"<training step of {self._graph.name}>", "exec"), self._globals)
+        exec(compile(source, "<training step>", "exec"), self._globals)
         computes = [
             one.operator.id if isinstance(one, _Compute) else one.update.id
             for one in self._instructions
@@ -470,15 +480,18 @@ class _Writer:
             peak_bytes=_peak_bytes(self._graph, self._instructions),
             operators=tuple(computes),
             times_ns=self._times,
+            halves={
+                one.operator.id: one.halves for one in self._instructions if isinstance(one, _Compute) and one.halves
+            },
             pager=self._pager,
         )
 
     def _source(self) -> str:
-        taken = "".join(f"    {name},  # {id}\n" for id, name in self._residents.items())
+        taken = "".join(f"    {name},\n" for name in self._residents.values())
         return f"def step(\n{taken}):\n" + "".join(f"    {line}\n" for line in self._lines)
 
-    def _line(self, statement: str, remark: str = "") -> None:
-        self._lines.append(f"{statement}  # {remark}" if remark else statement)
+    def _line(self, statement: str) -> None:
+        self._lines.append(statement)
 
     def _move(self, move: _Move) -> None:
         id, name = move.value, self._values[move.value]
@@ -489,10 +502,10 @@ class _Writer:
             return
         slot = self._slot(id)
         if move.do is Action.PAGE_OUT:
-            self._line(f"page_out({slot}, {name})", id)
+            self._line(f"page_out({slot}, {name})")
             self._leaving.add(id)
         else:
-            self._line(f"{name} = page_in({slot})", id)
+            self._line(f"{name} = page_in({slot})")
             self._coming.add(id)
             self._leaving.discard(id)
 
@@ -507,7 +520,7 @@ class _Writer:
         for of in under_way:
             of.remove(id)
         if under_way:
-            self._line(f"wait({self._slot(id)})", id)
+            self._line(f"wait({self._slot(id)})")
 
     def _slot(self, id: str) -> int:
         assert self._pager is not None
@@ -537,7 +550,7 @@ class _Writer:
         elif state is not None:
             self._line(f"{state} = get_state()")
         self._mark()
-        self._line(statement, operator.id)
+        self._line(statement)
         self._settle(operator)
         self._mark()
         if state is not None and again:
@@ -547,7 +560,7 @@ class _Writer:
         gradient = self._graph.gradients[update.parameter]
         self._wait(gradient.source, self._coming)
         self._mark()
-        self._line(f"update({update.parameter!r}, {self._operand(gradient)})", update.id)
+        self._line(f"update({self._constant(update.parameter)}, {self._operand(gradient)})")
         self._mark()
 
     def _mark(self) -> None:
@@ -616,7 +629,7 @@ class _Writer:
         if resident not in self._updates:
             name = f"u{len(self._updates)}"
             self._updates[resident] = name
-            self._line(f"{name} = {self._residents[resident]}.clone()", resident)
+            self._line(f"{name} = {self._residents[resident]}.clone()")
         return self._updates[resident]
 
     def _name(self, source: str) -> str:
@@ -640,7 +653,7 @@ class _Writer:
             return f"[{', '.join(map(self._operand, argument))}]"
         if isinstance(argument, tuple):
             return _tuple([*map(self._operand, argument)])
-        if argument is None or isinstance(argument, bool | int | str):
+        if argument is None or isinstance(argument, bool | int):
             return repr(argument)
         if isinstance(argument, float) and math.isfinite(argument):
             return repr(argument)

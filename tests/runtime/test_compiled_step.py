@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action, Step
-from poet_runtime.compiled_step import compile_steps
+from poet_runtime.compiled_step import CompiledStep, compile_steps
 from poet_runtime.executor import StepResult, execute, residents_of, store_all_steps
 from poet_runtime.measured_sizes import measured
 from poet_runtime.pager import Pager
 from poet_runtime.peak import allocations
+from poet_runtime.program import Program, document_of_program, program_from_document
 from poet_runtime.traced_graph import TracedGraph
 from torch import nn
 
@@ -54,8 +56,8 @@ def test_any_schedule_gives_eagers_bits(name: str, tmp_path: Path) -> None:
         assert differences(model, expected, compiled(model, graph, schedule.steps, tmp_path)) == []
 
 
-def joined(source: str) -> list[str]:
-    return [line for line in source.splitlines() if "+" in line.partition("  # ")[2]]
+def joined(step: CompiledStep) -> list[str]:
+    return [id for id in step.operators if "+" in id]
 
 
 @pytest.mark.parametrize(("name", "batch"), [("resnet18_cifar_w4", 2), ("mlperf_ds_cnn", 2), ("bert_2x128", 1)])
@@ -64,8 +66,11 @@ def test_halves_that_stand_together_are_one_call(name: str, batch: int) -> None:
     halves = {operator.id for operator in graph.operators if operator.target in HALVES}
     step = compile_steps(graph, store_all_steps(graph), limit_bytes=math.inf)
     split = halves.intersection(step.operators)
-    pairs = [id.split("+") for id in step.operators if "+" in id]
-    assert len(joined(step.source)) == len(pairs) > 2
+    pairs = [id.split("+") for id in joined(step)]
+    calls = [
+        line for line in step.source.splitlines() if re.search(r"(convolution|layer_norm)_backward_default\(", line)
+    ]
+    assert len(calls) == len(pairs) + len(split) and len(pairs) > 2
     # The first layer has no input gradient: its half stands alone.
     assert {*split, *(half for pair in pairs for half in pair)} == halves
     assert len(split) <= 1
@@ -84,10 +89,10 @@ def test_halves_stay_apart_where_one_call_would_take_more_memory() -> None:
     last = next(op for op in graph.operators if op.id == "0.backward_weight")
     before = graph.operators[: graph.operators.index(first)]
     steps = [Step(Action.COMPUTE, op.id) for op in (*before, first, other, last)]
-    assert joined(compile_steps(graph, steps).source)
+    assert joined(compile_steps(graph, steps))
     heavy = {first.id: 10_000, other.id: 10_000 - 8}
     graph = replace(graph, operators=tuple(replace(op, workspace_bytes=heavy.get(op.id, 0)) for op in graph.operators))
-    assert not joined(compile_steps(graph, steps).source)
+    assert not joined(compile_steps(graph, steps))
 
 
 def test_the_peak_is_what_pytorch_allocates() -> None:
@@ -105,14 +110,50 @@ def test_the_peak_is_what_pytorch_allocates() -> None:
         assert step.peak_bytes * 0.98 <= peak.bytes <= step.peak_bytes * 1.02
 
 
-def test_the_source_names_operators_and_residents() -> None:
+def test_the_source_names_atens_operators_and_numbers_what_has_an_id() -> None:
     model = models.load("digits_cnn_small", 2)
     graph = trace(*parts(model))
-    source = compile_steps(graph, store_all_steps(graph)).source
-    assert source.startswith("def step(\n    r0,  # conv1.weight\n")
-    assert "v0 = convolution_default(r" in source
-    assert "# conv1\n" in source
-    assert "page" not in source
+    step = compile_steps(graph, store_all_steps(graph))
+    assert step.source.startswith("def step(\n    r0,\n    r1,\n") and step.residents[0] == "conv1.weight"
+    assert "v0 = convolution_default(r" in step.source
+    assert "page" not in step.source
+
+
+HOSTILE = "x\n    canary()\r\f\u2028\0'\"\\#{0}%s\ud800"
+
+
+def hostile(entry: Any, ids: Set[str]) -> Any:
+    """A program's document with something hostile behind each of its ids."""
+    if isinstance(entry, dict):
+        return {key: value if key == "kind" else hostile(value, ids) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [hostile(item, ids) for item in entry]
+    return f"{entry}{HOSTILE}" if isinstance(entry, str) and entry in ids else entry
+
+
+@pytest.mark.parametrize("name", ["random", "in-place", "shared batch norm"])
+def test_no_id_and_no_name_gets_into_the_source(name: str, tmp_path: Path) -> None:
+    """Of a step that pages and computes again, draws, updates buffers, and has the optimiser's updates within."""
+    model = load(name)
+    document = document_of_program(Program(traced(model), "0" * 16))
+    document["optimizer_updates"] = [{"id": "up", "parameter": next(iter(document["gradients"])), "workspace_bytes": 0}]
+    operators = document["operators"] + document["bookkeeping"]
+    outputs = [value for one in operators for value in one["outputs"] if value]
+    outputs += [write["value"] for one in operators for write in one.get("writes", ())]
+    ids = {one["id"] for one in (*document["residents"], *operators, *outputs, *document["optimizer_updates"])}
+    spoilt = hostile(document, ids)
+    spoilt["gradients"] = {hostile(key, ids): value for key, value in spoilt["gradients"].items()}
+    spoilt["model"] = HOSTILE
+    sources = []
+    plain = program_from_document(document).graph
+    steps = [*RandomSchedule(plain, seed=1, restless=0.9).steps, Step(Action.COMPUTE, "up")]
+    for given, suffix in ((document, ""), (spoilt, HOSTILE)):
+        graph = program_from_document(given).graph
+        taken = [Step(step.do, step.target + suffix) for step in steps]
+        with Pager(tmp_path) as pager:
+            sources.append(compile_steps(graph, taken, pager, timed=True, update=lambda _, __: None).source)
+    assert sources[0] == sources[1]
+    assert "page_out(" in sources[0] and "update(" in sources[0]
 
 
 @pytest.mark.parametrize(("spoil", "complaint"), BREACHES)

@@ -110,7 +110,7 @@ def _timed(traced: TracedGraph, residents: Mapping[str, Tensor], device: Cpu) ->
         times, gaps = _medians(whole, [given[id] for id in whole.residents], device)
         apart, _ = _medians(split, [given[id] for id in split.residents], device)
     for id in [id for id in times if id not in apart]:
-        halves = id.split("+")
+        halves = whole.halves[id]
         together = times.pop(id)
         share = together / (sum(apart[half] for half in halves) or 1.0)
         times.update((half, apart[half] * share) for half in halves)

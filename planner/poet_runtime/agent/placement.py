@@ -58,7 +58,7 @@ class PlainStep:
         total_ns = time.perf_counter_ns() - start_ns
         for joined in [id for id in times if id not in self._shares]:
             whole_ns = times.pop(joined)
-            halves = joined.split("+")
+            halves = self._timed.halves[joined]
             apart = sum(self._shares[half] for half in halves)
             times.update((half, round(whole_ns * self._shares[half] / apart)) for half in halves)
         self.times_ns = [times[operator.id] for operator in self._graph.operators]

@@ -126,6 +126,18 @@ def test_the_peak_falls_with_the_budget() -> None:
     assert all(peak <= 1.02 * budget for peak, budget in peaks)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\fb", "a'b\"c\\", "#", "a\0b", "a+b", "{0}%s", "\u2028"])
+def test_a_module_may_have_any_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """PyTorch forbids only the dot and the empty name."""
+    module = nn.Sequential(nn.Conv2d(2, 5, 3), nn.ReLU())
+    module.add_module(name, nn.Conv2d(5, 4, 3))
+    module.append(nn.Flatten())
+    x, y = torch.randn(8, 2, 5, 5), torch.arange(8) % 4
+    other = copy.deepcopy(module)
+    step = compiled(module, (x, y), ram="100%")
+    assert differing(state_of(module, step(x, y)), state_of(other, eager(other, x, y))) == []
+
+
 def test_what_becomes_of_parameters_between_steps_is_seen() -> None:
     """`load_state_dict`, `p.data = …` and a parameter put in another's place."""
     module, batch = tiny()
