@@ -22,7 +22,7 @@ import torch
 from poet_profiles.errors import FaultError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.json_file import of_format, read_document
+from poet_profiles.json_file import hash_in, of_format, read_document
 from poet_profiles.schedule import Action, Step
 from poet_profiles.whole_file import write_whole
 from torch import Tensor
@@ -157,7 +157,7 @@ def program_from_document(document: Any) -> Program:
         optimizer_updates=tuple(reader.updates(document, gradients)),
     )
     orderings = _texts(document, "orderings", "the file")
-    return Program(graph, _text(document, "graph_hash", "the file"), frozenset(orderings))
+    return Program(graph, hash_in(document, "graph_hash"), frozenset(orderings))
 
 
 def encoded(argument: Any) -> Any:
@@ -255,6 +255,10 @@ def layout_from_document(entry: Any, where: str) -> Blank:
     if len(stride) != len(shape):
         raise FaultError(f'{where}: "stride" and "shape" differ in length')
     dtype = _named("dtype", entry.get("dtype"), where)
+    try:
+        torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    except (RuntimeError, TypeError):  # Too large for 64 bits, or quantised.
+        raise FaultError(f"{where}: PyTorch has no plain tensor {list(shape)} of {dtype}") from None
     return Blank(shape, stride, dtype)
 
 
@@ -348,12 +352,15 @@ def _unpacked(text: Any, layout: Blank, where: str) -> Tensor:
             raise ValueError
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(text, validate=True), size + 1)
-    except (ValueError, binascii.Error, zlib.error):
+    except (ValueError, OverflowError, binascii.Error, zlib.error):
         raise FaultError(f'{where}: "data" is damaged; write the program again') from None
     if len(data) != size:
         raise FaultError(f'{where}: "data" is not {size} bytes; write the program again')
     flat = torch.frombuffer(bytearray(data), dtype=torch.uint8) if size else torch.empty(0, dtype=torch.uint8)
-    tensor = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
+    try:
+        tensor = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
+    except RuntimeError:  # Few numbers, far apart.
+        raise FaultError(f'{where}: "stride" is {list(layout.stride)}, for which there is no memory') from None
     return tensor.copy_(flat.view(layout.dtype).reshape(layout.shape))
 
 
@@ -378,7 +385,7 @@ class _Reader:
         if kind is Kind.CONSTANT:
             self.constants[id] = _unpacked(entry.get("data"), layout, id)
         stride = None if layout.stride == row_major(layout.shape) else layout.stride
-        return TracedResident(id, kind, _bytes(entry, "bytes", id), layout.shape, layout.dtype, stride)
+        return TracedResident(id, kind, _storage_bytes(entry, layout, id), layout.shape, layout.dtype, stride)
 
     def operator(self, entry: Any) -> TracedOperator:
         if not isinstance(entry, dict):
@@ -396,7 +403,8 @@ class _Reader:
         outputs = tuple(None if output is None else self._value(output, id) for output in _list(entry, "outputs", id))
         if len(outputs) > len(target._schema.returns):
             raise FaultError(f"{id}: {name_of(target)} has not {len(outputs)} results")
-        writes = tuple(self._write(write, args, kwargs, id) for write in entry.get("writes", []))
+        writing = _list(entry, "writes", id) if "writes" in entry else ()
+        writes = tuple(self._write(write, args, kwargs, id) for write in writing)
         self._operators.add(id)
         return TracedOperator(
             id=id,
@@ -499,9 +507,9 @@ class _Reader:
     def _value(self, entry: Any, where: str) -> str:
         id, layout = self._sized(entry, where)
         resident = entry.get("resident")
-        if resident is not None and resident not in self._residents:
+        if resident is not None and not (isinstance(resident, str) and resident in self._residents):
             raise FaultError(f"{id}: lives in {resident!r}, which is no resident")
-        size = _bytes(entry, "bytes", id)
+        size = _storage_bytes(entry, layout, id)
         self.values[id] = TracedValue(id, size, layout.shape, layout.dtype, layout.stride, resident)
         return id
 
@@ -525,7 +533,10 @@ def _number(entry: Any, where: str) -> float:
     number = decoded(entry, where)
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise FaultError(f"{where}: {entry!r} is no number")
-    return float(number)
+    try:
+        return float(number)
+    except OverflowError:
+        raise FaultError(f"{where}: {entry!r} is larger than any float") from None
 
 
 def _named(kind: str, name: Any, where: str) -> Any:
@@ -537,7 +548,7 @@ def _named(kind: str, name: Any, where: str) -> Any:
             return torch.device(name)
         except RuntimeError:
             raise FaultError(f"{where}: there is no device {name!r}") from None
-    found = getattr(torch, name, None)
+    found = vars(torch).get(name)
     if not isinstance(found, _NAMED[kind]):
         raise FaultError(f"{where}: there is no {kind} {name!r} in this PyTorch ({torch.__version__})")
     return found
@@ -576,6 +587,16 @@ def _bytes(entry: dict[str, Any], key: str, where: str) -> int:
     if not _is_whole(value) or value < 0:
         raise FaultError(f'{where}: "{key}" is {value!r}; it must be a whole number of bytes, not negative')
     return value
+
+
+def _storage_bytes(entry: dict[str, Any], layout: Blank, where: str) -> int:
+    """``bytes`` of a tensor: of its storage, which may be larger than what the tensor spans."""
+    size = _bytes(entry, "bytes", where)
+    spanned = 1 + sum((extent - 1) * step for extent, step in zip(layout.shape, layout.stride, strict=True))
+    least = spanned * layout.dtype.itemsize if all(layout.shape) else 0
+    if size < least:
+        raise FaultError(f'{where}: "bytes" is {size}, but {list(layout.shape)} of {layout.dtype} takes {least}')
+    return size
 
 
 def _flag(entry: dict[str, Any], key: str, default: bool, where: str) -> bool:

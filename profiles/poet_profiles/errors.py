@@ -33,7 +33,13 @@ class UserError(Exception):
     @property
     def told(self) -> str:
         """For a terminal: the message in one line, and those of the differences, indented."""
-        return "\n".join((" ".join(self._message.splitlines()), *(f"  {line}" for line in self._lines)))
+        first = " ".join(self._message.splitlines())
+        return "\n".join((visible(first), *(f"  {visible(line)}" for line in self._lines)))
+
+
+def visible(text: str) -> str:
+    """The same with an escape for each character that cannot be printed: it might steer a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class FaultError(Exception):

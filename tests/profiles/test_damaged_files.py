@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph and schedule files with something changed in them: refused in one line, or as good as any other."""
+"""Graph, schedule and program files with something changed in them: refused in one line, or as good as any other."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import document_of_graph, graph_from_document, read_graph
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import document_of_schedule, read_schedule
+from poet_runtime.program import Program, document_of_program, program_from_document, read_program
 
 JSON_VALUES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
     st.sampled_from([0, -1, 1, 4, 2**31, 2**63, 2**64, 10**400, 0.5, -0.0, 1e308, "", "conv1", "relu1", "\0", "x=1"]),
+    st.sampled_from(["quint8", "int64", "aten::t.default", {"ref": "conv1"}, [[[0]]], [10**30], "\ud800", "0" * 16]),
     st.lists(
         st.one_of(st.none(), st.integers(-1, 9), st.text(max_size=3), st.lists(st.integers(), max_size=2)), max_size=3
     ),
@@ -40,7 +42,12 @@ JSON_VALUES = st.one_of(
 def documents() -> dict[str, dict[str, Any]]:
     model = models.load("digits_cnn_small", 1)
     graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
-    return {"graph": document_of_graph(graph), "schedule": document_of_schedule(store_all_schedule(graph))}
+    step = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    return {
+        "graph": document_of_graph(graph),
+        "schedule": document_of_schedule(store_all_schedule(graph)),
+        "program": json.loads(json.dumps(document_of_program(Program(step, "0" * 16)))),
+    }
 
 
 def places(entry: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -84,6 +91,11 @@ def graph_is_sound(graph: Graph, _documents: dict[str, dict[str, Any]]) -> bool:
     return comes_back and verify(graph, store_all_schedule(graph)).sound
 
 
+def program_comes_back(program: Program, _documents: dict[str, dict[str, Any]]) -> bool:
+    document = json.loads(json.dumps(document_of_program(program)))
+    return document_of_program(program_from_document(document)) == document
+
+
 def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]]) -> bool:
     report = verify(graph_from_document(documents["graph"]), schedule)
     return report.sound == (not report.faults)
@@ -91,9 +103,13 @@ def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]])
 
 @pytest.mark.parametrize(
     ("kind", "read", "is_handled"),
-    [("graph", read_graph, graph_is_sound), ("schedule", read_schedule, schedule_is_judged)],
+    [
+        ("graph", read_graph, graph_is_sound),
+        ("schedule", read_schedule, schedule_is_judged),
+        ("program", read_program, program_comes_back),
+    ],
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_a_changed_file_is_refused_in_one_line_or_as_good_as_any_other(
     kind: str,

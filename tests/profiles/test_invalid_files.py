@@ -17,6 +17,7 @@ INVALID = ROOT / "tests" / "invalid"
 
 GRAPHS = {
     "bytes_and_outputs": "node a has both",
+    "bytes_of_shape": 'resident conv1.weight: "bytes" is 4, but "shape" is [4, 1, 3, 3]: 144 bytes',
     "change_beside": "node metric must stand before ready",
     "change_reads_elsewhere": "add an edge a -> ready",
     "change_recomputable": 'say "recomputable": false',
@@ -34,10 +35,12 @@ GRAPHS = {
     "huge_number": 'node a: "time_s" is inf',
     "infinite": "Infinity is not a JSON number",
     "is_a_list": "not a JSON object",
+    "key_twice": "'bytes' is there twice",
     "malformed_edge": "edge ['a']",
     "missing_energy": 'node a lacks "energy_j"',
     "negative_page_cost": 'node a: "page_in_energy_j" is -1',
     "negative_time": 'node a: "time_s" is -1.0',
+    "nested": "nested more than 32 deep",
     "no_nodes": '"nodes" is empty',
     "not_json": "line 3: not JSON",
     "not_text": "not JSON",
@@ -49,11 +52,13 @@ GRAPHS = {
     "unknown_node": "no node c",
     "unknown_operand": "node b: operand v",
     "unknown_params": "node b: \"params\" is 'sze=5'; those of relu are 'size=…'",
+    "unprintable_id": r"'a\n\x1b[2J' has a character that cannot be printed",
     "unknown_value": "no node yields a value c",
     "wrong_format": "poet-graph/9",
     "wrong_order": "node a stands before its input b",
 }
 SCHEDULES = {
+    "graph_hash": "\"graph_hash\" is '12AB'; it must be 16 hex digits",
     "missing_energy": '"energy_j" is None',
     "negative_offset": 'step 0: "offset" is -4',
     "no_node": 'step 0: "node" is None',

@@ -132,6 +132,13 @@ def operator(document: dict[str, Any], index: int) -> dict[str, Any]:
     return found
 
 
+def nested(depth: int) -> list[Any]:
+    entry: list[Any] = []
+    for _ in range(depth):
+        entry = [entry]
+    return entry
+
+
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
@@ -163,6 +170,18 @@ def operator(document: dict[str, Any], index: int) -> dict[str, Any]:
         (lambda d: operator(d, 0).update(random=1), "neither true nor false"),
         (lambda d: d["residents"][0].update(kind="weight"), "it must be one of parameter"),
         (lambda d: d["residents"][0].update(low=3), "not a range"),
+        (lambda d: d["residents"][0].update(bytes=4), '"bytes" is 4, but [4, 1, 3, 3] of torch.float32 takes 144'),
+        (lambda d: d["residents"][0].update(shape=[10**30]), "PyTorch has no plain tensor"),
+        (lambda d: d["residents"][0].update(dtype="quint8"), "PyTorch has no plain tensor"),
+        (lambda d: d["residents"][0].update(dtype="_inductor"), "there is no dtype '_inductor'"),
+        (lambda d: operator(d, 0)["outputs"][0].update(bytes=4), 'conv1: "bytes" is 4, but'),
+        (lambda d: operator(d, 0)["outputs"][0].update(resident=[1]), "lives in [1], which is no resident"),
+        (lambda d: operator(d, 0).update(writes=5), '"writes" is missing or not a list'),
+        (lambda d: operator(d, 0).update(args=[nested(900)]), "nested more than 32 deep"),
+        (lambda d: operator(d, 0).update(args=[{"complex": [10**400, 0]}]), "is larger than any float"),
+        (lambda d: d.update(graph_hash="é"), "\"graph_hash\" is 'é'; it must be 16 hex digits"),
+        (lambda d: d.update(graph_hash="0 boot=1"), "must be 16 hex digits"),
+        (lambda d: operator(d, 0).update(id="x\n    open('INJECTED', 'w')"), "cannot be printed"),
         (lambda d: d.update(loss=1), "is no {"),
     ],
 )

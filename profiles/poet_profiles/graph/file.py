@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.document_hash import document_hash
-from poet_profiles.errors import FaultError
+from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
 from poet_profiles.graph.validation import check_graph, refuse_unsound
-from poet_profiles.json_file import of_format, read_document
+from poet_profiles.json_file import check_document, of_format, read_document
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
@@ -46,7 +46,12 @@ def write_graph(graph: Graph, path: Path) -> None:
         If :func:`read_graph` would refuse it.
     """
     refuse_unsound(graph)
-    write_whole(path, json.dumps(document_of_graph(graph), indent=1) + "\n")
+    document = document_of_graph(graph)
+    try:
+        check_document(document)
+    except FaultError as fault:
+        raise UserError(f"{graph.name}: {fault}; rename what it is called after") from None
+    write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
 def graph_hash(graph: Graph) -> str:
@@ -347,7 +352,7 @@ def _constant(entry: Any) -> Constant:
 
 def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:
     shape = _list(entry, "shape", where, [])
-    if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise FaultError(f'{where}: "shape" must be a list of extents')
     return tuple(shape)
 

@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.graph import Constant, Graph, Node, Operation, Resident
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
 from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
+# f32, i32 and u32: what a board has beside PyTorch.
+NUMBER_BYTES = 4
 
 
 def refuse_unsound(graph: Graph) -> None:
@@ -53,6 +55,7 @@ def check_graph(graph: Graph) -> None:
     check_parts(graph)
     check_kept(graph)
     check_rows(graph)
+    _check_shapes(graph)
     _check_changes(graph)
 
 
@@ -73,6 +76,21 @@ def _check_numbers(graph: Graph) -> None:
     for where, size in sizes:
         if not 0 <= size <= MOST_BYTES:
             raise FaultError(f"{where}: {size} bytes; give a whole number from 0 to 2^40")
+
+
+def _check_shapes(graph: Graph) -> None:
+    """Whether a tensor has the bytes of its numbers; PyTorch has types of other sizes, and storages of any."""
+    if graph.allocates:
+        return
+    tensors: list[tuple[str, Resident | Constant | Kept]] = [("resident", resident) for resident in graph.residents]
+    tensors += [("constant", constant) for constant in graph.constants]
+    tensors += [("kept tensor", kept) for kept in graph.kept]
+    for what, tensor in tensors:
+        needed = NUMBER_BYTES * math.prod(tensor.shape)
+        if tensor.shape and tensor.bytes != needed:
+            raise FaultError(
+                f'{what} {tensor.id}: "bytes" is {tensor.bytes}, but "shape" is {list(tensor.shape)}: {needed} bytes'
+            )
 
 
 def _check_ids(graph: Graph) -> None:

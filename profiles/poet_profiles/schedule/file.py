@@ -10,7 +10,7 @@ from typing import Any
 
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
-from poet_profiles.json_file import of_format, read_document
+from poet_profiles.json_file import hash_in, of_format, read_document
 from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 from poet_profiles.whole_file import write_whole
 
@@ -48,7 +48,7 @@ def schedule_from_document(document: Any) -> Schedule:
         raise FaultError('"steps" is missing or not a list')
     return Schedule(
         graph=str(document.get("graph", "")),
-        graph_hash=_text(document, "graph_hash"),
+        graph_hash=hash_in(document, "graph_hash"),
         ram_budget_bytes=_bytes(document, "ram_budget_bytes", "the file"),
         deadline_s=None if document.get("deadline_s") is None else _number(document, "deadline_s"),
         steps=tuple(_step(entry, f"step {index}") for index, entry in enumerate(steps)),
@@ -83,13 +83,6 @@ def document_of_schedule(schedule: Schedule) -> dict[str, Any]:
         **(by_time if schedule.objective is Objective.TIME else {}),
         "steps": [_step_document(step) for step in schedule.steps],
     }
-
-
-def _text(entry: dict[str, Any], key: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str):
-        raise FaultError(f'"{key}" is {value!r}, not a string')
-    return value
 
 
 def _number(entry: dict[str, Any], key: str) -> float:

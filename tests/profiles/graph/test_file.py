@@ -27,14 +27,14 @@ def graphs(draw: st.DrawFn) -> Graph:
     ids = draw(st.lists(names, min_size=1, max_size=6, unique=True))
     residents, offset = [], 0
     for id in draw(st.lists(names, max_size=3, unique=True)):
-        size = draw(st.integers(0, 100))
-        residents.append(Resident(f"r {id}", "parameter", size, offset, (size,)))
-        offset += (size + 3) // 4 * 4
+        size = draw(st.integers(0, 25))
+        residents.append(Resident(f"r {id}", "parameter", 4 * size, offset, (size,)))
+        offset += 4 * size
     constants, place = [], 0
     for id in draw(st.lists(names, max_size=2, unique=True)):
-        size = draw(st.integers(0, 100))
-        constants.append(Constant(f"c {id}", size, place, (size,), f"{draw(st.integers(0, 2**32 - 1)):08x}"))
-        place += (size + 3) // 4 * 4
+        size = draw(st.integers(0, 25))
+        constants.append(Constant(f"c {id}", 4 * size, place, (size,), f"{draw(st.integers(0, 2**32 - 1)):08x}"))
+        place += 4 * size
     nodes: list[Node] = []
     for id in ids:
         earlier = [value.id for node in nodes for value in node.values]

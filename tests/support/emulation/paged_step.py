@@ -41,7 +41,9 @@ def paged_graph() -> Graph:
     """loss = mse(gelu(x * w), target), its gradient to w, and a step of SGD."""
     residents = [("x", "input"), ("w", "parameter"), ("w.grad", "gradient"), ("target", "target"), ("loss", "loss")]
     places = tuple(
-        Resident(name, kind, 4 if kind == "loss" else BYTES, index * BYTES, (SIZE,))
+        Resident(name, kind, BYTES, index * BYTES, (SIZE,))
+        if kind != "loss"
+        else Resident(name, kind, 4, index * BYTES)
         for index, (name, kind) in enumerate(residents)
     )
     one = Resident("one", "constant", 4, 4 * BYTES + 4, (1,))
